@@ -210,9 +210,27 @@ async fn two_agents_at_two_coordinators_are_stopped_after_twice_as_many_messages
     let stopped = stop.output().await?;
     ensure!(stopped.status.success(), "{stopped:?}");
     assert_eq!(a.refusal("send_message", json!({"target": "b", "message": "hi"})).await?, "LOOP_SUSPECTED");
-    eventually("the other one knows", SOON, async || {
-        let refused = b.try_call("send_message", json!({"target": "a", "message": "hi"})).await.ok()?.err()?;
-        refused["error"].as_str()?.starts_with("a person stopped").then_some(())
+    until_stopped(&mut b, "a").await
+}
+
+/// Waits until the coordinator of that agent refuses messages because a person stopped the pair.
+async fn until_stopped(link: &mut Link, target: &str) -> Result<()> {
+    let message = json!({"target": target, "message": "hi"});
+    eventually("it is stopped at the other one", SOON, async || {
+        let refused = link.try_call("send_message", message.clone()).await;
+        let refusal = refused.ok()?.err()?;
+        let reason = refusal["error"].as_str()?;
+        reason.starts_with("a person stopped").then_some(())
+    })
+    .await
+}
+
+/// Waits until the store has the wait of that agent.
+async fn until_waiting(redis: &Redis, agent: &str) -> Result<()> {
+    let key = format!("{{c3po}}:waits:{agent}");
+    eventually("the wait is known", SOON, async || {
+        let found = redis.tell(&["EXISTS", &key]).await.ok()?;
+        found.starts_with(":1").then_some(())
     })
     .await
 }
@@ -230,11 +248,7 @@ async fn three_agents_at_two_coordinators_do_not_wait_for_each_other_in_a_cycle(
     for (link, from, to) in [(&mut a, "a", "b"), (&mut b, "b", "c")] {
         let question = link.call("send_message", json!({"target": to, "message": "ready?"})).await?["id"].clone();
         link.begin(CallId::fresh(), "wait_for_message", json!({"message_id": question, "timeout": 60})).await?;
-        let known = format!("{{c3po}}:waits:{from}");
-        eventually("the wait is known", SOON, async || {
-            redis.tell(&["EXISTS", &known]).await.ok()?.starts_with(":1").then_some(())
-        })
-        .await?;
+        until_waiting(&redis, from).await?;
         asked.push(question);
     }
     let last = c.call("send_message", json!({"target": "a", "message": "ready?"})).await?;
@@ -298,11 +312,7 @@ async fn a_person_rules_at_one_coordinator_about_a_loop_of_messages_over_two() -
     let more = exchange(&mut a, &mut b, 400).await?;
     assert!((100..120).contains(&more), "{more} messages after it was allowed");
     rule("stop").await?;
-    eventually("it is stopped at the other one", SOON, async || {
-        let refused = a.try_call("send_message", json!({"target": "b", "message": "hi"})).await.ok()?.err()?;
-        refused["error"].as_str()?.starts_with("a person stopped").then_some(())
-    })
-    .await?;
+    until_stopped(&mut a, "b").await?;
     assert_eq!(exchange(&mut a, &mut b, 2).await?, 0);
     ensure!(sends(&mut c, "b").await?, "another pair");
     Ok(())

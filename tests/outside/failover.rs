@@ -95,6 +95,15 @@ async fn back(session: &McpClient) -> Result<Value> {
     .await
 }
 
+/// One session sends a message, and the other one receives and answers it.
+async fn converse(asks: &McpClient, answers: &McpClient, text: &str) -> Result<()> {
+    let sent = asks.reply("send_message", json!({"target": "answers", "message": text})).await?;
+    let got = answers.reply("wait_for_message", json!({"timeout": 10})).await?;
+    assert_eq!((&got["id"], got["message"].as_str()), (&sent["id"], Some(text)));
+    answers.reply("reply", json!({"message_id": sent["id"], "response": "yes"})).await?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_are_back_in_ten_seconds_after_either_coordinator_is_killed() -> Result<()> {
     let (work, home, redis) = (TempDir::new()?, TempDir::new()?, Redis::start().await?);
@@ -122,10 +131,7 @@ async fn sessions_are_back_in_ten_seconds_after_either_coordinator_is_killed() -
             back(session).await?;
         }
         longest = longest.max(began.elapsed());
-        let sent = asks.reply("send_message", json!({"target": "answers", "message": turn})).await?;
-        let got = answers.reply("wait_for_message", json!({"timeout": 10})).await?;
-        assert_eq!((&got["id"], got["message"].as_str()), (&sent["id"], Some(turn)));
-        answers.reply("reply", json!({"message_id": sent["id"], "response": "yes"})).await?;
+        converse(&asks, &answers, turn).await?;
         killed.restart().await?;
     }
     eprintln!("the longest way back took {longest:?}");

@@ -19,6 +19,7 @@ mod pasted;
 mod plugin;
 mod printed;
 mod shipping;
+mod store_outages;
 mod terminals;
 mod tls;
 mod topologies;

@@ -116,9 +116,33 @@ async fn joined(user: &User, listen: &str) -> Result<(Process, String)> {
     Ok((coordinator, join_code(&line)?.to_owned()))
 }
 
+/// Makes the logs that the test keeps its own.
+fn take_logs(victim: &User) -> Result<()> {
+    for kept in ["coordinator.log", "session.log"] {
+        chown(victim.home.join(kept), Some(0), Some(0))?;
+        fs::set_permissions(victim.home.join(kept), Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+/// Asserts that a user can read no file, socket or environment of the other one.
+async fn reads_nothing_of(other: &User, victim: &User, coordinator: u32) -> Result<()> {
+    let home = victim.home.display().to_string();
+    for found in [["-type", "f", "-readable"], ["-type", "s", "-writable"], ["-type", "d", "-writable"]] {
+        let found = other.says(&[&["find", &home, "-mindepth", "1"], &found[..]].concat()).await?;
+        let found: Vec<_> = found.lines().filter(|line| !line.contains("Permission denied")).collect();
+        ensure!(found.is_empty(), "{found:?}");
+    }
+    let environment = format!("/proc/{}/environ", coordinator);
+    ensure!(!other.run(&["cat", &environment]).await?.status.success());
+    Ok(())
+}
+
 #[tokio::test]
 async fn another_user_of_the_machine_gets_nothing_and_silences_no_hook() -> Result<()> {
-    let Some((_base, victim, other)) = users("another_user_of_the_machine")? else { return Ok(()) };
+    let Some((_base, victim, other)) = users("another_user_of_the_machine")? else {
+        return Ok(());
+    };
     let planted = Planted(PathBuf::from(format!("/tmp/c3po-{}", victim.id)));
     let place = planted.0.display().to_string();
     ensure!(other.run(&["mkdir", "-m", "777", &place]).await?.status.success(), "he is first");
@@ -131,21 +155,10 @@ async fn another_user_of_the_machine_gets_nothing_and_silences_no_hook() -> Resu
     let session = McpClient::start(proxy, &victim.home.join("session.log"))?;
     session.initialize().await?;
     session.reply("send_message", json!({"target": "bank", "message": TEXT})).await?;
-    // The logs that the test keeps do not belong to the victim.
-    for kept in ["coordinator.log", "session.log"] {
-        chown(victim.home.join(kept), Some(0), Some(0))?;
-        fs::set_permissions(victim.home.join(kept), Permissions::from_mode(0o600))?;
-    }
+    take_logs(&victim)?;
 
     ensure!(other.prompts().await?.is_empty(), "nobody answers him");
-    let home = victim.home.display().to_string();
-    for found in [["-type", "f", "-readable"], ["-type", "s", "-writable"], ["-type", "d", "-writable"]] {
-        let found = other.says(&[&["find", &home, "-mindepth", "1"], &found[..]].concat()).await?;
-        let found: Vec<_> = found.lines().filter(|line| !line.contains("Permission denied")).collect();
-        ensure!(found.is_empty(), "{found:?}");
-    }
-    let environment = format!("/proc/{}/environ", coordinator.id()?);
-    ensure!(!other.run(&["cat", &environment]).await?.status.success());
+    reads_nothing_of(&other, &victim, coordinator.id()?).await?;
     let data = victim.home.join(".local/share/c3po").display().to_string();
     let keys = ["c3po-coordinator", "keys", "list", "--listen", &listen, "--data-dir", &data];
     ensure!(!other.run(&keys).await?.status.success() && victim.run(&keys).await?.status.success());
@@ -161,7 +174,9 @@ async fn another_user_of_the_machine_gets_nothing_and_silences_no_hook() -> Resu
 
 #[tokio::test]
 async fn a_folder_or_a_lock_that_another_user_prepared_is_refused() -> Result<()> {
-    let Some((base, victim, other)) = users("a_folder_that_another_user_prepared")? else { return Ok(()) };
+    let Some((base, victim, other)) = users("a_folder_that_another_user_prepared")? else {
+        return Ok(());
+    };
     let shared = base.path().join("shared");
     fs::create_dir(&shared)?;
     fs::set_permissions(&shared, Permissions::from_mode(0o777))?;

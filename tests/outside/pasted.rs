@@ -100,11 +100,13 @@ impl Terminals {
             "c3po" => &ENDINGS,
             "c3po-coordinator" => &[0],
             // These need root, a service or Docker, or build for minutes.
-            "make" | "systemctl" | "journalctl" | "docker" | "claude" => return shipping::check(line).await,
+            "make" | "systemctl" | "journalctl" | "docker" | "claude" => {
+                return shipping::check(line).await;
+            }
             looking => {
                 let known = LOOKING.iter().find(|(program, _)| *program == looking);
                 let (_, codes) = known.with_context(|| format!("{looking} is not known here"))?;
-                if self.run(&format!("command -v {looking}")).await?.status.code() != Some(0) {
+                if !self.has(looking).await? {
                     eprintln!("not installed here, so it was not run: {line}");
                     return Ok(());
                 }
@@ -114,6 +116,11 @@ impl Terminals {
         let output = self.run(line).await?;
         ensure!(output.status.code().is_some_and(|code| expected.contains(&code)), "{output:?}");
         Ok(())
+    }
+
+    async fn has(&self, program: &str) -> Result<bool> {
+        let found = self.run(&format!("command -v {program}")).await?;
+        Ok(found.status.success())
     }
 
     async fn run(&self, line: &str) -> Result<Output> {

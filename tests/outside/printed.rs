@@ -36,6 +36,24 @@ fn the(text: &str, mark: &str) -> Result<String> {
     Ok(line)
 }
 
+async fn back_up_and_restore(known: &Terminals, machine: &Path, coordinator: &mut Coordinator) -> Result<()> {
+    let file = machine.join("a copy").display().to_string();
+    let store = format!("sqlite:{}", machine.join("c3po.db").display());
+    let kept = known.paste(&format!("c3po-coordinator --store \"{store}\" backup \"{file}\"")).await?;
+    coordinator.kill().await?;
+    let restored = known.paste(&the(&kept, " restore ")?).await?;
+    ensure!(restored.contains("was restored from"), "{restored}");
+    coordinator.restart().await
+}
+
+/// A person names the wrong port, and uses the option that the error shows.
+async fn name_the_wrong_port(known: &Terminals) -> Result<()> {
+    let absent = known.paste("c3po-coordinator keys list --listen 127.0.0.1:1").await.expect_err("nobody is there");
+    let option = the(&absent.to_string(), "--listen")?;
+    known.paste(&format!("c3po-coordinator keys list {option}")).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn every_command_from_the_first_start_to_the_last_works_as_pasted() -> Result<()> {
     let work = TempDir::new()?;
@@ -72,21 +90,11 @@ async fn every_command_from_the_first_start_to_the_last_works_as_pasted() -> Res
     let stopped = known.paste("c3po-coordinator guard stop bare-cli known-cli").await?;
     known.paste(&the(&stopped, "guard allow")?).await?;
 
-    // A person uses the wrong port, and uninstalls.
-    let absent = known.paste("c3po-coordinator keys list --listen 127.0.0.1:1").await.expect_err("nobody is there");
-    let option = the(&absent.to_string(), "--listen")?;
-    known.paste(&format!("c3po-coordinator keys list {option}")).await?;
+    name_the_wrong_port(&known).await?;
     let gone = known.paste("c3po uninstall").await?;
     ensure!(the(&gone, "keys revoke").is_ok() && known.paste_all(&gone).await? > 0, "{gone}");
 
-    // A backup is made and restored.
-    let file = machine.join("a copy").display().to_string();
-    let store = format!("sqlite:{}", machine.join("c3po.db").display());
-    let kept = known.paste(&format!("c3po-coordinator --store \"{store}\" backup \"{file}\"")).await?;
-    coordinator.kill().await?;
-    let restored = known.paste(&the(&kept, " restore ")?).await?;
-    ensure!(restored.contains("was restored from"), "{restored}");
-    coordinator.restart().await?;
+    back_up_and_restore(&known, &machine, &mut coordinator).await?;
     let keys = known.paste("c3po-coordinator keys list").await?;
     ensure!(keys.contains("bare") && keys.contains("known"), "{keys}");
     Ok(())

@@ -54,6 +54,10 @@ async fn a_coordinator_serves_from_every_kind_of_redis_and_never_shows_its_passw
     Ok(())
 }
 
+async fn health(coordinator: &Coordinator) -> Result<u16> {
+    Ok(http::get(coordinator.address(), "/api/health").await?.status)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_whose_server_is_lost_is_refused_and_the_other_notices_nothing() -> Result<()> {
     let work = TempDir::new()?;
@@ -83,14 +87,24 @@ async fn a_fleet_whose_server_is_lost_is_refused_and_the_other_notices_nothing()
         c.call("send_message", json!({"target": "c", "message": n.to_string()})).await?;
         assert!(began.elapsed() < Duration::from_secs(2), "{:?} in round {n}", began.elapsed());
     }
-    assert_eq!(http::get(coordinator.address(), "/api/health").await?.status, 500);
-    assert_eq!(http::get(other.address(), "/api/health").await?.status, 200);
+    assert_eq!(health(&coordinator).await?, 500);
+    assert_eq!(health(&other).await?, 200);
 
     cluster.masters[lost].restart().await?;
     let found = eventually("its server is back", SOON, async || a.call("get_messages", json!({})).await.ok()).await?;
     assert_eq!((&found["count"], &found["messages"][0]["id"]), (&json!(1), &kept["id"]));
-    assert_eq!(http::get(coordinator.address(), "/api/health").await?.status, 200);
+    assert_eq!(health(&coordinator).await?, 200);
     Ok(())
+}
+
+/// Waits until the replica has the message.
+async fn is_replicated(watched: &Watched, id: &Value) -> Result<()> {
+    let id = id.as_str().context("a message without an id")?;
+    let key = format!("{{c3po}}:m:meshtastic:{}", id.rsplit("::").next().unwrap_or_default());
+    eventually("the replica has it", SOON, async || {
+        watched.servers[1].tell(&["EXISTS", &key]).await.ok()?.starts_with(":1").then_some(())
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,12 +122,7 @@ async fn sessions_keep_their_names_and_their_mail_through_a_failover() -> Result
     for _ in 0..3 {
         homeassistant.reply("list_agents", json!({})).await?;
     }
-    let id = before["id"].as_str().context("a message without an id")?;
-    let key = format!("{{c3po}}:m:meshtastic:{}", id.rsplit("::").next().unwrap_or_default());
-    eventually("the replica has it", SOON, async || {
-        watched.servers[1].tell(&["EXISTS", &key]).await.ok()?.starts_with(":1").then_some(())
-    })
-    .await?;
+    is_replicated(&watched, &before["id"]).await?;
 
     watched.servers[0].kill()?;
     let refused = homeassistant.call("list_agents", json!({})).await?;

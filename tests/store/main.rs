@@ -94,11 +94,12 @@ macro_rules! every_promise {
                 one_owner_that_races_for_many_names_gets_one,
                 namesakes_were_wished_by_one_name,
                 an_agent_without_a_session_goes_to_its_own_host,
+                the_agents_of_a_host_move_to_its_new_name;
+            reservations:
                 a_removed_agent_leaves_nothing_but_receipts,
                 the_name_of_a_deleted_agent_stays_with_its_host,
                 an_administrator_frees_the_name_of_a_deleted_agent,
-                a_key_reserves_so_many_names_and_no_more,
-                the_agents_of_a_host_move_to_its_new_name;
+                a_key_reserves_so_many_names_and_no_more;
             one_shot:
                 a_one_shot_session_leaves_nothing_when_it_is_over,
                 a_one_shot_session_leaves_nothing_however_much_it_has,
@@ -187,6 +188,7 @@ mod quotas;
 mod reading;
 mod receipts;
 mod records;
+mod reservations;
 mod sending;
 mod settling;
 mod tenures;

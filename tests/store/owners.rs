@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{AnswerOutcome, Claim, Namesake, Owner, Quota, Removal, SendOutcome, StoreError};
-use c3po_shared::receipt::Stage;
+use c3po_coordinator::store::{Claim, Namesake, Owner, Removal};
 use c3po_shared::time::Timestamp;
 use harness::redis::Redis;
 use tokio::task::JoinSet;
@@ -15,12 +13,12 @@ use super::Fixture;
 use super::fixture::{claim, id, owner};
 
 /// Creates the claim of a new process with that owner.
-fn wish(name: &str, owner: Owner) -> Claim {
+pub(crate) fn wish(name: &str, owner: Owner) -> Claim {
     Claim { owner, ..claim(name) }
 }
 
 /// Creates the claim of a process whose agent is forgotten when it leaves nothing.
-fn brief(name: &str, host: &str) -> Claim {
+pub(crate) fn brief(name: &str, host: &str) -> Claim {
     Claim { fleeting: true, ..wish(name, owner(name, host, 2)) }
 }
 
@@ -111,101 +109,6 @@ pub(crate) async fn an_agent_without_a_session_goes_to_its_own_host(fixture: Fix
     assert_eq!((tenure.uid, fixture.inbox("cron").await?), (introduced.uid, vec!["hello".to_owned()]));
     fixture.introduce("free", None).await?;
     fixture.take(&wish("free", owner("free", "laptop", 1))).await?;
-    Ok(())
-}
-
-pub(crate) async fn a_removed_agent_leaves_nothing_but_receipts(fixture: Fixture) -> Result<()> {
-    assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Unknown);
-    let held = fixture.agent("a").await?;
-    fixture.agent("b").await?;
-    let mut sent = Vec::new();
-    for number in 0..120 {
-        sent.push(fixture.say("b", "a", &number.to_string()).await?);
-    }
-    assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Held);
-    assert_eq!(fixture.pending("a").await?, 120);
-    fixture.store.release(&held, true).await?;
-    assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Removed);
-    assert_eq!((fixture.store.agent(&id("a")).await?, fixture.pending("a").await?), (None, 0));
-    for message in &sent {
-        assert_eq!(fixture.stages(&message.id).await?.last(), Some(&Stage::Expired));
-    }
-    assert_ne!(fixture.agent("a").await?.uid, held.uid);
-    Ok(())
-}
-
-pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(mut fixture: Fixture) -> Result<()> {
-    fixture.agent("b").await?;
-    let held = fixture.take(&brief("a", "laptop")).await?;
-    let question = fixture.say("a", "b", "question").await?;
-    fixture.store.release(&held, true).await?;
-    assert_eq!(fixture.store.agent(&id("a")).await?, None);
-    fixture.reopen().await?;
-    assert_eq!(fixture.store.former_host(&id("a")).await?.as_deref(), Some("laptop"));
-    assert_eq!(fixture.store.claim(&brief("a", "nas")).await?, None);
-    let refused = fixture.store.introduce(&id("a"), Some("nas"), &Quota::default()).await;
-    assert!(matches!(refused, Err(StoreError::Reserved { host, .. }) if host == "laptop"));
-    assert_eq!(fixture.store.agent(&id("a")).await?, None, "a refused name makes no agent");
-
-    let back = fixture.take(&brief("a", "laptop")).await?;
-    assert_eq!(fixture.store.former_host(&id("a")).await?, None);
-    assert_eq!(fixture.answer(&question, "answer").await?, AnswerOutcome::Sent(SendOutcome::Stored));
-    assert_eq!(fixture.unshown("a").await?, ["answer"]);
-    fixture.store.release(&back, true).await?;
-    assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Removed);
-    let introduced = fixture.introduce("a", Some("laptop")).await?;
-    assert_eq!((introduced.owner, introduced.host.as_deref()), (None, Some("laptop")));
-    assert_eq!(fixture.store.claim(&brief("a", "nas")).await?, None);
-    let back = fixture.take(&brief("a", "laptop")).await?;
-    fixture.store.release(&back, true).await?;
-    Ok(())
-}
-
-pub(crate) async fn an_administrator_frees_the_name_of_a_deleted_agent(fixture: Fixture) -> Result<()> {
-    let held = fixture.take(&brief("a", "laptop")).await?;
-    fixture.store.release(&held, true).await?;
-    let remove = async |frees_name| fixture.store.remove(&id("a"), frees_name).await;
-    assert_eq!(remove(false).await?, Removal::Unknown);
-    assert_eq!(remove(true).await?, Removal::Removed);
-    assert_eq!(remove(true).await?, Removal::Unknown);
-    let other = fixture.take(&Claim { reserved: false, ..brief("a", "nas") }).await?;
-    fixture.store.release(&other, true).await?;
-    fixture.take(&brief("a", "laptop")).await?;
-    Ok(())
-}
-
-pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -> Result<()> {
-    const NAMES_MAX: u32 = 1_000;
-    let quota = |key: &str| Quota { key: key.into(), agents: Some(10), ..Quota::default() };
-    let other = fixture.take(&Claim { quota: quota("k2"), ..wish("other", owner("other", "nas", 1)) }).await?;
-    fixture.store.unregister(&other.agent).await?;
-    // A name that the first key reserved, and that the second one has after an administrator freed it.
-    for (key, host) in [("k1", "nas"), ("k2", "laptop")] {
-        let held = fixture.take(&Claim { quota: quota(key), ..wish("passed", owner("passed", host, 1)) }).await?;
-        fixture.store.unregister(&held.agent).await?;
-        if key == "k1" {
-            fixture.store.remove(&id("passed"), true).await?;
-        }
-    }
-    // Reservations of one millisecond have no order.
-    tokio::time::sleep(Duration::from_millis(5)).await;
-    for number in 0..=NAMES_MAX {
-        let name = format!("a-{number}");
-        let claim = Claim { quota: quota("k1"), ..wish(&name, owner(&name, "nas", 1)) };
-        let held = fixture.take(&claim).await?;
-        fixture.store.unregister(&held.agent).await?;
-    }
-    let reserved = async |name: &str| anyhow::Ok(fixture.store.former_host(&id(name)).await?.is_some());
-    assert!(!reserved("a-0").await?, "the oldest reservation ends first");
-    assert!(reserved("a-1").await? && reserved(&format!("a-{NAMES_MAX}")).await?);
-    assert!(reserved("other").await?, "another key has its own limit");
-    assert!(reserved("passed").await?, "the name is of the other key now");
-
-    // A host that gets another name keeps its reservations.
-    fixture.store.move_reservations("k1", "nas", "attic").await?;
-    for (name, host) in [("a-1", "attic"), ("a-500", "attic"), ("a-1000", "attic"), ("other", "nas")] {
-        assert_eq!(fixture.store.former_host(&id(name)).await?.as_deref(), Some(host), "{name}");
-    }
     Ok(())
 }
 

@@ -94,10 +94,11 @@ async fn measure(options: &Options, server: &Loaded) -> Result<Report> {
     sleep(Duration::from_secs_f64(options.rest)).await;
     let resting = server.used()?.since(&before).per_second(options.rest);
 
-    let targets = match options.agents {
-        0 => senders.iter().map(|sender| sender.name().to_owned()).collect(),
-        agents => (0..agents).map(|number| format!("agent-{number}")).collect(),
-    };
+    let name = |number| format!("agent-{number}");
+    let mut targets: Vec<_> = (0..options.agents).map(name).collect();
+    if targets.is_empty() {
+        targets.extend(senders.iter().map(|sender| sender.name().to_owned()));
+    }
     let pace = options.rate.map_or(Pace::AsAnswered, Pace::PerSecond);
     let span = Duration::from_secs_f64(options.seconds);
     let sending = Sending { targets, pace, span, body: options.body };

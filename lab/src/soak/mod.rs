@@ -78,10 +78,8 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     Ok(if verdict.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn soak(options: &Options, work: &Path) -> Result<Samples> {
-    let roster = Arc::new(Roster::default());
-    let redis = Redis::start().await?;
-    roster.enter("redis", redis.id());
+/// Starts the coordinators on one store.
+async fn start(work: &Path, redis: &Redis, roster: &Roster) -> Result<Vec<Coordinator>> {
     let mut coordinators = Vec::new();
     for number in 1..=COORDINATORS {
         let folder = work.join(format!("coordinator-{number}"));
@@ -93,6 +91,22 @@ async fn soak(options: &Options, work: &Path) -> Result<Samples> {
         roster.enter(&format!("coordinator-{number}"), coordinator.process()?.id()?);
         coordinators.push(coordinator);
     }
+    Ok(coordinators)
+}
+
+async fn stop_all(coordinators: Vec<Coordinator>) -> Result<()> {
+    for mut coordinator in coordinators {
+        let status = coordinator.stop().await?;
+        ensure!(status.success(), "a coordinator ended with {status}");
+    }
+    Ok(())
+}
+
+async fn soak(options: &Options, work: &Path) -> Result<Samples> {
+    let roster = Arc::new(Roster::default());
+    let redis = Redis::start().await?;
+    roster.enter("redis", redis.id());
+    let coordinators = start(work, &redis, &roster).await?;
     let addresses: Vec<_> = coordinators.iter().map(Coordinator::address).collect();
     let waiting = options.agents - options.agents / SENDERS;
     let crowd = Crowd::of_several(addresses).with_link_life(LINK_LIFE);
@@ -122,9 +136,6 @@ async fn soak(options: &Options, work: &Path) -> Result<Samples> {
     stop.cancel();
     tasks.wait().await;
     crowd.end().await;
-    for mut coordinator in coordinators {
-        let status = coordinator.stop().await?;
-        ensure!(status.success(), "a coordinator ended with {status}");
-    }
+    stop_all(coordinators).await?;
     Ok(samples)
 }

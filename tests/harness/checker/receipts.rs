@@ -8,43 +8,51 @@ use super::{Finding, Outcome, Showing, Step, Story};
 pub(super) fn unproven(story: &Story<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (id, steps) in &story.histories {
-        let mut complain = |why: String| findings.push(Finding::Receipt { id: (*id).to_owned(), why });
-        if steps.first().is_none_or(|step| step.stage != "stored") {
-            complain("does not begin with stored".to_owned());
-        }
-        if steps.windows(2).any(|pair| pair[0].at > pair[1].at) {
-            complain("goes back in time".to_owned());
-        }
-        let showings = story.showings.get(id).map(Vec::as_slice).unwrap_or_default();
-        let sessions: BTreeSet<_> = showings.iter().map(|showing| showing.session).collect();
-        let in_session: Vec<_> = steps.iter().filter(|step| step.stage == "in_session").collect();
-        // A message that is still in an inbox at the end was read by a page, not by a wait.
-        let is_left = story.left.contains_key(id);
-        let given = sessions.len() + usize::from(is_left);
-        if in_session.len() > given {
-            complain(format!("was in {} sessions, and {given} were given it", in_session.len()));
-        }
-        for step in *steps {
-            match step.stage.as_str() {
-                "stored" | "on_host" | "in_session" => {}
-                "seen" => {
-                    if !in_session.iter().any(|shown| shown.session == step.session) {
-                        complain(format!("was seen in session {:?}, in which it was not", step.session));
-                    }
-                    if !is_left && !showings.iter().any(|showing| may_have_gone_on(story, showing)) {
-                        complain("was seen, and no session that had it went on".to_owned());
-                    }
-                }
-                "answered" => {
-                    if !is_answered_by(story, id, step) {
-                        complain(format!("was answered by {:?}, which nobody sent", step.reply));
-                    }
-                }
-                other => complain(format!("is {other}")),
-            }
-        }
+        let complain = |why: String| {
+            let id = (*id).to_owned();
+            findings.push(Finding::Receipt { id, why });
+        };
+        check(story, id, steps, complain);
     }
     findings
+}
+
+/// Checks the receipt of one message.
+fn check(story: &Story<'_>, id: &str, steps: &[Step], mut complain: impl FnMut(String)) {
+    if steps.first().is_none_or(|step| step.stage != "stored") {
+        complain("does not begin with stored".to_owned());
+    }
+    if steps.windows(2).any(|pair| pair[0].at > pair[1].at) {
+        complain("goes back in time".to_owned());
+    }
+    let showings = story.showings.get(id).map(Vec::as_slice).unwrap_or_default();
+    let sessions: BTreeSet<_> = showings.iter().map(|showing| showing.session).collect();
+    let in_session: Vec<_> = steps.iter().filter(|step| step.stage == "in_session").collect();
+    // A message that is still in an inbox at the end was read by a page, not by a wait.
+    let is_left = story.left.contains_key(id);
+    let given = sessions.len() + usize::from(is_left);
+    if in_session.len() > given {
+        complain(format!("was in {} sessions, and {given} were given it", in_session.len()));
+    }
+    for step in steps {
+        match step.stage.as_str() {
+            "stored" | "on_host" | "in_session" => {}
+            "seen" => {
+                if !in_session.iter().any(|shown| shown.session == step.session) {
+                    complain(format!("was seen in session {:?}, in which it was not", step.session));
+                }
+                if !is_left && !showings.iter().any(|showing| may_have_gone_on(story, showing)) {
+                    complain("was seen, and no session that had it went on".to_owned());
+                }
+            }
+            "answered" => {
+                if !is_answered_by(story, id, step) {
+                    complain(format!("was answered by {:?}, which nobody sent", step.reply));
+                }
+            }
+            other => complain(format!("is {other}")),
+        }
+    }
 }
 
 /// Returns whether a session called a tool after it may have received the message. The result may still be on its way to the
@@ -60,7 +68,9 @@ fn went_on(story: &Story<'_>, showing: &Showing<'_>) -> bool {
 
 /// Returns whether that reply was sent, or may have been sent.
 fn is_answered_by(story: &Story<'_>, id: &str, step: &Step) -> bool {
-    let Some(reply) = &step.reply else { return false };
+    let Some(reply) = &step.reply else {
+        return false;
+    };
     story.sends.values().filter(|sent| sent.answers == Some(id)).any(|sent| match sent.outcome {
         Outcome::Accepted(accepted) => accepted == reply,
         Outcome::Queued | Outcome::Unknown => true,
@@ -76,7 +86,9 @@ pub(super) fn missing(story: &Story<'_>) -> Vec<Finding> {
         steps.iter().map(|step| step.stage.as_str()).collect()
     };
     for (id, showings) in story.showings.iter().filter(|(id, _)| story.histories.contains_key(**id)) {
-        let Some(survivor) = showings.iter().find(|showing| !story.killed.contains(&showing.session)) else { continue };
+        let Some(survivor) = showings.iter().find(|showing| !story.killed.contains(&showing.session)) else {
+            continue;
+        };
         let stages = stages(id);
         // Nothing is recorded after an answer, which may be stored even if the store could not record an earlier receipt.
         if stages.contains("answered") {

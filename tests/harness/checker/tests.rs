@@ -147,21 +147,24 @@ fn a_stage_needs_its_evidence() {
         let receipts = found(&events).into_iter().filter(|word| word == "receipt").count();
         assert_eq!(receipts, expected, "{steps:?}");
     };
-    let had = [shown(1, 1, false)];
-    check_history(&[], &[("stored", 1, None), ("in_session", 2, Some("1"))], 1);
-    check_history(&had, &[("in_session", 2, Some("1"))], 1);
-    check_history(&had, &[("stored", 3, None), ("in_session", 2, Some("1"))], 1);
-    check_history(&had, &[("stored", 1, None), ("in_session", 2, Some("1")), ("in_session", 3, Some("2"))], 1);
-    check_history(&had, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 1);
-    check_history(&had, &[("stored", 1, None), ("in_session", 2, Some("1")), ("expired", 3, None)], 1);
+    let (stored, had) = (("stored", 1, None), ("in_session", 2, Some("1")));
+    let with = |last| [stored, had, last];
+    let is_shown = [shown(1, 1, false)];
+    check_history(&[], &[stored, had], 1);
+    check_history(&is_shown, &[had], 1);
+    check_history(&is_shown, &[("stored", 3, None), had], 1);
+    check_history(&is_shown, &with(("in_session", 3, Some("2"))), 1);
+    check_history(&is_shown, &with(("seen", 3, Some("1"))), 1);
+    check_history(&is_shown, &with(("expired", 3, None)), 1);
+    let waiting = Event::Called { session: 1, waits: true };
     // The call and the message crossed on their way.
-    let crossing = [Event::Called { session: 1, waits: true }, called(1), shown(1, 1, false)];
-    check_history(&crossing, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 0);
-    let earlier = [called(1), Event::Called { session: 1, waits: true }, shown(1, 1, false)];
-    check_history(&earlier, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 1);
+    let crossing = [waiting.clone(), called(1), shown(1, 1, false)];
+    check_history(&crossing, &with(("seen", 3, Some("1"))), 0);
+    let earlier = [called(1), waiting, shown(1, 1, false)];
+    check_history(&earlier, &with(("seen", 3, Some("1"))), 1);
     let went_on = [shown(1, 1, false), called(1)];
-    check_history(&went_on, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("2"))], 1);
-    check_history(&went_on, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 0);
+    check_history(&went_on, &with(("seen", 3, Some("2"))), 1);
+    check_history(&went_on, &with(("seen", 3, Some("1"))), 0);
 }
 
 #[test]

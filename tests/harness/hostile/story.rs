@@ -51,7 +51,9 @@ fn repeated(record: &Record) -> BTreeSet<Token> {
 /// Returns the story of a message in order: its requests, its receipts, and the actions of its person.
 fn story(record: &Record, token: Token, began: Timestamp) -> String {
     let mut lines: Vec<(Timestamp, String)> = Vec::new();
-    let Some(sent) = record.sent.iter().find(|sent| sent.token == token) else { return String::new() };
+    let Some(sent) = record.sent.iter().find(|sent| sent.token == token) else {
+        return String::new();
+    };
     let kind = if sent.presses { "question" } else { "news" };
     lines.push((sent.at, format!("sent: {kind} {}", sent.id)));
     let mut earlier = None;
@@ -65,6 +67,17 @@ fn story(record: &Record, token: Token, began: Timestamp) -> String {
         }
         earlier = Some(known);
     }
+    lines.extend(receipts(record, token));
+    lines.extend(deeds(record, token));
+    lines.sort_by_key(|(at, _)| *at);
+    let from = sent.at.millis().saturating_sub(BEFORE);
+    let lines = lines.into_iter().filter(|(at, _)| at.millis() >= from);
+    lines.map(|(at, line)| format!("  {:8.3} {line}\n", at.since(began).as_secs_f64())).collect()
+}
+
+/// Returns the lines of its receipts, and of the model that dealt with it.
+fn receipts(record: &Record, token: Token) -> Vec<(Timestamp, String)> {
+    let mut lines = Vec::new();
     for step in record.histories.get(&token).into_iter().flatten() {
         let (via, session) = (step.via.as_deref().unwrap_or("-"), step.session.as_deref().unwrap_or("-"));
         lines.push((step.at, format!("receipt: {} by {via} in {session}", step.stage)));
@@ -72,6 +85,12 @@ fn story(record: &Record, token: Token, began: Timestamp) -> String {
     if let Some(at) = record.settled.get(&token) {
         lines.push((*at, "the model answers or acknowledges it".to_owned()));
     }
+    lines
+}
+
+/// Returns the lines of its person, and of a session that was idle for long.
+fn deeds(record: &Record, token: Token) -> Vec<(Timestamp, String)> {
+    let mut lines = Vec::new();
     for deed in record.deeds.iter().filter(|deed| deed.seat == token.seat) {
         let took = deed.to.since(deed.from).as_secs_f64();
         lines.push((deed.from, format!("person: {} for {took:.1} s, {:?}", deed.name, deed.effect)));
@@ -79,10 +98,7 @@ fn story(record: &Record, token: Token, began: Timestamp) -> String {
     for idle in record.idle.iter().filter(|idle| idle.seat == token.seat && idle.to.since(idle.from).as_secs() > 10) {
         lines.push((idle.from, format!("idle for {:.1} s", idle.to.since(idle.from).as_secs_f64())));
     }
-    lines.sort_by_key(|(at, _)| *at);
-    let from = sent.at.millis().saturating_sub(BEFORE);
-    let lines = lines.into_iter().filter(|(at, _)| at.millis() >= from);
-    lines.map(|(at, line)| format!("  {:8.3} {line}\n", at.since(began).as_secs_f64())).collect()
+    lines
 }
 
 fn line(request: &Request, began: Timestamp) -> String {

@@ -45,33 +45,39 @@ pub(super) struct World {
     work: TempDir,
 }
 
+/// Starts the servers of a store. Returns them with the coordinators on it and the links between, which can be broken.
+async fn on(store: Store, work: &Path) -> Result<(Vec<Redis>, Vec<Coordinator>, Vec<Breaker>)> {
+    let mut links = Vec::new();
+    let (redis, coordinators) = match store {
+        Store::Redis => {
+            let redis = Redis::start_with(&["--appendfsync", "always"]).await?;
+            let mut coordinators = Vec::new();
+            for name in ["0", "1"] {
+                let link = Breaker::before(redis.address()).await?;
+                coordinators.push(coordinator(work, name, &format!("redis://{}", link.address()))?);
+                links.push(link);
+            }
+            (vec![redis], coordinators)
+        }
+        Store::Cluster => {
+            // The servers of a cluster give their own addresses to clients, so no breaker can be put in between.
+            let cluster = Cluster::start_with(&["--appendfsync", "always"]).await?;
+            let url = cluster.url();
+            let coordinators = ["0", "1"].map(|name| coordinator(work, name, &url));
+            (cluster.masters, coordinators.into_iter().collect::<Result<_>>()?)
+        }
+        Store::Sqlite => {
+            let store = format!("sqlite:{}", work.join("c3po.db").display());
+            (Vec::new(), vec![coordinator(work, "0", &store)?])
+        }
+    };
+    Ok((redis, coordinators, links))
+}
+
 impl World {
     pub(super) async fn start(storm: Storm) -> Result<Self> {
         let work = tempfile::Builder::new().prefix("c3po-storm-").tempdir().context("making a folder")?;
-        let mut links = Vec::new();
-        let (redis, coordinators) = match storm.store {
-            Store::Redis => {
-                let redis = Redis::start_with(&["--appendfsync", "always"]).await?;
-                let mut coordinators = Vec::new();
-                for name in ["0", "1"] {
-                    let link = Breaker::before(redis.address()).await?;
-                    coordinators.push(coordinator(work.path(), name, &format!("redis://{}", link.address()))?);
-                    links.push(link);
-                }
-                (vec![redis], coordinators)
-            }
-            Store::Cluster => {
-                // The servers of a cluster give their own addresses to clients, so no breaker can be put in between.
-                let cluster = Cluster::start_with(&["--appendfsync", "always"]).await?;
-                let url = cluster.url();
-                let coordinators = ["0", "1"].map(|name| coordinator(work.path(), name, &url));
-                (cluster.masters, coordinators.into_iter().collect::<Result<_>>()?)
-            }
-            Store::Sqlite => {
-                let store = format!("sqlite:{}", work.path().join("c3po.db").display());
-                (Vec::new(), vec![coordinator(work.path(), "0", &store)?])
-            }
-        };
+        let (redis, coordinators, mut links) = on(storm.store, work.path()).await?;
         let mut urls = Vec::new();
         for coordinator in &coordinators {
             let link = Breaker::before(coordinator.address()).await?;
@@ -151,7 +157,9 @@ impl World {
     /// Returns the journals on this host that contain queued messages.
     pub(super) fn journals(&self) -> Vec<PathBuf> {
         let folder = self.work.path().join(".local/state/c3po/journal");
-        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            return Vec::new();
+        };
         let files = entries.flatten().map(|entry| entry.path());
         let holds = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
         files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).filter(holds).collect()

@@ -6,17 +6,16 @@ use std::fs::{self, Permissions};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use harness::claude::{ClaudeCode, Options, plugin_copy};
-use harness::coordinator::free_address;
+use harness::claude::{ClaudeCode, Options};
 use harness::eventually::eventually;
 use harness::fake_api::{Block, FakeApi, Script};
-use harness::process::program;
 use harness::skip::skipped;
 use serde_json::{Value, json};
+
+use super::trouble::{Mount, Plugin, Trouble, plugin};
 
 /// A session takes about 2 s alone.
 const TURN: Duration = Duration::from_secs(60);
@@ -25,21 +24,6 @@ const IN_TIME: u64 = 400;
 /// The prompt in every session.
 const PROMPT: &str = "call it, then say that you did";
 const PROJECT: &str = "meshtastic";
-
-/// The parts of a session's plugin, besides the program and the manifest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Plugin {
-    /// All parts.
-    Whole,
-    /// All parts except hooks.
-    WithoutHooks,
-    /// Only hooks.
-    HooksAlone,
-    /// There is no plugin.
-    None,
-    /// All parts, and another hook that does add to the context.
-    Talkative,
-}
 
 /// Whether a session runs in a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,119 +39,6 @@ struct Hook {
     code: String,
     milliseconds: u64,
     said: u64,
-}
-
-type Prepare = dyn Fn(&Options) -> Result<Vec<Mount>>;
-
-/// The fault in a case.
-struct Trouble {
-    /// The configured address of the coordinator.
-    coordinator: String,
-    /// The change to the folders of a session before it starts.
-    prepare: Box<Prepare>,
-    /// The command that the model runs in the session's shell.
-    command: String,
-    /// Additional environment variables.
-    environment: Vec<(&'static str, PathBuf)>,
-    /// Additional arguments.
-    arguments: Vec<&'static str>,
-}
-
-impl Trouble {
-    fn coordinator(url: impl Into<String>) -> Self {
-        let prepare = Box::new(|_: &Options| Ok(Vec::new()));
-        let command = "echo from-bash".to_owned();
-        Self { coordinator: url.into(), prepare, command, environment: Vec::new(), arguments: Vec::new() }
-    }
-
-    /// Creates a case in which no coordinator listens at the configured address.
-    fn without_coordinator() -> Result<Self> {
-        Ok(Self::coordinator(format!("http://{}", free_address()?)))
-    }
-
-    /// Returns whether a session with that plugin starts a proxy.
-    fn has_proxy(&self, kind: Plugin) -> bool {
-        !matches!(kind, Plugin::HooksAlone | Plugin::None) && self.arguments.is_empty()
-    }
-
-    fn prepare(self, prepare: impl Fn(&Options) -> Result<Vec<Mount>> + 'static) -> Self {
-        Self { prepare: Box::new(prepare), ..self }
-    }
-}
-
-/// A small disk. Dropping it unmounts it.
-struct Mount(PathBuf);
-
-impl Mount {
-    /// Mounts a disk that has no room even for an empty file. Returns `None` if that is not permitted.
-    fn full(folder: &Path) -> Result<Option<Self>> {
-        fs::create_dir_all(folder)?;
-        let mut mount = Command::new("mount");
-        // The only inode is the folder itself.
-        mount.args(["-t", "tmpfs", "-o", "size=4k,nr_inodes=1,mode=0700", "tmpfs"]).arg(folder);
-        let done = mount.output().is_ok_and(|output| output.status.success());
-        let mount = done.then(|| Self(folder.to_owned()));
-        ensure!(mount.is_none() || fs::write(folder.join("x"), "x").is_err(), "the disk is not full");
-        Ok(mount)
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // A client that is still exiting may use it, so it is unmounted lazily.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-/// Creates the plugin, with a recorder around its program.
-fn plugin(work: &Path, kind: Plugin) -> Result<PathBuf> {
-    let folder = plugin_copy(work)?;
-    let (recorder, record, ids) = (folder.join("bin/c3po"), work.join("hooks"), work.join("proxies"));
-    fs::remove_file(&recorder)?;
-    let real = program("c3po")?;
-    let (real, record, ids) = (real.display(), record.display(), ids.display());
-    // Waiting hooks are killed at the end, which would leave incomplete lines in the record.
-    fs::write(
-        &recorder,
-        format!(
-            "#!/bin/sh\n\
-            case \"$1 $2\" in\n\
-            'hook wait') exec '{real}' \"$@\";;\n\
-            'proxy ') echo $$ >>'{ids}'; exec '{real}' \"$@\";;\n\
-            esac\n\
-            out=$(mktemp) err=$(mktemp)\n\
-            began=$(date +%s%N)\n\
-            '{real}' \"$@\" >\"$out\" 2>\"$err\"\n\
-            code=$? ended=$(date +%s%N)\n\
-            said=$(cat \"$out\" \"$err\" | wc -c)\n\
-            echo \"$2 $code $(((ended - began) / 1000000)) $said\" >>'{record}'\n\
-            cat \"$out\"; cat \"$err\" >&2; rm \"$out\" \"$err\"\n\
-            exit $code\n"
-        ),
-    )?;
-    fs::set_permissions(&recorder, Permissions::from_mode(0o755))?;
-
-    let (hooks, servers) = (folder.join("hooks/hooks.json"), folder.join(".mcp.json"));
-    match kind {
-        Plugin::WithoutHooks => fs::remove_dir_all(folder.join("hooks"))?,
-        Plugin::HooksAlone => fs::remove_dir_all(folder.join("skills"))?,
-        Plugin::Talkative => {
-            let mut all: Value = serde_json::from_slice(&fs::read(&hooks)?)?;
-            let talks = json!({"hooks": [{"type": "command", "command": "echo", "args": ["x"]}]});
-            all["hooks"]["UserPromptSubmit"].as_array_mut().context("no hooks")?.push(talks);
-            fs::write(&hooks, all.to_string())?;
-        }
-        Plugin::Whole | Plugin::None => {}
-    }
-    if kind == Plugin::HooksAlone {
-        fs::remove_file(&servers)?;
-    } else {
-        // The presence of tools in the first request must not depend on timing.
-        let mut all: Value = serde_json::from_slice(&fs::read(&servers)?)?;
-        all["mcpServers"]["c3po"]["alwaysLoad"] = true.into();
-        fs::write(&servers, all.to_string())?;
-    }
-    Ok(folder)
 }
 
 /// The observations of one session.
@@ -201,23 +72,7 @@ async fn run(claude: &ClaudeCode, work: &Path, trouble: &Trouble, kind: Plugin, 
             ensure!(finished.output.trim() == "I did", "{}\n{}", finished.output, finished.log);
         }
         Manner::Terminal => {
-            let session = claude.interactive(&options).await?;
-            if trouble.has_proxy(kind) {
-                // The offered tools must not depend on timing. The client logs this text when it has received them.
-                let connected = || session.debug_log().contains("Channel notifications");
-                eventually("its server", TURN, async || connected().then_some(())).await?;
-            }
-            session.type_line(PROMPT).await?;
-            session.wait_for_screen("the answer", TURN, |screen| screen.contains("I did")).await?;
-            session.wait_ready().await?;
-            if matches!(kind, Plugin::Whole | Plugin::HooksAlone | Plugin::Talkative) {
-                let stopped =
-                    eventually("the last hook", TURN, async || lines("hooks").contains("stop ").then_some(()));
-                stopped.await?;
-            }
-            let process = PathBuf::from(format!("/proc/{}", session.claude_pid()));
-            drop(session);
-            eventually("the end of the session", TURN, async || (!process.exists()).then_some(())).await?;
+            in_a_terminal(claude, &options, trouble, kind, &lines).await?;
         }
     }
     ensure!(model.others().is_empty(), "{:?}", model.others());
@@ -228,6 +83,33 @@ async fn run(claude: &ClaudeCode, work: &Path, trouble: &Trouble, kind: Plugin, 
     let emptied = eventually("room for the next run", TURN, async || fs::remove_dir_all(work).ok());
     emptied.await?;
     Ok(Seen { asked, hooks, proxies })
+}
+
+/// Types the prompt in a terminal, and ends the session after its last hook.
+async fn in_a_terminal(
+    claude: &ClaudeCode,
+    options: &Options,
+    trouble: &Trouble,
+    kind: Plugin,
+    lines: &impl Fn(&str) -> String,
+) -> Result<()> {
+    let session = claude.interactive(options).await?;
+    if trouble.has_proxy(kind) {
+        // The offered tools must not depend on timing. The client logs this text when it has received them.
+        let connected = || session.debug_log().contains("Channel notifications");
+        eventually("its server", TURN, async || connected().then_some(())).await?;
+    }
+    session.type_line(PROMPT).await?;
+    session.wait_for_screen("the answer", TURN, |screen| screen.contains("I did")).await?;
+    session.wait_ready().await?;
+    if matches!(kind, Plugin::Whole | Plugin::HooksAlone | Plugin::Talkative) {
+        let stopped = eventually("the last hook", TURN, async || lines("hooks").contains("stop ").then_some(()));
+        stopped.await?;
+    }
+    let process = PathBuf::from(format!("/proc/{}", session.claude_pid()));
+    drop(session);
+    eventually("the end of the session", TURN, async || (!process.exists()).then_some(())).await?;
+    Ok(())
 }
 
 fn hook(line: &str) -> Result<Hook> {
@@ -334,7 +216,9 @@ const HOOKS: (Plugin, Plugin) = (Plugin::Whole, Plugin::WithoutHooks);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_prints_text_is_noticed() -> Result<()> {
-    let Some(bench) = Bench::set("a hook that is noticed")? else { return Ok(()) };
+    let Some(bench) = Bench::set("a hook that is noticed")? else {
+        return Ok(());
+    };
     let trouble = Trouble::without_coordinator()?;
     let talks = bench.run(&trouble, Plugin::Talkative, Manner::Printing).await?;
     let silent = bench.run(&trouble, Plugin::WithoutHooks, Manner::Printing).await?;
@@ -344,7 +228,9 @@ async fn a_hook_that_prints_text_is_noticed() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_coordinator_a_session_is_as_without_hooks() -> Result<()> {
-    let Some(mut bench) = Bench::set("a session without a coordinator")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session without a coordinator")? else {
+        return Ok(());
+    };
     bench.compare("nobody listens", &Trouble::without_coordinator()?, HOOKS).await?;
 
     let silent = TcpListener::bind("127.0.0.1:0")?;
@@ -371,7 +257,9 @@ fn full_listener() -> Result<(tokio::net::TcpListener, Vec<TcpStream>)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_proxy_a_session_is_as_without_c3po() -> Result<()> {
-    let Some(mut bench) = Bench::set("a session without a proxy")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session without a proxy")? else {
+        return Ok(());
+    };
     let alone = (Plugin::HooksAlone, Plugin::None);
     bench.compare("a plugin without a server", &Trouble::without_coordinator()?, alone).await?;
     let trouble = Trouble { arguments: vec!["--strict-mcp-config"], ..Trouble::without_coordinator()? };
@@ -380,7 +268,9 @@ async fn without_a_proxy_a_session_is_as_without_c3po() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_a_proxy_that_has_stopped_a_session_is_as_without_hooks() -> Result<()> {
-    let Some(mut bench) = Bench::set("a session beside a stopped proxy")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session beside a stopped proxy")? else {
+        return Ok(());
+    };
     // Not a killed proxy: the time at which its client notices that and offers other tools varies.
     let command = "kill -STOP $(cat ../proxies)".to_owned();
     bench.compare("a stopped proxy", &Trouble { command, ..Trouble::without_coordinator()? }, HOOKS).await
@@ -388,7 +278,9 @@ async fn beside_a_proxy_that_has_stopped_a_session_is_as_without_hooks() -> Resu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_socket_folder_that_is_not_safe_a_session_is_as_without_hooks() -> Result<()> {
-    let Some(mut bench) = Bench::set("a session with a bad socket folder")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session with a bad socket folder")? else {
+        return Ok(());
+    };
     let made = |change: fn(&Path) -> Result<()>| {
         let prepare = move |options: &Options| {
             let folder = options.runtime_folder().join("c3po");
@@ -430,7 +322,9 @@ fn is_root() -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_full_disk_a_session_is_as_without_hooks() -> Result<()> {
-    let Some(mut bench) = Bench::set("a session with a full disk")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session with a full disk")? else {
+        return Ok(());
+    };
     let probe = bench.folder.path().join("probe");
     if Mount::full(&probe)?.is_none() {
         return skipped("a session with a full disk", "no disk may be mounted here");

@@ -15,3 +15,4 @@ mod scene;
 mod states;
 mod storm;
 mod terminal;
+mod trouble;

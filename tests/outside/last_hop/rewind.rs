@@ -54,6 +54,25 @@ async fn is_in_two_contexts(scene: &Scene, id: &str) -> Result<()> {
     Ok(())
 }
 
+/// Has a question pushed and news come with a prompt, both in the transcript of the client.
+async fn pushed_and_prompted(scene: &Scene, session: &Interactive) -> Result<(String, String)> {
+    let question = scene.ask(QUESTION).await?;
+    scene.reaches(&question, "seen").await?;
+    let news = scene.inform(NEWS).await?;
+    scene.reaches(&news, "on_host").await?;
+    let mut shown = scene.type_and_see(session, "the last of the old prompts").await?;
+    if !shown.holds(NEWS) {
+        // On a busy machine a hook may be too late for its prompt.
+        shown = scene.type_and_see(session, "and one more of the old prompts").await?;
+    }
+    assert_eq!((shown.count_of(QUESTION), shown.count_of(NEWS), shown.count_of(REPEATED)), (1, 1, 0));
+    scene.reaches(&news, "seen").await?;
+    scene.is(RECIPIENT, "ready").await?;
+    // The client must have written the messages to its transcript before it can remove them.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Ok((question, news))
+}
+
 /// A rewind to `to` removes a pushed question and news that arrived with a prompt. Both must be shown again.
 async fn rewound_messages_come_again(scene: Scene, prompts: &[&str], to: &str) -> Result<()> {
     let session = scene.start().await?;
@@ -61,21 +80,7 @@ async fn rewound_messages_come_again(scene: Scene, prompts: &[&str], to: &str) -
         scene.type_and_see(&session, prompt).await?;
         scene.is(RECIPIENT, "ready").await?;
     }
-    let question = scene.ask(QUESTION).await?;
-    scene.reaches(&question, "seen").await?;
-    let news = scene.inform(NEWS).await?;
-    scene.reaches(&news, "on_host").await?;
-    let mut shown = scene.type_and_see(&session, "the last of the old prompts").await?;
-    if !shown.holds(NEWS) {
-        // On a busy machine a hook may be too late for its prompt.
-        shown = scene.type_and_see(&session, "and one more of the old prompts").await?;
-    }
-    assert_eq!((shown.count_of(QUESTION), shown.count_of(NEWS), shown.count_of(REPEATED)), (1, 1, 0));
-    scene.reaches(&news, "seen").await?;
-    scene.is(RECIPIENT, "ready").await?;
-    // The client must have written the messages to its transcript before it can remove them.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-
+    let (question, news) = pushed_and_prompted(&scene, &session).await?;
     rewind(&session, to).await?;
     let without = scene.type_and_see(&session, "the first of the new prompts").await?;
     let typed = Instant::now();
@@ -102,14 +107,18 @@ async fn rewound_messages_come_again(scene: Scene, prompts: &[&str], to: &str) -
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_come_again_after_a_rewind_to_the_middle() -> Result<()> {
-    let Some(scene) = Scene::set("a rewind to the middle", Script::new()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("a rewind to the middle", Script::new()).await? else {
+        return Ok(());
+    };
     let prompts = ["the first prompt of all", "the prompt in the middle"];
     rewound_messages_come_again(scene, &prompts, "the prompt in the middle").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_come_again_after_a_rewind_to_the_beginning() -> Result<()> {
-    let Some(scene) = Scene::set("a rewind to the beginning", Script::new()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("a rewind to the beginning", Script::new()).await? else {
+        return Ok(());
+    };
     if !scene.claude.has_inbox().await? {
         // That version does not number its turns, so the rewind cannot be detected.
         return Ok(());

@@ -66,6 +66,21 @@ async fn next(session: &McpClient, wait: u64, within: Duration) -> Result<Value>
     session.call_result(wait, within).await?.json()
 }
 
+/// Asserts that a message was delivered to the session once, and that this was reported.
+async fn came_once(how: Break, proxy: &McpClient, other: &McpClient, id: &Value) -> Result<()> {
+    let again = proxy.reply("wait_for_message", json!({"timeout": 1})).await?;
+    ensure!(again["timeout"] == true, "{how:?}: {again}");
+    let status = eventually("it is seen", SLACK, async || {
+        let status = other.reply("message_status", json!({"message_id": id})).await.ok()?;
+        (status["stage"] == "seen").then_some(status)
+    });
+    let status = status.await.with_context(|| format!("{how:?}"))?;
+    let history = status["history"].as_array().context("a history")?;
+    let of = |stage: &str| history.iter().filter(|step| step["stage"] == stage).count();
+    ensure!(of("in_session") == 1 && of("on_host") == 1, "{how:?}: {status}");
+    Ok(())
+}
+
 /// Breaks the link of a session while it waits and sends. Returns the breaker and the session.
 async fn through(
     how: Break,
@@ -97,17 +112,7 @@ async fn through(
     ensure!(broken.elapsed() < how.noticed_within(), "{how:?}: {:?}", broken.elapsed());
     ensure!((breaker.taken() == 1) == (how == Break::Held), "{how:?}: {} links", breaker.taken());
 
-    // It was delivered to the session once, and that was reported.
-    let again = proxy.reply("wait_for_message", json!({"timeout": 1})).await?;
-    ensure!(again["timeout"] == true, "{how:?}: {again}");
-    let status = eventually("it is seen", SLACK, async || {
-        let status = other.reply("message_status", json!({"message_id": sent["id"]})).await.ok()?;
-        (status["stage"] == "seen").then_some(status)
-    });
-    let status = status.await.with_context(|| format!("{how:?}"))?;
-    let history = status["history"].as_array().context("a history")?;
-    let of = |stage: &str| history.iter().filter(|step| step["stage"] == stage).count();
-    ensure!(of("in_session") == 1 && of("on_host") == 1, "{how:?}: {status}");
+    came_once(how, &proxy, other, &sent["id"]).await?;
     Ok((breaker, proxy))
 }
 
