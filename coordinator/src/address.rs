@@ -91,7 +91,9 @@ pub enum AddressError {
     )]
     Several,
     /// The name of the master is missing.
-    #[error("the name of the master that the sentinels watch is missing: redis+sentinel://HOST:PORT,HOST:PORT/MASTER")]
+    #[error(
+        "the name of the master that the sentinels watch is missing: redis+sentinel://HOST:PORT,HOST:PORT/MASTER"
+    )]
     NoMaster,
     /// The database is not a number.
     #[error("'{0}' is not the number of a database")]
@@ -105,7 +107,9 @@ pub enum AddressError {
     )]
     Escape,
     /// The address has a query or a fragment.
-    #[error("c3po accepts no options after '?' or '#'; set the certificate authority of a Redis with --redis-ca")]
+    #[error(
+        "c3po accepts no options after '?' or '#'; set the certificate authority of a Redis with --redis-ca"
+    )]
     Options,
 }
 
@@ -145,7 +149,9 @@ impl FromStr for RedisAddress {
         };
         // Split at the last `@`, because a password may contain an unescaped one. Part of the password must not be taken for
         // a host.
-        let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        let (login, rest) = rest
+            .rsplit_once('@')
+            .map_or((None, rest), |(login, rest)| (Some(login), rest));
         if rest.contains(['?', '#']) {
             return Err(AddressError::Options);
         }
@@ -168,9 +174,14 @@ impl FromStr for RedisAddress {
 }
 
 fn read_login(login: &str) -> Result<(Option<String>, Option<String>), AddressError> {
-    let (user, password) = login.split_once(':').map_or((login, None), |(user, password)| (user, Some(password)));
+    let (user, password) = login
+        .split_once(':')
+        .map_or((login, None), |(user, password)| (user, Some(password)));
     let given = |text: String| Some(text).filter(|text| !text.is_empty());
-    Ok((given(unescape(user)?), password.map(unescape).transpose()?.and_then(given)))
+    Ok((
+        given(unescape(user)?),
+        password.map(unescape).transpose()?.and_then(given),
+    ))
 }
 
 /// Decodes percent-encoded characters such as `%41`.
@@ -206,12 +217,21 @@ fn read_database(text: &str) -> Result<i64, AddressError> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse::<u32>().map(i64::from).map_err(|_| AddressError::Database(text.to_owned()))
+    text.parse::<u32>()
+        .map(i64::from)
+        .map_err(|_| AddressError::Database(text.to_owned()))
 }
 
 fn read_servers(scheme: Scheme, text: &str) -> Result<Vec<ServerAddress>, AddressError> {
-    let port = if scheme == Scheme::Sentinel { PORTS.1 } else { PORTS.0 };
-    let servers = text.split(',').map(|server| ServerAddress::parse(server, port)).collect::<Result<Vec<_>, _>>()?;
+    let port = if scheme == Scheme::Sentinel {
+        PORTS.1
+    } else {
+        PORTS.0
+    };
+    let servers = text
+        .split(',')
+        .map(|server| ServerAddress::parse(server, port))
+        .collect::<Result<Vec<_>, _>>()?;
     if scheme == Scheme::One && servers.len() > 1 {
         return Err(AddressError::Several);
     }
@@ -223,14 +243,26 @@ impl ServerAddress {
     fn parse(text: &str, default: u16) -> Result<Self, AddressError> {
         let wrong = || AddressError::ServerAddress(text.to_owned());
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, rest)) => (host, rest.strip_prefix(':').or(rest.is_empty().then_some("")).ok_or_else(wrong)?),
+            Some((host, rest)) => (
+                host,
+                rest.strip_prefix(':')
+                    .or(rest.is_empty().then_some(""))
+                    .ok_or_else(wrong)?,
+            ),
             None => text.split_once(':').unwrap_or((text, "")),
         };
         if host.is_empty() || host.contains(|c: char| c.is_whitespace()) || text.ends_with(':') {
             return Err(wrong());
         }
-        let port = if port.is_empty() { default } else { port.parse().map_err(|_| wrong())? };
-        Ok(Self { host: host.to_owned(), port })
+        let port = if port.is_empty() {
+            default
+        } else {
+            port.parse().map_err(|_| wrong())?
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+        })
     }
 }
 
@@ -255,14 +287,27 @@ impl fmt::Display for StoreAddress {
 impl fmt::Display for RedisAddress {
     /// Writes the address without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let servers = self.servers.iter().map(ServerAddress::to_string).collect::<Vec<_>>().join(",");
+        let servers = self
+            .servers
+            .iter()
+            .map(ServerAddress::to_string)
+            .collect::<Vec<_>>()
+            .join(",");
         let (kind, master) = match &self.topology {
             Topology::One => ("", String::new()),
             Topology::Sentinel(master) => ("+sentinel", format!("/{master}")),
             Topology::Cluster => ("+cluster", String::new()),
         };
-        write!(f, "redis{}{kind}://{servers}{master}", if self.tls { "s" } else { "" })?;
-        if self.database == 0 { Ok(()) } else { write!(f, "/{}", self.database) }
+        write!(
+            f,
+            "redis{}{kind}://{servers}{master}",
+            if self.tls { "s" } else { "" }
+        )?;
+        if self.database == 0 {
+            Ok(())
+        } else {
+            write!(f, "/{}", self.database)
+        }
     }
 }
 
@@ -279,7 +324,9 @@ mod tests {
     #[test]
     fn each_kind_of_address_is_read() {
         let check = |text: &str, expected: &str| {
-            let address = text.parse::<StoreAddress>().map(|address| address.to_string());
+            let address = text
+                .parse::<StoreAddress>()
+                .map(|address| address.to_string());
             assert_eq!(address.as_deref(), Ok(expected), "{text}");
         };
         check("sqlite:/var/c3po.db", "sqlite:/var/c3po.db");
@@ -289,9 +336,18 @@ mod tests {
         check("redis://[::1]:7000/0", "redis://[::1]:7000");
         check("redis://[::1]", "redis://[::1]:6379");
         check("rediss://user:word@nas", "rediss://nas:6379");
-        check("redis+sentinel://a,b:1/mymaster", "redis+sentinel://a:26379,b:1/mymaster");
-        check("rediss+sentinel://:word@a/mymaster/2", "rediss+sentinel://a:26379/mymaster/2");
-        check("redis+cluster://a,b:7001,[::2]:7002", "redis+cluster://a:6379,b:7001,[::2]:7002");
+        check(
+            "redis+sentinel://a,b:1/mymaster",
+            "redis+sentinel://a:26379,b:1/mymaster",
+        );
+        check(
+            "rediss+sentinel://:word@a/mymaster/2",
+            "rediss+sentinel://a:26379/mymaster/2",
+        );
+        check(
+            "redis+cluster://a,b:7001,[::2]:7002",
+            "redis+cluster://a:6379,b:7001,[::2]:7002",
+        );
         check("rediss+cluster://a/0", "rediss+cluster://a:6379");
     }
 
@@ -299,12 +355,24 @@ mod tests {
     fn a_login_is_read_as_urls_have_it() {
         let check = |text: &str, user: Option<&str>, password: Option<&str>| {
             let address: RedisAddress = text.parse().expect(text);
-            assert_eq!((address.user.as_deref(), address.password.as_deref()), (user, password), "{text}");
+            assert_eq!(
+                (address.user.as_deref(), address.password.as_deref()),
+                (user, password),
+                "{text}"
+            );
         };
         check("redis://nas", None, None);
         check("redis://:word@nas", None, Some("word"));
-        check("redis://user:w%40rd%2F%25@nas", Some("user"), Some("w@rd/%"));
-        check("redis://user:w@rd/x?y#z@nas", Some("user"), Some("w@rd/x?y#z"));
+        check(
+            "redis://user:w%40rd%2F%25@nas",
+            Some("user"),
+            Some("w@rd/%"),
+        );
+        check(
+            "redis://user:w@rd/x?y#z@nas",
+            Some("user"),
+            Some("w@rd/x?y#z"),
+        );
         check("redis+cluster://user@a,b", Some("user"), None);
     }
 
@@ -315,13 +383,25 @@ mod tests {
             assert!(refused.contains(expected), "{text}: {refused}");
             assert!(!refused.contains("sesame"), "{text}: {refused}");
         };
-        for text in ["", "nas", "redis", "redis:", "redis:nas", "redis:/:sesame@x", "sesame://a:sesame@", "redis.db"] {
+        for text in [
+            "",
+            "nas",
+            "redis",
+            "redis:",
+            "redis:nas",
+            "redis:/:sesame@x",
+            "sesame://a:sesame@",
+            "redis.db",
+        ] {
             check(text, "it must be sqlite:PATH, redis://HOST:PORT");
         }
         check("sqlite:", "path of a file");
         check("redis://", "'' is not HOST:PORT");
         check("redis://:sesame@:6379", "':6379' is not HOST:PORT");
-        check("redis://user:sesame@nas:port", "'nas:port' is not HOST:PORT");
+        check(
+            "redis://user:sesame@nas:port",
+            "'nas:port' is not HOST:PORT",
+        );
         check("redis://nas:70000", "'nas:70000'");
         check("redis://::1:6379", "'::1:6379'");
         check("redis://a,b", "redis+cluster://HOST:PORT,HOST:PORT");

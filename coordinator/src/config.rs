@@ -9,7 +9,9 @@ use c3po_shared::limits::{AUDIT_ENTRIES, LOOP_MESSAGES, SENDS_PER_MINUTE};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
-pub use crate::address::{AddressError, CertificateFiles, RedisAddress, ServerAddress, StoreAddress, Topology};
+pub use crate::address::{
+    AddressError, CertificateFiles, RedisAddress, ServerAddress, StoreAddress, Topology,
+};
 use crate::bytes::bytes;
 pub use crate::fleet::{Fleet, FleetError};
 use crate::listen::listen_address;
@@ -103,7 +105,12 @@ pub struct ServeFlags {
     #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
     /// Which log lines to write, such as info or c3po_coordinator=debug
-    #[arg(long, env = "C3PO_LOG", default_value = "info,rmcp=error", global = true)]
+    #[arg(
+        long,
+        env = "C3PO_LOG",
+        default_value = "info,rmcp=error",
+        global = true
+    )]
     pub log: String,
 }
 
@@ -179,7 +186,11 @@ impl ServeFlags {
 
     /// Validates the settings and converts them into a configuration.
     pub fn into_config(self) -> Result<Config, ConfigError> {
-        if self.token.as_ref().is_some_and(|token| token.reveal().len() < TOKEN_MIN) {
+        if self
+            .token
+            .as_ref()
+            .is_some_and(|token| token.reveal().len() < TOKEN_MIN)
+        {
             return Err(ConfigError::ShortToken);
         }
         let data_dir = self.data_dir()?;
@@ -187,8 +198,10 @@ impl ServeFlags {
             Some(store) => store.reveal().parse().map_err(ConfigError::Store)?,
             None => StoreAddress::Sqlite(data_dir.join(DATABASE)),
         };
-        let identity =
-            self.redis_cert.zip(self.redis_key).map(|(certificate, key)| CertificateFiles { certificate, key });
+        let identity = self
+            .redis_cert
+            .zip(self.redis_key)
+            .map(|(certificate, key)| CertificateFiles { certificate, key });
         let mut store = with_certificates(store, self.redis_ca, identity)?;
         if let StoreAddress::Redis(address) = &mut store {
             address.discard_old = self.discard_old;
@@ -230,13 +243,20 @@ fn with_certificates(
     match store {
         store if authority.is_none() && identity.is_none() => Ok(store),
         StoreAddress::Redis(address) if address.tls => {
-            Ok(StoreAddress::Redis(Box::new(RedisAddress { authority, identity, ..*address })))
+            Ok(StoreAddress::Redis(Box::new(RedisAddress {
+                authority,
+                identity,
+                ..*address
+            })))
         }
         other => Err(ConfigError::NoTls(other)),
     }
 }
 
-fn default_data_dir(data_home: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, ConfigError> {
+fn default_data_dir(
+    data_home: Option<OsString>,
+    home: Option<OsString>,
+) -> Result<PathBuf, ConfigError> {
     let set = |folder: &OsString| !folder.is_empty();
     let folder = match (data_home.filter(set), home.filter(set)) {
         (Some(data), _) => PathBuf::from(data),
@@ -266,7 +286,9 @@ mod tests {
     #[test]
     fn the_network_is_closed_unless_a_flag_opens_it() {
         let check = |arguments: &[&str], expected: bool| {
-            let config = settings(&[&["--store", "sqlite:x.db"], arguments].concat()).into_config().expect("valid");
+            let config = settings(&[&["--store", "sqlite:x.db"], arguments].concat())
+                .into_config()
+                .expect("valid");
             assert_eq!(config.is_open, expected, "{arguments:?}");
         };
         check(&[], true);
@@ -275,7 +297,16 @@ mod tests {
         check(&["--listen", "0.0.0.0:8420"], false);
         check(&["--listen", "192.168.1.7:8420"], false);
         check(&["--listen", "0.0.0.0:8420", "--open"], true);
-        check(&["--listen", "0.0.0.0:8420", "--token", "0123456789abcdef", "--open"], true);
+        check(
+            &[
+                "--listen",
+                "0.0.0.0:8420",
+                "--token",
+                "0123456789abcdef",
+                "--open",
+            ],
+            true,
+        );
         assert!(Line::try_parse_from(["c3po-coordinator", "--open", "--closed"]).is_err());
     }
 
@@ -283,7 +314,9 @@ mod tests {
     fn the_network_is_served_with_tls_by_default() {
         let check = |arguments: &[&str], expected: Tls| {
             let token = ["--token", "0123456789abcdef", "--store", "sqlite:x.db"];
-            let config = settings(&[&token[..], arguments].concat()).into_config().expect("valid");
+            let config = settings(&[&token[..], arguments].concat())
+                .into_config()
+                .expect("valid");
             assert_eq!(config.tls, expected, "{arguments:?}");
         };
         let network = "--listen=0.0.0.0:8420";
@@ -296,7 +329,10 @@ mod tests {
         check(&[network, "--open"], Tls::Off);
         check(&[network, "--open", "--tls=auto"], Tls::Auto);
         check(&[network, "--tls=off"], Tls::Off);
-        let files = CertificateFiles { certificate: "c.pem".into(), key: "k.pem".into() };
+        let files = CertificateFiles {
+            certificate: "c.pem".into(),
+            key: "k.pem".into(),
+        };
         check(&[network, "--tls=c.pem, k.pem"], Tls::Files(files));
         for text in ["", "on", "c.pem", "c.pem,", ","] {
             assert_eq!(text.parse::<Tls>(), Err(TlsError), "{text}");
@@ -312,16 +348,26 @@ mod tests {
         check(Some("/data"), Some("/home/a"), Some("/data/c3po"));
         check(Some(""), Some("/home/a"), Some("/home/a/.local/share/c3po"));
         check(None, None, None);
-        let config = settings(&["--data-dir", "/var/c3po"]).into_config().expect("valid");
+        let config = settings(&["--data-dir", "/var/c3po"])
+            .into_config()
+            .expect("valid");
         assert_eq!(config.store.to_string(), "sqlite:/var/c3po/c3po.db");
     }
 
     #[test]
     fn passwords_and_tokens_are_never_printed() {
-        let settings = settings(&["--store", "redis://user:hunter2@nas:6379/0", "--token", "0123456789abcdef"]);
+        let settings = settings(&[
+            "--store",
+            "redis://user:hunter2@nas:6379/0",
+            "--token",
+            "0123456789abcdef",
+        ]);
         let config = settings.into_config().expect("valid");
         let printed = format!("{config:?} {}", config.store);
-        assert!(!printed.contains("hunter2") && !printed.contains("0123456789abcdef"), "{printed}");
+        assert!(
+            !printed.contains("hunter2") && !printed.contains("0123456789abcdef"),
+            "{printed}"
+        );
         assert!(printed.contains("redis://nas:6379"), "{printed}");
     }
 
@@ -330,42 +376,99 @@ mod tests {
         let check = |arguments: &[&str], part: &str| {
             let refused = Line::try_parse_from([&["c3po-coordinator"], arguments].concat())
                 .map_err(|error| error.to_string())
-                .and_then(|line| line.settings.into_config().map_err(|error| format!("{error} {error:?}")))
+                .and_then(|line| {
+                    line.settings
+                        .into_config()
+                        .map_err(|error| format!("{error} {error:?}"))
+                })
                 .expect_err("it is refused");
-            assert!(refused.contains(part) && !refused.contains("hunter2"), "{refused}");
+            assert!(
+                refused.contains(part) && !refused.contains("hunter2"),
+                "{refused}"
+            );
         };
-        check(&["--store", "nedis://user:hunter2@nas"], "it must be sqlite:PATH");
+        check(
+            &["--store", "nedis://user:hunter2@nas"],
+            "it must be sqlite:PATH",
+        );
         check(&["--redis-url", "redis://user:hunter2@nas:x"], "'nas:x'");
         check(&["--token", "hunter2"], "at least 16 characters");
     }
 
     #[test]
     fn certificates_are_for_a_redis_with_tls() {
-        let with =
-            |store| settings(&["--redis-ca", "ca.pem", "--store", store]).into_config().map(|config| config.store);
-        let Ok(StoreAddress::Redis(address)) = with("rediss+cluster://nas") else { panic!("it is one") };
+        let with = |store| {
+            settings(&["--redis-ca", "ca.pem", "--store", store])
+                .into_config()
+                .map(|config| config.store)
+        };
+        let Ok(StoreAddress::Redis(address)) = with("rediss+cluster://nas") else {
+            panic!("it is one")
+        };
         assert_eq!(address.authority, Some("ca.pem".into()));
-        let both =
-            settings(&["--redis-cert", "c.pem", "--redis-key", "k.pem", "--store", "rediss://nas"]).into_config();
-        let Ok(Config { store: StoreAddress::Redis(address), .. }) = both else { panic!("it is one") };
-        assert_eq!(address.identity.map(|identity| identity.key), Some("k.pem".into()));
+        let both = settings(&[
+            "--redis-cert",
+            "c.pem",
+            "--redis-key",
+            "k.pem",
+            "--store",
+            "rediss://nas",
+        ])
+        .into_config();
+        let Ok(Config {
+            store: StoreAddress::Redis(address),
+            ..
+        }) = both
+        else {
+            panic!("it is one")
+        };
+        assert_eq!(
+            address.identity.map(|identity| identity.key),
+            Some("k.pem".into())
+        );
         assert!(Line::try_parse_from(["c3po-coordinator", "--redis-cert", "c.pem"]).is_err());
         for store in ["redis://user:hunter2@nas", "sqlite:x"] {
             let refused = with(store).expect_err("no TLS").to_string();
-            assert!(refused.contains("rediss://") && !refused.contains("hunter2"), "{refused}");
+            assert!(
+                refused.contains("rediss://") && !refused.contains("hunter2"),
+                "{refused}"
+            );
         }
     }
 
     #[test]
     fn a_limit_of_zero_is_none() {
-        let config =
-            |words: &[&str]| settings(&[words, &["--store", "sqlite:x"]].concat()).into_config().expect("valid");
+        let config = |words: &[&str]| {
+            settings(&[words, &["--store", "sqlite:x"]].concat())
+                .into_config()
+                .expect("valid")
+        };
         let limits = |config: Config| (config.rate_limit, config.loop_messages, config.store_quota);
-        assert_eq!(limits(config(&[])), (Some(200), Some(60), Some(STORE_QUOTA)));
-        let none = ["--rate-limit", "0", "--loop-messages", "0", "--store-quota", "0"];
+        assert_eq!(
+            limits(config(&[])),
+            (Some(200), Some(60), Some(STORE_QUOTA))
+        );
+        let none = [
+            "--rate-limit",
+            "0",
+            "--loop-messages",
+            "0",
+            "--store-quota",
+            "0",
+        ];
         assert_eq!(limits(config(&none)), (None, None, None));
-        let some = ["--rate-limit", "7", "--loop-messages", "8", "--store-quota", "2GB"];
-        assert_eq!(limits(config(&some)), (Some(7), Some(8), Some(2_000_000_000)));
+        let some = [
+            "--rate-limit",
+            "7",
+            "--loop-messages",
+            "8",
+            "--store-quota",
+            "2GB",
+        ];
+        assert_eq!(
+            limits(config(&some)),
+            (Some(7), Some(8), Some(2_000_000_000))
+        );
         assert!(quota("999kB").is_err() && quota("1MB").is_ok());
     }
 
@@ -373,7 +476,11 @@ mod tests {
     fn messages_live_a_week_by_default() {
         let days = |days: u64| Duration::from_secs(days * 24 * 3_600);
         assert_eq!(settings(&[]).message_life, MESSAGE_LIFE);
-        for (text, expected) in [("1h", days(1) / 24), ("36h", days(1) * 3 / 2), ("30d", days(30))] {
+        for (text, expected) in [
+            ("1h", days(1) / 24),
+            ("36h", days(1) * 3 / 2),
+            ("30d", days(30)),
+        ] {
             assert_eq!(message_life(text), Ok(expected), "{text}");
         }
         for text in ["0", "59m", "31d", "721h", "forever", ""] {

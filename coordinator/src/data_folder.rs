@@ -17,8 +17,12 @@ use rustix::process::geteuid;
 pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     let writable = made.and_then(|()| Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?));
-    let Err(error) = writable else { return check(folder) };
-    let Some(found) = folder.ancestors().find(|part| part.is_dir()) else { bail!("{}: {error}", folder.display()) };
+    let Err(error) = writable else {
+        return check(folder);
+    };
+    let Some(found) = folder.ancestors().find(|part| part.is_dir()) else {
+        bail!("{}: {error}", folder.display())
+    };
     let (owner, user) = (fs::metadata(found)?.uid(), geteuid().as_raw());
     let (folder, found) = (folder.display(), found.display());
     bail!(
@@ -59,7 +63,9 @@ fn check(folder: &Path) -> anyhow::Result<()> {
         Exposure::Private => Ok(()),
         Exposure::Readable => {
             let closed = fs::set_permissions(folder, Permissions::from_mode(0o700));
-            closed.with_context(|| format!("removing the permissions of other users from the data folder {shown}"))
+            closed.with_context(|| {
+                format!("removing the permissions of other users from the data folder {shown}")
+            })
         }
         Exposure::Writable => bail!(
             "the data folder {shown} is writable by other users (mode {mode:03o}), who may have put a certificate, a \
@@ -78,9 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_others_may_write_or_own_is_refused_and_one_that_they_read_is_closed() -> anyhow::Result<()> {
+    fn a_folder_that_others_may_write_or_own_is_refused_and_one_that_they_read_is_closed()
+    -> anyhow::Result<()> {
         let check = |owner: u32, mode: u32, user: u32, expected: Exposure| {
-            assert_eq!(standing(owner, mode, user), expected, "{owner} {mode:o} {user}");
+            assert_eq!(
+                standing(owner, mode, user),
+                expected,
+                "{owner} {mode:o} {user}"
+            );
         };
         check(7, 0o700, 7, Exposure::Private);
         check(7, 0o755, 7, Exposure::Readable);
@@ -98,8 +109,13 @@ mod tests {
         prepare(folder.path())?;
         assert_eq!(fs::metadata(folder.path())?.mode() & 0o777, 0o700);
         set(0o777)?;
-        let error = prepare(folder.path()).expect_err("others write it").to_string();
-        assert!(error.contains("(mode 777)") && error.contains("chmod 700"), "{error}");
+        let error = prepare(folder.path())
+            .expect_err("others write it")
+            .to_string();
+        assert!(
+            error.contains("(mode 777)") && error.contains("chmod 700"),
+            "{error}"
+        );
         Ok(())
     }
 
@@ -115,7 +131,9 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_made_is_refused_with_owner_and_user() -> anyhow::Result<()> {
         // Not even root can create a folder there.
-        let error = prepare(Path::new("/proc/1/none")).expect_err("it cannot be made").to_string();
+        let error = prepare(Path::new("/proc/1/none"))
+            .expect_err("it cannot be made")
+            .to_string();
         let owner = format!("/proc/1 belongs to uid {}", fs::metadata("/proc/1")?.uid());
         let user = format!("runs as uid {}", geteuid().as_raw());
         for part in ["data folder /proc/1/none cannot be written", &owner, &user] {

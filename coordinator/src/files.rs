@@ -29,19 +29,31 @@ pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 /// Errors: it is not a regular file, or it belongs to another user.
 pub(crate) fn private(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let options =
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).to_owned();
-    let file = options.open(path).map_err(|error| match fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => refused("it is a symbolic link, and must be a file: remove it"),
-        _ => error,
-    })?;
+    let options = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags)
+        .to_owned();
+    let file = options
+        .open(path)
+        .map_err(|error| match fs::symlink_metadata(path) {
+            Ok(found) if found.is_symlink() => {
+                refused("it is a symbolic link, and must be a file: remove it")
+            }
+            _ => error,
+        })?;
     let (found, user) = (file.metadata()?, geteuid().as_raw());
     if !found.is_file() {
         return Err(refused("it is not a file: remove it"));
     }
     // Root is exempt: it may act for a service's user, as in a restore, and could do anything to the service anyway.
     if found.uid() != user && found.uid() != 0 && user != 0 {
-        return Err(refused(&format!("it belongs to uid {}, and this process runs as uid {user}", found.uid())));
+        return Err(refused(&format!(
+            "it belongs to uid {}, and this process runs as uid {user}",
+            found.uid()
+        )));
     }
     if found.mode() & 0o077 != 0 && (found.uid() == user || user == 0) {
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -67,7 +79,9 @@ pub(crate) async fn follow<T: PartialEq + Send + 'static>(
     let (mut known, mut is_settled) = (None, false);
     while stop.run_until_cancelled(looks.tick()).await.is_some() {
         // In a blocking task, because a disk may be slow; only this loop waits for it. A failed read is repeated.
-        let Ok(found) = tokio::task::spawn_blocking(read.clone()).await else { continue };
+        let Ok(found) = tokio::task::spawn_blocking(read.clone()).await else {
+            continue;
+        };
         let is_same = known.as_ref() == Some(&found);
         if is_same && is_settled {
             continue;
@@ -93,7 +107,11 @@ mod tests {
     #[test]
     fn a_file_of_ours_is_closed_to_others_and_no_link() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (file, link, other) = (folder.path().join("file"), folder.path().join("link"), folder.path().join("other"));
+        let (file, link, other) = (
+            folder.path().join("file"),
+            folder.path().join("link"),
+            folder.path().join("other"),
+        );
         let mode = || fs::metadata(&file).expect("it is there").mode() & 0o777;
         private(&file).expect("made");
         assert_eq!(mode(), 0o600);
@@ -102,7 +120,10 @@ mod tests {
         assert_eq!(mode(), 0o600);
         symlink(&other, &link).expect("a link");
         let error = private(&link).expect_err("a link").to_string();
-        assert!(error.contains("symbolic link") && !other.exists(), "{error}");
+        assert!(
+            error.contains("symbolic link") && !other.exists(),
+            "{error}"
+        );
         assert!(private(folder.path()).is_err(), "a folder");
     }
 
@@ -132,10 +153,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_change_is_taken_once_and_an_error_is_reported_once_it_stands() {
-        assert_eq!(followed(&["first", "first", "second", "first"]).await, ["took first", "took second", "took first"]);
-        assert_eq!(followed(&["broken", "second"]).await, ["took second"], "it was being written");
-        assert_eq!(followed(&["broken", "broken", "broken", "first"]).await, ["reported broken", "took first"]);
-        assert_eq!(followed(&["a", "b", "c"]).await, ["took a", "took b", "took c"], "it changes all the time");
+        assert_eq!(
+            followed(&["first", "first", "second", "first"]).await,
+            ["took first", "took second", "took first"]
+        );
+        assert_eq!(
+            followed(&["broken", "second"]).await,
+            ["took second"],
+            "it was being written"
+        );
+        assert_eq!(
+            followed(&["broken", "broken", "broken", "first"]).await,
+            ["reported broken", "took first"]
+        );
+        assert_eq!(
+            followed(&["a", "b", "c"]).await,
+            ["took a", "took b", "took c"],
+            "it changes all the time"
+        );
     }
 
     #[test]

@@ -12,7 +12,9 @@ pub struct Fleet(String);
 
 /// The text is not the name of a fleet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not the name of a fleet, which has 1 to {NAME_MAX} characters of a-z, 0-9 and '-'")]
+#[error(
+    "'{0}' is not the name of a fleet, which has 1 to {NAME_MAX} characters of a-z, 0-9 and '-'"
+)]
 pub struct FleetError(String);
 
 impl Default for Fleet {
@@ -25,7 +27,8 @@ impl FromStr for Fleet {
     type Err = FleetError;
 
     fn from_str(text: &str) -> Result<Self, FleetError> {
-        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_allowed =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if text.is_empty() || text.len() > NAME_MAX || !text.bytes().all(is_allowed) {
             return Err(FleetError(text.to_owned()));
         }
@@ -45,7 +48,8 @@ mod tests {
 
     #[test]
     fn a_name_is_short_and_plain() {
-        let check = |text: &str, good: bool| assert_eq!(text.parse::<Fleet>().is_ok(), good, "{text}");
+        let check =
+            |text: &str, good: bool| assert_eq!(text.parse::<Fleet>().is_ok(), good, "{text}");
         for text in ["c3po", "a", "home-2", &"x".repeat(32)] {
             check(text, true);
         }

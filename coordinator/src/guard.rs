@@ -51,7 +51,10 @@ struct Pairs {
 impl Guard {
     /// Makes a guard with this limit of messages per pair and window; `None` for no limit.
     pub(crate) fn new(limit: Option<u32>) -> Self {
-        Self { limit, pairs: Mutex::default() }
+        Self {
+            limit,
+            pairs: Mutex::default(),
+        }
     }
 
     /// Returns the limit of messages per pair and window.
@@ -64,16 +67,33 @@ impl Guard {
     /// A call that was already counted is accepted, because a repeated call must get its first reply.
     pub(crate) fn take(&self, pair: &Pair, call: CallId, now: Instant) -> Result<(), Suspicion> {
         let mut pairs = self.pairs();
-        if pairs.counts.get(pair).is_some_and(|counted| counted.holds(&call)) {
+        if pairs
+            .counts
+            .get(pair)
+            .is_some_and(|counted| counted.holds(&call))
+        {
             return Ok(());
         }
-        if pairs.rulings.get(pair).is_some_and(|ruling| ruling.is_stopped) {
+        if pairs
+            .rulings
+            .get(pair)
+            .is_some_and(|ruling| ruling.is_stopped)
+        {
             return Err(Suspicion::Stopped);
         }
-        let Some(limit) = self.limit else { return Ok(()) };
+        let Some(limit) = self.limit else {
+            return Ok(());
+        };
         pairs.make_room(now);
-        let taken = pairs.counts.entry(pair.clone()).or_default().take(call, limit, now);
-        taken.map_err(|reached| Suspicion::Loop { count: reached.count, limit })
+        let taken = pairs
+            .counts
+            .entry(pair.clone())
+            .or_default()
+            .take(call, limit, now);
+        taken.map_err(|reached| Suspicion::Loop {
+            count: reached.count,
+            limit,
+        })
     }
 
     /// Removes the count of a call that sent nothing.
@@ -95,9 +115,18 @@ impl Guard {
     pub(crate) fn suspects(&self, now: Instant) -> Vec<Pair> {
         let mut pairs = self.pairs();
         let half = self.limit.map_or(u32::MAX, |limit| limit.div_ceil(2));
-        let near = pairs.counts.iter_mut().filter_map(|(pair, counted)| (counted.count(now) >= half).then_some(pair));
+        let near = pairs
+            .counts
+            .iter_mut()
+            .filter_map(|(pair, counted)| (counted.count(now) >= half).then_some(pair));
         let mut found: Vec<Pair> = near.cloned().collect();
-        found.extend(pairs.rulings.values().filter(|ruling| ruling.is_stopped).map(|ruling| ruling.pair.clone()));
+        found.extend(
+            pairs
+                .rulings
+                .values()
+                .filter(|ruling| ruling.is_stopped)
+                .map(|ruling| ruling.pair.clone()),
+        );
         found.sort();
         found.dedup();
         found
@@ -106,14 +135,26 @@ impl Guard {
     /// Returns the state of the pair.
     pub(crate) fn standing(&self, pair: &Pair, now: Instant) -> GuardedPair {
         let mut pairs = self.pairs();
-        let count = pairs.counts.get_mut(pair).map_or(0, |counted| counted.count(now));
-        let stopped_at = pairs.rulings.get(pair).filter(|ruling| ruling.is_stopped).map(|ruling| ruling.at);
+        let count = pairs
+            .counts
+            .get_mut(pair)
+            .map_or(0, |counted| counted.count(now));
+        let stopped_at = pairs
+            .rulings
+            .get(pair)
+            .filter(|ruling| ruling.is_stopped)
+            .map(|ruling| ruling.at);
         let standing = match self.limit {
             _ if stopped_at.is_some() => Standing::Stopped,
             Some(limit) if count >= limit => Standing::Suspected,
             _ => Standing::Open,
         };
-        GuardedPair { agents: pair.agents().map(Clone::clone), standing, count, stopped_at }
+        GuardedPair {
+            agents: pair.agents().map(Clone::clone),
+            standing,
+            count,
+            stopped_at,
+        }
     }
 
     /// Replaces all rulings. The count of a newly allowed pair starts again.
@@ -124,7 +165,10 @@ impl Guard {
                 pairs.counts.remove(&ruling.pair);
             }
         }
-        pairs.rulings = rulings.into_iter().map(|ruling| (ruling.pair.clone(), ruling)).collect();
+        pairs.rulings = rulings
+            .into_iter()
+            .map(|ruling| (ruling.pair.clone(), ruling))
+            .collect();
     }
 
     fn pairs(&self) -> MutexGuard<'_, Pairs> {
@@ -180,25 +224,49 @@ mod tests {
     }
 
     fn ruling(pair: &Pair, is_stopped: bool, at: u64) -> Ruling {
-        Ruling { pair: pair.clone(), is_stopped, at: Timestamp::from_millis(at) }
+        Ruling {
+            pair: pair.clone(),
+            is_stopped,
+            at: Timestamp::from_millis(at),
+        }
     }
 
     #[test]
     fn messages_of_both_agents_count_against_the_limit_of_their_pair() {
         let (guard, start) = (Guard::new(Some(2)), Instant::now());
-        let take =
-            |one, other, seconds| guard.take(&pair(one, other), CallId::fresh(), start + Duration::from_secs(seconds));
+        let take = |one, other, seconds| {
+            guard.take(
+                &pair(one, other),
+                CallId::fresh(),
+                start + Duration::from_secs(seconds),
+            )
+        };
         assert_eq!(take("a", "b", 0), Ok(()));
         assert_eq!(take("b", "a", 300), Ok(()));
-        assert_eq!(take("a", "b", 599), Err(Suspicion::Loop { count: 2, limit: 2 }));
+        assert_eq!(
+            take("a", "b", 599),
+            Err(Suspicion::Loop { count: 2, limit: 2 })
+        );
         assert_eq!(take("a", "c", 599), Ok(()), "another pair");
-        assert_eq!(take("b", "a", 600), Ok(()), "the first one is out of the window");
-        assert_eq!(take("a", "b", 601), Err(Suspicion::Loop { count: 2, limit: 2 }));
+        assert_eq!(
+            take("b", "a", 600),
+            Ok(()),
+            "the first one is out of the window"
+        );
+        assert_eq!(
+            take("a", "b", 601),
+            Err(Suspicion::Loop { count: 2, limit: 2 })
+        );
     }
 
     #[test]
     fn refused_and_repeated_sends_are_not_counted() {
-        let (guard, now, both, call) = (Guard::new(Some(1)), Instant::now(), pair("a", "b"), CallId::fresh());
+        let (guard, now, both, call) = (
+            Guard::new(Some(1)),
+            Instant::now(),
+            pair("a", "b"),
+            CallId::fresh(),
+        );
         assert_eq!(guard.take(&both, call, now), Ok(()));
         assert_eq!(guard.take(&both, call, now), Ok(()), "the same call");
         assert!(guard.take(&both, CallId::fresh(), now).is_err());
@@ -227,7 +295,11 @@ mod tests {
         guard.follow(vec![ruling(&both, false, 2)]);
         assert_eq!(take(), Ok(()));
         guard.follow(vec![ruling(&both, false, 2)]);
-        assert_eq!(take(), Err(Suspicion::Loop { count: 1, limit: 1 }), "it was read before");
+        assert_eq!(
+            take(),
+            Err(Suspicion::Loop { count: 1, limit: 1 }),
+            "it was read before"
+        );
         assert_eq!(guard.standing(&both, now).standing, Standing::Suspected);
         guard.follow(vec![ruling(&both, false, 3)]);
         assert_eq!(take(), Ok(()));
@@ -239,9 +311,15 @@ mod tests {
         for _ in 0..1_000 {
             assert_eq!(guard.take(&both, CallId::fresh(), now), Ok(()));
         }
-        assert_eq!((guard.standing(&both, now).count, guard.suspects(now)), (0, Vec::new()));
+        assert_eq!(
+            (guard.standing(&both, now).count, guard.suspects(now)),
+            (0, Vec::new())
+        );
         guard.follow(vec![ruling(&both, true, 1)]);
-        assert_eq!(guard.take(&both, CallId::fresh(), now), Err(Suspicion::Stopped));
+        assert_eq!(
+            guard.take(&both, CallId::fresh(), now),
+            Err(Suspicion::Stopped)
+        );
         assert_eq!(guard.suspects(now), [both]);
     }
 
@@ -253,9 +331,13 @@ mod tests {
                 assert_eq!(guard.take(&pair("a", other), CallId::fresh(), now), Ok(()));
             }
         }
-        let stopped = [("a", "d"), ("x", "y")].map(|(one, other)| ruling(&pair(one, other), true, 1));
+        let stopped =
+            [("a", "d"), ("x", "y")].map(|(one, other)| ruling(&pair(one, other), true, 1));
         guard.follow([&stopped[..], &[ruling(&pair("a", "b"), false, 1)]].concat());
-        assert_eq!(guard.suspects(now), [pair("a", "c"), pair("a", "d"), pair("x", "y")]);
+        assert_eq!(
+            guard.suspects(now),
+            [pair("a", "c"), pair("a", "d"), pair("x", "y")]
+        );
     }
 
     #[test]

@@ -72,7 +72,10 @@ pub async fn run(
     store: Arc<dyn Store>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let policies = Arc::new(Policies::open(config.policy.as_deref(), &config.data_dir.join(POLICY))?);
+    let policies = Arc::new(Policies::open(
+        config.policy.as_deref(),
+        &config.data_dir.join(POLICY),
+    )?);
     let metrics = Metrics::new();
     let (audit, writer) = Audit::new(config.audit_entries, &metrics);
     let services = Arc::new(Services {
@@ -92,13 +95,21 @@ pub async fn run(
     if let Err(error) = auth::watch::load(&auth, store.as_ref()).await {
         tracing::warn!("the keys cannot be read yet: {error}");
     }
-    let (tasks, auditing, done) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
+    let (tasks, auditing, done) = (
+        TaskTracker::new(),
+        TaskTracker::new(),
+        CancellationToken::new(),
+    );
     if let Some(writer) = writer {
         auditing.spawn(writer.run(Arc::clone(&store), done.clone()));
     }
     let tell = move |what| audit.note(Entry::new(Event::PolicyChanged).because(what));
     tasks.spawn(policy::keep(policies, tell, stop.clone()));
-    tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), stop.clone()));
+    tasks.spawn(follow_keys(
+        Arc::clone(&auth),
+        Arc::clone(&store),
+        stop.clone(),
+    ));
     tasks.spawn(follow_rulings(Arc::clone(&services), stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&services), stop.clone()));
     tasks.spawn(release_memory(stop.clone()));
@@ -138,7 +149,9 @@ async fn spread_wakes(services: Arc<Services>, stop: CancellationToken) {
             return;
         };
         match wake {
-            Ok(Wake::Inbox(agent, arrival)) => services.presence.wake(&agent, &News::Inbox(Vec::from_iter(arrival))),
+            Ok(Wake::Inbox(agent, arrival)) => services
+                .presence
+                .wake(&agent, &News::Inbox(Vec::from_iter(arrival))),
             Ok(Wake::Receipt(agent)) => services.presence.wake(&agent, &News::Receipt),
             Ok(Wake::Everyone) | Err(RecvError::Lagged(_)) => services.presence.wake_everyone(),
             Err(RecvError::Closed) => return,
@@ -148,7 +161,11 @@ async fn spread_wakes(services: Arc<Services>, stop: CancellationToken) {
 
 async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, stop: CancellationToken) {
     let noting = auth::watch::note_uses(&auth, store.as_ref(), &stop);
-    tokio::join!(auth::watch::follow(&auth, store.as_ref(), &stop), auth::watch::expire(&auth, &stop), noting);
+    tokio::join!(
+        auth::watch::follow(&auth, store.as_ref(), &stop),
+        auth::watch::expire(&auth, &stop),
+        noting
+    );
 }
 
 async fn follow_rulings(services: Arc<Services>, stop: CancellationToken) {
@@ -186,7 +203,9 @@ async fn count_online(services: Arc<Services>, stop: CancellationToken) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         if services.presence.connected() > 0 {
-            services.presence.counted(online(services.store.as_ref()).await.ok());
+            services
+                .presence
+                .counted(online(services.store.as_ref()).await.ok());
         }
     }
 }
@@ -194,7 +213,10 @@ async fn count_online(services: Arc<Services>, stop: CancellationToken) {
 async fn online(store: &dyn Store) -> Result<usize, StoreError> {
     let (mut count, mut after) = (0, None);
     loop {
-        let (page, now) = (store.agents(after.as_ref(), AGENTS_STEP).await?, Timestamp::now());
+        let (page, now) = (
+            store.agents(after.as_ref(), AGENTS_STEP).await?,
+            Timestamp::now(),
+        );
         count += page.iter().filter(|agent| agent.is_online(now)).count();
         after = page.last().map(|agent| agent.id.clone());
         if page.len() < AGENTS_STEP {

@@ -45,7 +45,11 @@ impl<T, const SECONDS: u64> Window<T, SECONDS> {
     pub(crate) fn take(&mut self, what: T, limit: u32, now: Instant) -> Result<(), LimitReached> {
         let count = self.count(now);
         if count < limit {
-            self.0.push_back(Counted { at: now, what, weight: 1 });
+            self.0.push_back(Counted {
+                at: now,
+                what,
+                weight: 1,
+            });
             return Ok(());
         }
         let mut left = count;
@@ -53,14 +57,21 @@ impl<T, const SECONDS: u64> Window<T, SECONDS> {
             left = left.saturating_sub(counted.weight);
             left < limit
         });
-        let wait = enough.map_or(Self::LENGTH, |counted| Self::LENGTH.saturating_sub(now.duration_since(counted.at)));
-        Err(LimitReached { count, retry_after_seconds: wait.as_secs() + 1 })
+        let wait = enough.map_or(Self::LENGTH, |counted| {
+            Self::LENGTH.saturating_sub(now.duration_since(counted.at))
+        });
+        Err(LimitReached {
+            count,
+            retry_after_seconds: wait.as_secs() + 1,
+        })
     }
 
     /// Returns the count.
     pub(crate) fn count(&mut self, now: Instant) -> u32 {
         self.roll(now);
-        self.0.iter().fold(0, |sum: u32, counted| sum.saturating_add(counted.weight))
+        self.0
+            .iter()
+            .fold(0, |sum: u32, counted| sum.saturating_add(counted.weight))
     }
 
     /// Removes the items that `keep` rejects, given the item and its time.
@@ -70,7 +81,11 @@ impl<T, const SECONDS: u64> Window<T, SECONDS> {
 
     /// Removes the items that are older than the window.
     fn roll(&mut self, now: Instant) {
-        while self.0.front().is_some_and(|counted| now.duration_since(counted.at) >= Self::LENGTH) {
+        while self
+            .0
+            .front()
+            .is_some_and(|counted| now.duration_since(counted.at) >= Self::LENGTH)
+        {
             self.0.pop_front();
         }
     }
@@ -93,14 +108,19 @@ pub(crate) struct RateLimit {
 impl RateLimit {
     /// Makes a limit of sends per minute and agent; `None` for no limit.
     pub(crate) fn new(limit: Option<u32>) -> Self {
-        Self { limit, windows: Mutex::default() }
+        Self {
+            limit,
+            windows: Mutex::default(),
+        }
     }
 
     /// Counts one send, or refuses it.
     ///
     /// A call that was already counted is accepted, because a repeated call must get its first reply.
     pub(crate) fn take(&self, agent: &AgentId, call: CallId, now: Instant) -> Result<(), Refusal> {
-        let Some(limit) = self.limit else { return Ok(()) };
+        let Some(limit) = self.limit else {
+            return Ok(());
+        };
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         if windows.len() >= SWEEP_AT {
             windows.retain(|_, window| {
@@ -114,15 +134,18 @@ impl RateLimit {
             return Ok(());
         }
         let taken = window.take(call, limit, now);
-        taken.map_err(|reached| Refusal::rate_limited(reached.count, limit, reached.retry_after_seconds))
+        taken.map_err(|reached| {
+            Refusal::rate_limited(reached.count, limit, reached.retry_after_seconds)
+        })
     }
 
     /// Weighs a counted call by its number of copies. An accepted call is sent completely, so that a fleet larger than the
     /// limit can be addressed once a minute.
     pub(crate) fn weigh(&self, agent: &AgentId, call: &CallId, copies: usize) {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        let counted =
-            windows.get_mut(agent).and_then(|window| window.0.iter_mut().find(|counted| counted.what == *call));
+        let counted = windows
+            .get_mut(agent)
+            .and_then(|window| window.0.iter_mut().find(|counted| counted.what == *call));
         if let Some(counted) = counted {
             counted.weight = u32::try_from(copies.max(1)).unwrap_or(u32::MAX);
         }
@@ -138,8 +161,15 @@ mod tests {
     fn the_window_rolls() {
         let limit = RateLimit::new(Some(2));
         let (agent, start) = (AgentId::human(), Instant::now());
-        let take =
-            |seconds| limit.take(&agent, CallId::fresh(), start + Duration::from_secs(seconds)).map_err(|r| r.code);
+        let take = |seconds| {
+            limit
+                .take(
+                    &agent,
+                    CallId::fresh(),
+                    start + Duration::from_secs(seconds),
+                )
+                .map_err(|r| r.code)
+        };
         assert_eq!(take(0), Ok(()));
         assert_eq!(take(30), Ok(()));
         assert_eq!(take(59), Err(ErrorCode::RateLimited));
@@ -152,9 +182,19 @@ mod tests {
     fn a_refusal_names_limit_count_and_how_long_to_wait() {
         let limit = RateLimit::new(Some(1));
         let (agent, start) = (AgentId::human(), Instant::now());
-        limit.take(&agent, CallId::fresh(), start).expect("the first");
-        let refusal = limit.take(&agent, CallId::fresh(), start + Duration::from_secs(20)).expect_err("the second");
-        assert_eq!((refusal.details["count"].clone(), refusal.details["limit"].clone()), (1.into(), 1.into()));
+        limit
+            .take(&agent, CallId::fresh(), start)
+            .expect("the first");
+        let refusal = limit
+            .take(&agent, CallId::fresh(), start + Duration::from_secs(20))
+            .expect_err("the second");
+        assert_eq!(
+            (
+                refusal.details["count"].clone(),
+                refusal.details["limit"].clone()
+            ),
+            (1.into(), 1.into())
+        );
         assert_eq!(refusal.details["retry_after_seconds"], 41);
     }
 
@@ -174,12 +214,17 @@ mod tests {
         let send = |seconds, copies| {
             let call = CallId::fresh();
             let taken = limit.take(&agent, call, start + Duration::from_secs(seconds));
-            taken.inspect(|()| limit.weigh(&agent, &call, copies)).map_err(|refusal| refusal.details)
+            taken
+                .inspect(|()| limit.weigh(&agent, &call, copies))
+                .map_err(|refusal| refusal.details)
         };
         send(0, 9).expect("nine of ten");
         send(10, 300).expect("one is left, so all copies are sent");
         let details = send(20, 1).expect_err("309 of 10");
-        assert_eq!((&details["count"], &details["retry_after_seconds"]), (&309.into(), &51.into()));
+        assert_eq!(
+            (&details["count"], &details["retry_after_seconds"]),
+            (&309.into(), &51.into())
+        );
         assert!(send(60, 1).is_err(), "the nine are gone, the 300 are not");
         send(70, 1).expect("they are gone as well");
     }
@@ -189,6 +234,10 @@ mod tests {
         let limit = RateLimit::new(Some(1));
         let now = Instant::now();
         assert!(limit.take(&AgentId::human(), CallId::fresh(), now).is_ok());
-        assert!(limit.take(&"other".parse().expect("an id"), CallId::fresh(), now).is_ok());
+        assert!(
+            limit
+                .take(&"other".parse().expect("an id"), CallId::fresh(), now)
+                .is_ok()
+        );
     }
 }

@@ -32,8 +32,13 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
 
 fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     let found = names::addresses(host, port).map_err(|error| error.to_string())?;
-    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first.copied().ok_or_else(|| "the name has no address".to_owned())
+    let first = found
+        .iter()
+        .find(|address| address.is_ipv4())
+        .or(found.first());
+    first
+        .copied()
+        .ok_or_else(|| "the name has no address".to_owned())
 }
 
 #[cfg(test)]
@@ -42,7 +47,9 @@ mod tests {
 
     #[test]
     fn addresses_and_names_of_this_machine_are_read() {
-        let check = |text: &str, expected: &str| assert_eq!(listen_address(text), Ok(expected.parse().unwrap()));
+        let check = |text: &str, expected: &str| {
+            assert_eq!(listen_address(text), Ok(expected.parse().unwrap()))
+        };
         check("127.0.0.1:8440", "127.0.0.1:8440");
         check("[::1]:8440", "[::1]:8440");
         check("localhost:8440", "127.0.0.1:8440");
@@ -54,7 +61,10 @@ mod tests {
             let refusal = listen_address(text).unwrap_err();
             assert!(refusal.contains(expected), "{text}: {refusal}");
         };
-        check("8440", "127.0.0.1:8440 serves only this machine, 0.0.0.0:8440 serves the network");
+        check(
+            "8440",
+            "127.0.0.1:8440 serves only this machine, 0.0.0.0:8440 serves the network",
+        );
         check(":8440", "127.0.0.1:8440 serves only this machine");
         check("nas", "nas:8420");
         check("nas:", "nas:8420");

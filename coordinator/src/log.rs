@@ -32,13 +32,23 @@ impl<'a> MakeWriter<'a> for LimitedLog {
         if *meta.level() > Level::INFO {
             return Line::Written;
         }
-        let mut allowances = self.allowances.lock().unwrap_or_else(PoisonError::into_inner);
-        match allowances.entry(meta.callsite()).or_default().take(Instant::now()) {
+        let mut allowances = self
+            .allowances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match allowances
+            .entry(meta.callsite())
+            .or_default()
+            .take(Instant::now())
+        {
             None => Line::Dropped,
             Some(0) => Line::Written,
             Some(dropped) => {
                 // The coordinator goes on without its log.
-                let _ = writeln!(io::stderr(), "rate limit: {dropped} lines like the next one were not logged");
+                let _ = writeln!(
+                    io::stderr(),
+                    "rate limit: {dropped} lines like the next one were not logged"
+                );
                 Line::Written
             }
         }
@@ -78,7 +88,11 @@ struct Allowance {
 
 impl Default for Allowance {
     fn default() -> Self {
-        Self { lines: BURST, dropped: 0, counted: None }
+        Self {
+            lines: BURST,
+            dropped: 0,
+            counted: None,
+        }
     }
 }
 
@@ -90,7 +104,12 @@ impl Allowance {
         let due = u32::try_from(due).unwrap_or(u32::MAX);
         if due > 0 {
             self.lines = self.lines.saturating_add(due).min(BURST);
-            self.counted = Some(counted.checked_add(PER_LINE * due.min(BURST)).filter(|_| due < BURST).unwrap_or(now));
+            self.counted = Some(
+                counted
+                    .checked_add(PER_LINE * due.min(BURST))
+                    .filter(|_| due < BURST)
+                    .unwrap_or(now),
+            );
         }
         if self.lines == 0 {
             self.dropped += 1;
@@ -108,14 +127,18 @@ mod tests {
     #[test]
     fn a_flood_is_cut_to_the_rate_and_its_lines_are_counted() {
         let (mut allowance, start) = (Allowance::default(), Instant::now());
-        let written = (0..5_000).filter(|_| allowance.take(start).is_some()).count();
+        let written = (0..5_000)
+            .filter(|_| allowance.take(start).is_some())
+            .count();
         assert_eq!(written, 500);
         let later = start + PER_LINE;
         assert_eq!(allowance.take(later), Some(4_500));
         assert_eq!(allowance.take(later), None);
         let much_later = start + Duration::from_secs(3_600);
         assert_eq!(allowance.take(much_later), Some(1));
-        let written = (0..5_000).filter(|_| allowance.take(much_later).is_some()).count();
+        let written = (0..5_000)
+            .filter(|_| allowance.take(much_later).is_some())
+            .count();
         assert_eq!(written, 499);
     }
 }

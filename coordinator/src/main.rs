@@ -8,7 +8,9 @@ use anyhow::{Context, bail};
 use c3po_coordinator::cli::{Action, CommandLine, ask_health, back_up, restore};
 use c3po_coordinator::config::{Config, ServeFlags};
 use c3po_coordinator::log::LimitedLog;
-use c3po_coordinator::{listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
+use c3po_coordinator::{
+    listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store,
+};
 use c3po_shared::logs::{field, quieted};
 use c3po_shared::text::harmless;
 use clap::Parser;
@@ -23,7 +25,10 @@ fn main() -> ExitCode {
     match start(command_line) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("c3po-coordinator: {}", harmless(&format!("{error:#}"), true));
+            eprintln!(
+                "c3po-coordinator: {}",
+                harmless(&format!("{error:#}"), true)
+            );
             ExitCode::FAILURE
         }
     }
@@ -32,20 +37,34 @@ fn main() -> ExitCode {
 fn start(command_line: CommandLine) -> anyhow::Result<()> {
     let settings = command_line.settings;
     if let Some(action) = command_line.action {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        return runtime.context("starting the runtime")?.block_on(ask(&action, settings));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        return runtime
+            .context("starting the runtime")?
+            .block_on(ask(&action, settings));
     }
     let filter = EnvFilter::try_new(quieted(&settings.log)).context("reading --log")?;
     let coloured = std::io::stderr().is_terminal();
-    let fields = debug_fn(|writer, name, value| writer.write_str(&field(name.name(), value))).delimited(" ");
-    let logger = tracing_subscriber::fmt().with_env_filter(filter).fmt_fields(fields);
-    logger.with_writer(LimitedLog::default()).with_ansi(coloured).init();
+    let fields =
+        debug_fn(|writer, name, value| writer.write_str(&field(name.name(), value))).delimited(" ");
+    let logger = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .fmt_fields(fields);
+    logger
+        .with_writer(LimitedLog::default())
+        .with_ansi(coloured)
+        .init();
     raise_descriptor_limit();
     let listen = settings.listen;
     let config = settings.into_config()?;
     prepare_data_folder(&config)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(workers()).enable_all().build().context("starting the runtime")?;
+    let runtime = runtime
+        .worker_threads(workers())
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
     let outcome = runtime.block_on(async {
         let stop = CancellationToken::new();
         tokio::select! {
@@ -64,8 +83,13 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
 async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     let listener = listen_on(listen).map_err(|error| refused_to_listen(listen, error))?;
     let address = listener.local_addr().context("reading the address")?;
-    let Some(store) =
-        stop.run_until_cancelled(store::open_within(&config.store, &config.fleet, config.store_max)).await
+    let Some(store) = stop
+        .run_until_cancelled(store::open_within(
+            &config.store,
+            &config.fleet,
+            config.store_max,
+        ))
+        .await
     else {
         return Ok(());
     };
@@ -75,7 +99,11 @@ async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> a
         (true, true) => "open to this machine",
         (true, false) => "OPEN to the network: anyone on it can act as any agent",
     };
-    tracing::info!("serving the fleet {} on {address} with {}; {admission}", config.fleet, config.store);
+    tracing::info!(
+        "serving the fleet {} on {address} with {}; {admission}",
+        config.fleet,
+        config.store
+    );
     run(listener, config, store, stop).await
 }
 
@@ -89,7 +117,8 @@ fn refused_to_listen(listen: SocketAddr, error: std::io::Error) -> anyhow::Error
             )
         }
         std::io::ErrorKind::AddrNotAvailable => {
-            ": that is not an address of this machine; 0.0.0.0 means all of its addresses".to_owned()
+            ": that is not an address of this machine; 0.0.0.0 means all of its addresses"
+                .to_owned()
         }
         _ => String::new(),
     };
@@ -107,7 +136,13 @@ async fn ask(action: &Action, settings: ServeFlags) -> anyhow::Result<()> {
         Action::Restore { file } => restore(settings, file)?,
         Action::Audit(audit) => audit.ask(&settings.data_dir()?, settings.listen).await?,
         Action::Admin(request) => {
-            request.ask(&settings.data_dir()?, settings.listen, settings.command.as_deref()).await?
+            request
+                .ask(
+                    &settings.data_dir()?,
+                    settings.listen,
+                    settings.command.as_deref(),
+                )
+                .await?
         }
     };
     match writeln!(std::io::stdout(), "{}", harmless(&answer, true)) {
@@ -119,7 +154,9 @@ async fn ask(action: &Action, settings: ServeFlags) -> anyhow::Result<()> {
 
 /// Returns the number of worker threads. One core is left to the store, and a single worker needs no wake-ups of others.
 fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1)
+    std::thread::available_parallelism()
+        .map_or(1, |cores| cores.get() - 1)
+        .max(1)
 }
 
 /// Cancels `stop` at the first SIGTERM or SIGINT; returns an error at the second one without waiting.

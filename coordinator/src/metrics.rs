@@ -76,34 +76,80 @@ impl Metrics {
 
     fn register_calls(&mut self) {
         let registry = &mut self.registry;
-        registry.register("calls", "Tool calls by tool and outcome", self.calls.clone());
-        registry.register("call_seconds", "How long calls took, except waits", self.call_seconds.clone());
-        registry.register("messages_stored", "Messages that were accepted", self.messages_stored.clone());
+        registry.register(
+            "calls",
+            "Tool calls by tool and outcome",
+            self.calls.clone(),
+        );
+        registry.register(
+            "call_seconds",
+            "How long calls took, except waits",
+            self.call_seconds.clone(),
+        );
+        registry.register(
+            "messages_stored",
+            "Messages that were accepted",
+            self.messages_stored.clone(),
+        );
         let loops = self.loops_suspected.clone();
-        registry.register("loops_suspected", "Messages that were refused with LOOP_SUSPECTED", loops);
-        registry.register("connections_refused", "Links refused before the upgrade", self.connections_refused.clone());
-        registry.register("audit_entries", "Audit entries that were written", self.audit_entries.clone());
-        registry.register("audit_lost", "Audit entries that were lost", self.audit_lost.clone());
+        registry.register(
+            "loops_suspected",
+            "Messages that were refused with LOOP_SUSPECTED",
+            loops,
+        );
+        registry.register(
+            "connections_refused",
+            "Links refused before the upgrade",
+            self.connections_refused.clone(),
+        );
+        registry.register(
+            "audit_entries",
+            "Audit entries that were written",
+            self.audit_entries.clone(),
+        );
+        registry.register(
+            "audit_lost",
+            "Audit entries that were lost",
+            self.audit_lost.clone(),
+        );
     }
 
     fn register_connections(&mut self) {
         let registry = &mut self.registry;
         registry.register("connections", "Open connections", self.connections.clone());
-        registry.register("connections_max", "The connection limit", self.connections_max.clone());
-        registry.register("limit", "The limits of a connection, in the unit of the name", self.limits.clone());
+        registry.register(
+            "connections_max",
+            "The connection limit",
+            self.connections_max.clone(),
+        );
+        registry.register(
+            "limit",
+            "The limits of a connection, in the unit of the name",
+            self.limits.clone(),
+        );
         let store = self.store_bytes.clone();
         registry.register(
             "store_bytes",
             "Bytes of the embedded store: used, its limit, free on its disk, kept free",
             store,
         );
-        registry.register("agents_connected", "Agents linked to this coordinator", self.agents_connected.clone());
-        registry.register("listeners", "Waits and links that listen for new messages", self.listeners.clone());
+        registry.register(
+            "agents_connected",
+            "Agents linked to this coordinator",
+            self.agents_connected.clone(),
+        );
+        registry.register(
+            "listeners",
+            "Waits and links that listen for new messages",
+            self.listeners.clone(),
+        );
     }
 
     /// Counts a call; `outcome` is `ok` or an error code.
     pub(crate) fn called(&self, tool: &'static str, outcome: &'static str, took: Option<Duration>) {
-        self.calls.get_or_create(&CallLabels { tool, outcome }).inc();
+        self.calls
+            .get_or_create(&CallLabels { tool, outcome })
+            .inc();
         if let Some(took) = took {
             self.call_seconds.observe(took.as_secs_f64());
         }
@@ -111,27 +157,38 @@ impl Metrics {
 
     /// Publishes a limit; its name ends in its unit.
     pub(crate) fn limit(&self, of: &'static str, value: u64) {
-        self.limits.get_or_create(&LimitLabels { of }).set(i64::try_from(value).unwrap_or(i64::MAX));
+        self.limits
+            .get_or_create(&LimitLabels { of })
+            .set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
     /// Publishes how full the embedded store is.
     pub(crate) fn fill(&self, fill: &Fill) {
-        let of =
-            [("used", Some(fill.bytes)), ("max", fill.max), ("free", Some(fill.free)), ("floor", Some(fill.floor))];
+        let of = [
+            ("used", Some(fill.bytes)),
+            ("max", fill.max),
+            ("free", Some(fill.free)),
+            ("floor", Some(fill.floor)),
+        ];
         for (of, bytes) in of.into_iter().filter_map(|(of, bytes)| Some((of, bytes?))) {
-            self.store_bytes.get_or_create(&LimitLabels { of }).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+            self.store_bytes
+                .get_or_create(&LimitLabels { of })
+                .set(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
     }
 
     /// Returns all metrics in the OpenMetrics text format.
     pub(crate) fn text(&self, connected: usize, listening: usize) -> String {
-        self.agents_connected.set(i64::try_from(connected).unwrap_or(i64::MAX));
-        self.listeners.set(i64::try_from(listening).unwrap_or(i64::MAX));
+        self.agents_connected
+            .set(i64::try_from(connected).unwrap_or(i64::MAX));
+        self.listeners
+            .set(i64::try_from(listening).unwrap_or(i64::MAX));
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
             // Writing to a String cannot fail; if it did, the page would report it, because a metric is no reason to panic.
             text.clear();
-            text.write_str("# the counters could not be written\n").unwrap_or_default();
+            text.write_str("# the counters could not be written\n")
+                .unwrap_or_default();
         }
         text
     }
@@ -148,7 +205,12 @@ mod tests {
         metrics.messages_stored.inc();
         metrics.connections.inc();
         metrics.limit("head_seconds", 10);
-        metrics.fill(&Fill { bytes: 7, max: None, free: 9, floor: 8 });
+        metrics.fill(&Fill {
+            bytes: 7,
+            max: None,
+            free: 9,
+            floor: 8,
+        });
         let text = metrics.text(3, 4);
         for line in [
             r#"c3po_calls_total{tool="ping",outcome="ok"} 1"#,

@@ -23,7 +23,8 @@ pub(crate) fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Some(itself) = names::itself(host, port) {
         return Ok(vec![itself]);
     }
-    if OWN_LIBRARY && names::need_modules(&fs::read_to_string(names::NSSWITCH).unwrap_or_default()) {
+    if OWN_LIBRARY && names::need_modules(&fs::read_to_string(names::NSSWITCH).unwrap_or_default())
+    {
         return by_getent(host, port);
     }
     Ok((host, port).to_socket_addrs()?.collect())
@@ -42,8 +43,12 @@ fn by_getent(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 fn output(mut program: Command, deadline: Duration) -> Result<Vec<u8>, String> {
     let told = |error: io::Error| error.to_string();
     let began = Instant::now();
-    let mut running =
-        program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(told)?;
+    let mut running = program
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(told)?;
     while running.try_wait().map_err(told)?.is_none() {
         if began.elapsed() >= deadline {
             running.kill().and_then(|()| running.wait()).map_err(told)?;
@@ -67,7 +72,10 @@ mod tests {
         let itself: SocketAddr = "[fe80::1]:6379".parse().expect("an address");
         assert_eq!(addresses("fe80::1", 6379).expect("an address"), [itself]);
         let local = addresses("localhost", 6379).expect("addresses");
-        assert!(!local.is_empty() && local.iter().all(|found| found.ip().is_loopback()), "{local:?}");
+        assert!(
+            !local.is_empty() && local.iter().all(|found| found.ip().is_loopback()),
+            "{local:?}"
+        );
     }
 
     #[test]
@@ -75,16 +83,30 @@ mod tests {
         let mut hangs = Command::new("sleep");
         hangs.arg("60");
         let began = Instant::now();
-        assert_eq!(output(hangs, Duration::from_millis(50)), Err("no answer within 50ms".to_owned()));
-        assert!(began.elapsed() < Duration::from_secs(30), "it was waited for");
+        assert_eq!(
+            output(hangs, Duration::from_millis(50)),
+            Err("no answer within 50ms".to_owned())
+        );
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "it was waited for"
+        );
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn the_program_of_the_system_knows_the_same_names() {
         let local = by_getent("localhost", 6379).expect("addresses");
-        assert!(!local.is_empty() && local.iter().all(|found| found.ip().is_loopback()), "{local:?}");
-        let nobody = by_getent("c3po.invalid", 6379).expect_err("no such name").to_string();
-        assert!(nobody.contains("no address found for c3po.invalid"), "{nobody}");
+        assert!(
+            !local.is_empty() && local.iter().all(|found| found.ip().is_loopback()),
+            "{local:?}"
+        );
+        let nobody = by_getent("c3po.invalid", 6379)
+            .expect_err("no such name")
+            .to_string();
+        assert!(
+            nobody.contains("no address found for c3po.invalid"),
+            "{nobody}"
+        );
     }
 }

@@ -82,7 +82,11 @@ impl Heard {
 
     fn take(&mut self) -> Option<News> {
         match std::mem::take(self) {
-            Self { inbox: true, arrivals, .. } => Some(News::Inbox(arrivals)),
+            Self {
+                inbox: true,
+                arrivals,
+                ..
+            } => Some(News::Inbox(arrivals)),
             Self { receipt: true, .. } => Some(News::Receipt),
             _ => None,
         }
@@ -105,11 +109,20 @@ impl Presence {
     pub(crate) fn enter(&self, agent: &AgentId) -> Present {
         let serial = self.shared.serial.fetch_add(1, Ordering::Relaxed);
         let replaced = CancellationToken::new();
-        let connection = Attached { serial, replaced: replaced.clone(), ahead_ms: 0 };
+        let connection = Attached {
+            serial,
+            replaced: replaced.clone(),
+            ahead_ms: 0,
+        };
         if let Some(older) = lock(&self.shared.connections).insert(agent.clone(), connection) {
             older.replaced.cancel();
         }
-        Present { presence: self.clone(), agent: agent.clone(), serial, replaced }
+        Present {
+            presence: self.clone(),
+            agent: agent.clone(),
+            serial,
+            replaced,
+        }
     }
 
     /// Returns how many agents are connected to this process.
@@ -120,13 +133,17 @@ impl Presence {
     /// Returns the connected agents whose host's clock differs from ours, with its lead in milliseconds. At most `most` are
     /// returned, the largest differences first.
     pub(crate) fn clocks_apart(&self, most: usize) -> Vec<(AgentId, i64)> {
-        let is_apart = |connection: &Attached| u128::from(connection.ahead_ms.unsigned_abs()) > CLOCK_SKEW.as_millis();
+        let is_apart = |connection: &Attached| {
+            u128::from(connection.ahead_ms.unsigned_abs()) > CLOCK_SKEW.as_millis()
+        };
         let mut apart: Vec<_> = lock(&self.shared.connections)
             .iter()
             .filter(|(_, connection)| is_apart(connection))
             .map(|(agent, connection)| (agent.clone(), connection.ahead_ms))
             .collect();
-        apart.sort_by(|(a, ahead), (b, other)| (other.unsigned_abs(), a).cmp(&(ahead.unsigned_abs(), b)));
+        apart.sort_by(|(a, ahead), (b, other)| {
+            (other.unsigned_abs(), a).cmp(&(ahead.unsigned_abs(), b))
+        });
         apart.truncate(most);
         apart
     }
@@ -149,15 +166,24 @@ impl Presence {
     /// Starts to listen for news of an agent. Listen before reading the store, so that no news is lost in between.
     pub(crate) fn listen(&self, agent: &AgentId) -> Listener {
         let ear = Arc::new(Ear::default());
-        lock(&self.shared.listeners).entry(agent.clone()).or_default().push(Arc::clone(&ear));
+        lock(&self.shared.listeners)
+            .entry(agent.clone())
+            .or_default()
+            .push(Arc::clone(&ear));
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
-        Listener { presence: self.clone(), agent: agent.clone(), ear }
+        Listener {
+            presence: self.clone(),
+            agent: agent.clone(),
+            ear,
+        }
     }
 
     /// Registers a terminal in which `human` reads along.
     pub(crate) fn read_along(&self) -> ReadingAlong {
         self.shared.reading_along.fetch_add(1, Ordering::Relaxed);
-        ReadingAlong { presence: self.clone() }
+        ReadingAlong {
+            presence: self.clone(),
+        }
     }
 
     /// Wakes all listeners of the agent.
@@ -170,7 +196,10 @@ impl Presence {
     /// Wakes all listeners of all agents.
     pub(crate) fn wake_everyone(&self) {
         let unknown = News::Inbox(Vec::new());
-        lock(&self.shared.listeners).values().flatten().for_each(|ear| ear.hear(&unknown));
+        lock(&self.shared.listeners)
+            .values()
+            .flatten()
+            .for_each(|ear| ear.hear(&unknown));
     }
 }
 
@@ -206,7 +235,8 @@ impl Present {
 
 impl Drop for Present {
     fn drop(&mut self) {
-        if let Entry::Occupied(entry) = lock(&self.presence.shared.connections).entry(self.agent.clone())
+        if let Entry::Occupied(entry) =
+            lock(&self.presence.shared.connections).entry(self.agent.clone())
             && entry.get().serial == self.serial
         {
             entry.remove();
@@ -231,7 +261,10 @@ impl ReadingAlong {
 
 impl Drop for ReadingAlong {
     fn drop(&mut self) {
-        self.presence.shared.reading_along.fetch_sub(1, Ordering::Relaxed);
+        self.presence
+            .shared
+            .reading_along
+            .fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -259,7 +292,9 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.presence.shared.waiting.fetch_sub(1, Ordering::Relaxed);
-        if let Entry::Occupied(mut entry) = lock(&self.presence.shared.listeners).entry(self.agent.clone()) {
+        if let Entry::Occupied(mut entry) =
+            lock(&self.presence.shared.listeners).entry(self.agent.clone())
+        {
             entry.get_mut().retain(|ear| !Arc::ptr_eq(ear, &self.ear));
             if entry.get().is_empty() {
                 entry.remove();
@@ -326,7 +361,9 @@ mod tests {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
         presence.wake(&agent("a"), &unknown());
-        timeout(SOON, listener.news()).await.expect("was woken before it waited");
+        timeout(SOON, listener.news())
+            .await
+            .expect("was woken before it waited");
     }
 
     #[tokio::test(start_paused = true)]
@@ -336,7 +373,9 @@ mod tests {
         presence.wake(&agent("b"), &unknown());
         assert!(timeout(SOON, listener.news()).await.is_err());
         presence.wake_everyone();
-        timeout(SOON, listener.news()).await.expect("everyone is woken");
+        timeout(SOON, listener.news())
+            .await
+            .expect("everyone is woken");
     }
 
     #[tokio::test]
@@ -349,8 +388,13 @@ mod tests {
             (vec![unknown(), News::Receipt], unknown()),
             (vec![News::Receipt, News::Receipt], News::Receipt),
         ] {
-            rung.iter().for_each(|news| presence.wake(&agent("a"), news));
-            assert_eq!(timeout(SOON, listener.news()).await.expect("was woken"), heard, "{rung:?}");
+            rung.iter()
+                .for_each(|news| presence.wake(&agent("a"), news));
+            assert_eq!(
+                timeout(SOON, listener.news()).await.expect("was woken"),
+                heard,
+                "{rung:?}"
+            );
         }
     }
 
@@ -370,12 +414,21 @@ mod tests {
     fn clocks_that_are_apart_are_known_for_as_long_as_their_connection() {
         let presence = Presence::default();
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| presence.enter(&agent(name)));
-        let apart = || presence.clocks_apart(2).into_iter().map(|(agent, ahead)| (agent.to_string(), ahead));
+        let apart = || {
+            presence
+                .clocks_apart(2)
+                .into_iter()
+                .map(|(agent, ahead)| (agent.to_string(), ahead))
+        };
         a.clock_is(-6_000);
         b.clock_is(5_000);
         c.clock_is(3_600_000);
         d.clock_is(-3_600_000);
-        assert!(apart().eq([("c".to_owned(), 3_600_000), ("d".to_owned(), -3_600_000)]), "{:?}", apart());
+        assert!(
+            apart().eq([("c".to_owned(), 3_600_000), ("d".to_owned(), -3_600_000)]),
+            "{:?}",
+            apart()
+        );
         c.clock_is(-5_000);
         let newer = presence.enter(&agent("d"));
         d.clock_is(-3_600_000);
@@ -390,6 +443,9 @@ mod tests {
         let listeners = [presence.listen(&agent("a")), presence.listen(&agent("a"))];
         assert_eq!(presence.listening(), 2);
         drop(listeners);
-        assert_eq!((presence.listening(), lock(&presence.shared.listeners).len()), (0, 0));
+        assert_eq!(
+            (presence.listening(), lock(&presence.shared.listeners).len()),
+            (0, 0)
+        );
     }
 }

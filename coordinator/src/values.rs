@@ -32,11 +32,17 @@ impl FromStr for Tls {
     type Err = TlsError;
 
     fn from_str(text: &str) -> Result<Self, TlsError> {
-        match text.split_once(',').map(|(certificate, key)| (certificate.trim(), key.trim())) {
+        match text
+            .split_once(',')
+            .map(|(certificate, key)| (certificate.trim(), key.trim()))
+        {
             None if text == "off" => Ok(Self::Off),
             None if text == "auto" => Ok(Self::Auto),
             Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => {
-                Ok(Self::Files(CertificateFiles { certificate: certificate.into(), key: key.into() }))
+                Ok(Self::Files(CertificateFiles {
+                    certificate: certificate.into(),
+                    key: key.into(),
+                }))
             }
             _ => Err(TlsError),
         }
@@ -52,7 +58,10 @@ pub(crate) fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool, closed: bool)
 
 /// Parses the lifetime of messages and checks its bounds.
 pub(crate) fn message_life(text: &str) -> Result<Duration, String> {
-    let life = text.parse::<Span>().map_err(|error| error.to_string())?.duration();
+    let life = text
+        .parse::<Span>()
+        .map_err(|error| error.to_string())?
+        .duration();
     if !(MESSAGE_LIFE_MIN..=MESSAGE_LIFE_MAX).contains(&life) {
         return Err("it must be from 1 hour to 30 days, such as 1h, 7d or 30d".to_owned());
     }
@@ -62,16 +71,19 @@ pub(crate) fn message_life(text: &str) -> Result<Duration, String> {
 /// Parses a quota, which must have room for any message, or 0.
 pub(crate) fn quota(text: &str) -> Result<u64, String> {
     match bytes(text)? {
-        limit @ 1..QUOTA_MIN => {
-            Err(format!("{limit} bytes are less than one long message needs: write 1MB or more, or 0"))
-        }
+        limit @ 1..QUOTA_MIN => Err(format!(
+            "{limit} bytes are less than one long message needs: write 1MB or more, or 0"
+        )),
         limit => Ok(limit),
     }
 }
 
 /// Parses a URL that people paste into a shell. It must not contain any character with a meaning to the shell.
 pub(crate) fn url_of_hosts(text: &str) -> Result<String, String> {
-    let place = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or_default();
+    let place = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))
+        .unwrap_or_default();
     let place = place.strip_suffix('/').unwrap_or(place);
     let is_harmless = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
     if place.is_empty() || !place.chars().all(is_harmless) {
@@ -114,12 +126,22 @@ mod tests {
 
     #[test]
     fn an_address_for_hosts_is_nothing_to_a_shell() {
-        for url in ["https://nas:8420", "http://192.168.1.7", "https://[fe80::1]:8420", "https://nas.example.org/"] {
+        for url in [
+            "https://nas:8420",
+            "http://192.168.1.7",
+            "https://[fe80::1]:8420",
+            "https://nas.example.org/",
+        ] {
             assert_eq!(url_of_hosts(url).as_deref(), Ok(url.trim_end_matches('/')));
         }
-        for url in
-            ["nas:8420", "https://", "https://nas/$(id)", "https://nas';touch x;'", "https://nas\nx", "ftp://nas"]
-        {
+        for url in [
+            "nas:8420",
+            "https://",
+            "https://nas/$(id)",
+            "https://nas';touch x;'",
+            "https://nas\nx",
+            "ftp://nas",
+        ] {
             assert!(url_of_hosts(url).is_err(), "{url}");
         }
     }

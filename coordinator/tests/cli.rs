@@ -6,7 +6,10 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result};
 
 fn coordinator(arguments: &[&str]) -> Result<Output> {
-    Ok(Command::new(env!("CARGO_BIN_EXE_c3po-coordinator")).env_clear().args(arguments).output()?)
+    Ok(Command::new(env!("CARGO_BIN_EXE_c3po-coordinator"))
+        .env_clear()
+        .args(arguments)
+        .output()?)
 }
 
 #[test]
@@ -55,13 +58,18 @@ fn the_first_start_on_the_network_is_closed_and_prints_the_line_that_joins_a_hos
         .stderr(Stdio::piped())
         .spawn()?;
     let lines = BufReader::new(server.stderr.take().context("its standard error")?).lines();
-    let said: Vec<String> =
-        lines.map_while(Result::ok).take_while(|line| !line.contains("For each further host")).collect();
+    let said: Vec<String> = lines
+        .map_while(Result::ok)
+        .take_while(|line| !line.contains("For each further host"))
+        .collect();
     server.kill()?;
     server.wait()?;
     let said = said.join("\n");
     assert!(said.contains("clients need a key"), "{said}");
-    assert!(said.contains("  C3PO_JOIN_CODE=") && said.contains(" c3po join https://"), "{said}");
+    assert!(
+        said.contains("  C3PO_JOIN_CODE=") && said.contains(" c3po join https://"),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -69,7 +77,10 @@ fn the_first_start_on_the_network_is_closed_and_prints_the_line_that_joins_a_hos
 fn health_reports_that_no_coordinator_is_running() -> Result<()> {
     let output = coordinator(&["health", "--listen", "127.0.0.1:9"])?;
     let said = String::from_utf8(output.stderr)?;
-    assert!(!output.status.success() && said.contains("no coordinator is running at 127.0.0.1:9"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("no coordinator is running at 127.0.0.1:9"),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -77,13 +88,21 @@ fn health_reports_that_no_coordinator_is_running() -> Result<()> {
 fn a_store_that_does_not_answer_is_named_without_its_password() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut child = Command::new(env!("CARGO_BIN_EXE_c3po-coordinator"))
-        .args(["--listen", "127.0.0.1:0", "--store", "redis://user:hunter2@127.0.0.1:9", "--data-dir"])
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            "redis://user:hunter2@127.0.0.1:9",
+            "--data-dir",
+        ])
         .arg(folder.path())
         .stderr(Stdio::piped())
         .spawn()?;
     let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     // The program waits for its Redis, so it is killed once it has reported that.
-    let named = lines.map_while(Result::ok).find(|line| line.contains("redis://127.0.0.1:9"));
+    let named = lines
+        .map_while(Result::ok)
+        .find(|line| line.contains("redis://127.0.0.1:9"));
     child.kill()?;
     child.wait()?;
     assert!(named.is_some_and(|line| !line.contains("hunter2")));
@@ -96,20 +115,35 @@ fn a_word_that_is_no_scope_is_wrong_usage_and_the_scopes_are_listed() -> Result<
         let output = coordinator(&[command, &["--scope", "foo"]].concat())?;
         let said = String::from_utf8(output.stderr)?;
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("'foo' is not one of agent, read, operator, admin"), "{said}");
+        assert!(
+            said.contains("'foo' is not one of agent, read, operator, admin"),
+            "{said}"
+        );
     }
     Ok(())
 }
 
 #[test]
 fn a_taken_port_is_refused_with_the_next_step() -> Result<()> {
-    let (folder, taken) = (tempfile::tempdir()?, std::net::TcpListener::bind("127.0.0.1:0")?);
-    let (data, listen) = (folder.path().to_str().context("a path that is text")?, taken.local_addr()?.to_string());
+    let (folder, taken) = (
+        tempfile::tempdir()?,
+        std::net::TcpListener::bind("127.0.0.1:0")?,
+    );
+    let (data, listen) = (
+        folder.path().to_str().context("a path that is text")?,
+        taken.local_addr()?.to_string(),
+    );
     let output = coordinator(&["--listen", &listen, "--data-dir", data])?;
     let said = String::from_utf8(output.stderr)?;
-    assert!(!output.status.success() && said.contains(&format!("cannot listen on {listen}: another")), "{said}");
+    assert!(
+        !output.status.success() && said.contains(&format!("cannot listen on {listen}: another")),
+        "{said}"
+    );
     let port = taken.local_addr()?.port();
-    assert!(said.contains(&format!("`ss -ltnp 'sport = :{port}'`")) && said.contains("--listen"), "{said}");
+    assert!(
+        said.contains(&format!("`ss -ltnp 'sport = :{port}'`")) && said.contains("--listen"),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -119,12 +153,29 @@ fn a_store_is_copied_and_restored_and_redis_is_referred_to_its_own_tools() -> Re
     let data = folder.path().to_str().context("a path that is text")?;
     let copy = folder.path().join("copy");
     let copy = copy.to_str().context("a path that is text")?;
-    let said = |output: &Output| String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+    let said = |output: &Output| {
+        String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+    };
 
     let nothing = coordinator(&["backup", copy, "--data-dir", data])?;
-    assert!(!nothing.status.success() && said(&nothing).contains("there is no database to copy"), "{}", said(&nothing));
-    let redis = coordinator(&["--store", "redis://127.0.0.1:1", "backup", copy, "--data-dir", data])?;
-    assert!(!redis.status.success() && said(&redis).contains("redis-cli --rdb"), "{}", said(&redis));
+    assert!(
+        !nothing.status.success() && said(&nothing).contains("there is no database to copy"),
+        "{}",
+        said(&nothing)
+    );
+    let redis = coordinator(&[
+        "--store",
+        "redis://127.0.0.1:1",
+        "backup",
+        copy,
+        "--data-dir",
+        data,
+    ])?;
+    assert!(
+        !redis.status.success() && said(&redis).contains("redis-cli --rdb"),
+        "{}",
+        said(&redis)
+    );
 
     let mut server = Command::new(env!("CARGO_BIN_EXE_c3po-coordinator"))
         .env_clear()
@@ -139,12 +190,17 @@ fn a_store_is_copied_and_restored_and_redis_is_referred_to_its_own_tools() -> Re
     server.wait()?;
     assert!(serves && copied.status.success(), "{}", said(&copied));
     assert!(
-        said(&copied)
-            .contains(&format!("c3po-coordinator --data-dir {data} --store sqlite:{data}/c3po.db restore {copy}\n")),
+        said(&copied).contains(&format!(
+            "c3po-coordinator --data-dir {data} --store sqlite:{data}/c3po.db restore {copy}\n"
+        )),
         "{}",
         said(&copied)
     );
-    assert!(!busy.status.success() && said(&busy).contains("in use by another coordinator"), "{}", said(&busy));
+    assert!(
+        !busy.status.success() && said(&busy).contains("in use by another coordinator"),
+        "{}",
+        said(&busy)
+    );
     let restored = coordinator(&["restore", copy, "--data-dir", data])?;
     assert!(
         restored.status.success() && said(&restored).contains("the previous files are kept: "),

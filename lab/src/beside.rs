@@ -32,13 +32,21 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     coordinator.restart().await?;
 
     command.args(arguments).kill_on_drop(true);
-    command.env("C3PO_COORDINATOR_URL", coordinator.url()).env("C3PO_PROGRAM", program("c3po")?);
+    command
+        .env("C3PO_COORDINATOR_URL", coordinator.url())
+        .env("C3PO_PROGRAM", program("c3po")?);
     command.env("C3PO_WORK", work.path());
     let mut child = command.spawn().context("starting the command")?;
-    let status = timeout(COMMAND, child.wait()).await.context("the command does not end")?.context("waiting for it")?;
+    let status = timeout(COMMAND, child.wait())
+        .await
+        .context("the command does not end")?
+        .context("waiting for it")?;
     if !status.success() {
         eprintln!("the coordinator's log:\n{}", coordinator.process()?.log());
     }
     coordinator.stop().await?;
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -63,19 +63,35 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
             store: (*store).into(),
             pace: Duration::from_millis(options.pace),
         };
-        eprintln!("{store:?}: {} messages, {} agents, --seed {}", storm.messages, storm.agents, storm.seed);
+        eprintln!(
+            "{store:?}: {} messages, {} agents, --seed {}",
+            storm.messages, storm.agents, storm.seed
+        );
         let seed = storm.seed;
         let aftermath = storm::run(storm, |line| eprintln!("{store:?}: {line}")).await?;
         clean &= aftermath.report.findings.is_empty() && aftermath.scripts.are_short();
         tell(*store, seed, &aftermath, options.json);
     }
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if clean {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn tell(store: Store, seed: u64, aftermath: &Aftermath, as_json: bool) {
-    let Aftermath { report, kills, scripts, took, logs } = aftermath;
+    let Aftermath {
+        report,
+        kills,
+        scripts,
+        took,
+        logs,
+    } = aftermath;
     if let Some(logs) = logs {
-        eprintln!("{store:?}: the logs are in {}; again with --seed {seed}", logs.display());
+        eprintln!(
+            "{store:?}: the logs are in {}; again with --seed {seed}",
+            logs.display()
+        );
     }
     if as_json {
         let findings: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
@@ -88,7 +104,10 @@ fn tell(store: Store, seed: u64, aftermath: &Aftermath, as_json: bool) {
         });
         println!("{summary}");
     } else {
-        println!("{store:?}, seed {seed}, {:.1} s: {report}", took.as_secs_f64());
+        println!(
+            "{store:?}, seed {seed}, {:.1} s: {report}",
+            took.as_secs_f64()
+        );
         println!(
             "  {} scripts, {} of them longer than 2 ms; at most one in a hundred may be",
             scripts.calls, scripts.slow

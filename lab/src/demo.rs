@@ -27,12 +27,23 @@ pub(crate) async fn run() -> Result<ExitCode> {
     let mut coordinator = coordinator.quietly();
     let started = Instant::now();
     coordinator.restart().await?;
-    println!("coordinator on {}, SQLite, serving after {}", coordinator.url(), milliseconds(started));
+    println!(
+        "coordinator on {}, SQLite, serving after {}",
+        coordinator.url(),
+        milliseconds(started)
+    );
 
     let started = Instant::now();
-    let home = session(work.path(), "homeassistant", &coordinator.url()).await?.quietly();
-    println!("proxy in the folder homeassistant, initialized after {}", milliseconds(started));
-    let mesh = session(work.path(), "meshtastic", &coordinator.url()).await?.quietly();
+    let home = session(work.path(), "homeassistant", &coordinator.url())
+        .await?
+        .quietly();
+    println!(
+        "proxy in the folder homeassistant, initialized after {}",
+        milliseconds(started)
+    );
+    let mesh = session(work.path(), "meshtastic", &coordinator.url())
+        .await?
+        .quietly();
     println!("proxy in the folder meshtastic\n");
     for agent in [&home, &mesh] {
         agent.reply("ping", json!({})).await?;
@@ -62,43 +73,82 @@ fn milliseconds(since: Instant) -> String {
 
 /// Asks and answers, and returns the ids of the question and of the answer.
 async fn talk(home: &McpClient, mesh: &McpClient) -> Result<(Value, Value)> {
-    let waiting = mesh.begin_call("wait_for_message", json!({"timeout": WAIT})).await?;
+    let waiting = mesh
+        .begin_call("wait_for_message", json!({"timeout": WAIT}))
+        .await?;
     let started = Instant::now();
     let arguments = json!({"target": "meshtastic", "title": "MQTT topics", "message": QUESTION});
     let sent = home.reply("send_message", arguments).await?;
-    println!("homeassistant -> send_message     {} ({})", stage(&sent), milliseconds(started));
+    println!(
+        "homeassistant -> send_message     {} ({})",
+        stage(&sent),
+        milliseconds(started)
+    );
     let got = mesh.call_result(waiting, WAIT_END).await?.json()?;
-    println!("meshtastic    <- wait_for_message after {}", milliseconds(started));
+    println!(
+        "meshtastic    <- wait_for_message after {}",
+        milliseconds(started)
+    );
     say(&got["from_agent"], &got["message"])?;
 
     let arguments = json!({"message_id": sent["id"], "timeout": WAIT});
     let waiting = home.begin_call("wait_for_message", arguments).await?;
     let started = Instant::now();
-    let reply = mesh.reply("reply", json!({"message_id": got["id"], "response": ANSWER})).await?;
-    println!("meshtastic    -> reply            {} ({})", stage(&reply), milliseconds(started));
+    let reply = mesh
+        .reply(
+            "reply",
+            json!({"message_id": got["id"], "response": ANSWER}),
+        )
+        .await?;
+    println!(
+        "meshtastic    -> reply            {} ({})",
+        stage(&reply),
+        milliseconds(started)
+    );
     let answer = home.call_result(waiting, WAIT_END).await?.json()?;
-    println!("homeassistant <- wait_for_message after {}", milliseconds(started));
+    println!(
+        "homeassistant <- wait_for_message after {}",
+        milliseconds(started)
+    );
     say(&answer["from_agent"], &answer["response"])?;
     Ok((sent["id"].clone(), reply["id"].clone()))
 }
 
 fn stage(sent: &Value) -> &str {
-    sent["receipt"]["stage"].as_str().unwrap_or("without a receipt")
+    sent["receipt"]["stage"]
+        .as_str()
+        .unwrap_or("without a receipt")
 }
 
 fn say(who: &Value, what: &Value) -> Result<()> {
-    let (who, what) = (who.as_str().context("nobody said it")?, what.as_str().context("nothing was said")?);
+    let (who, what) = (
+        who.as_str().context("nobody said it")?,
+        what.as_str().context("nothing was said")?,
+    );
     println!("\n    {who}: {what}\n");
     Ok(())
 }
 
 /// Prints how far a message of this sender got, with the evidence.
 async fn receipts(sender: &McpClient, name: &str, id: &Value) -> Result<()> {
-    let status = sender.reply("message_status", json!({"message_id": id})).await?;
-    println!("receipts of {name}, {}", id.as_str().context("a message without an id")?);
-    for step in status["history"].as_array().context("a receipt without a history")? {
+    let status = sender
+        .reply("message_status", json!({"message_id": id}))
+        .await?;
+    println!(
+        "receipts of {name}, {}",
+        id.as_str().context("a message without an id")?
+    );
+    for step in status["history"]
+        .as_array()
+        .context("a receipt without a history")?
+    {
         let field = |name: &str| step[name].as_str().unwrap_or("-").to_owned();
-        println!("    {:<12} {}  via {}", field("stage"), field("at"), field("via"));
+        println!(
+            "    {:<12} {}  via {}",
+            field("stage"),
+            field("at"),
+            field("via")
+        );
     }
     println!();
     Ok(())

@@ -37,8 +37,15 @@ pub(crate) struct Options {
 
 impl Options {
     fn actions(&self) -> Vec<Action> {
-        let chosen = if self.only.is_empty() { Action::all() } else { self.only.clone() };
-        chosen.into_iter().filter(|action| !self.without.contains(action)).collect()
+        let chosen = if self.only.is_empty() {
+            Action::all()
+        } else {
+            self.only.clone()
+        };
+        chosen
+            .into_iter()
+            .filter(|action| !self.without.contains(action))
+            .collect()
     }
 }
 
@@ -56,7 +63,12 @@ pub(crate) async fn run_day(options: &Options) -> Result<ExitCode> {
     };
     let seed = day.seed;
     let names: Vec<_> = day.actions.iter().map(ToString::to_string).collect();
-    eprintln!("{} sessions, {:?}, --seed {seed}; actions: {}", day.sessions, day.time, names.join(", "));
+    eprintln!(
+        "{} sessions, {:?}, --seed {seed}; actions: {}",
+        day.sessions,
+        day.time,
+        names.join(", ")
+    );
     let claude = ClaudeCode::find()?;
     // All started processes end with it, also after Ctrl-C.
     let aftermath = tokio::select! {
@@ -67,13 +79,20 @@ pub(crate) async fn run_day(options: &Options) -> Result<ExitCode> {
         }
     };
     tell(seed, &aftermath, options.json);
-    Ok(if aftermath.report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if aftermath.report.findings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn tell(seed: u64, aftermath: &Aftermath, as_json: bool) {
     let Aftermath { report, took, kept } = aftermath;
     if let Some(kept) = kept {
-        eprintln!("findings.txt, logs and transcripts are in {}; again with --seed {seed}", kept.display());
+        eprintln!(
+            "findings.txt, logs and transcripts are in {}; again with --seed {seed}",
+            kept.display()
+        );
     }
     if as_json {
         let findings: Vec<_> = report.findings.iter().map(ToString::to_string).collect();

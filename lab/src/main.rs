@@ -1,6 +1,9 @@
 //! `lab`: demonstrates, loads, measures and breaks real coordinators and proxies. `make demo`, `make bench` and others run it.
 
-#![expect(clippy::print_stdout, reason = "a person or a program reads what it prints")]
+#![expect(
+    clippy::print_stdout,
+    reason = "a person or a program reads what it prints"
+)]
 
 mod bench;
 mod beside;
@@ -82,11 +85,17 @@ fn run(lab: Lab) -> Result<ExitCode> {
 
 /// A runtime for a program that measures: its own work uses one core and leaves the others alone.
 fn thread() -> Result<Runtime> {
-    Builder::new_current_thread().enable_all().build().context("starting the runtime")
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")
 }
 
 fn threads() -> Result<Runtime> {
-    Builder::new_multi_thread().enable_all().build().context("starting the runtime")
+    Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")
 }
 
 /// Reports progress to a person.

@@ -104,7 +104,11 @@ pub(crate) struct Options {
 impl Options {
     /// Returns how many connection slots a coordinator with that memory has by default.
     fn places(&self, over: Over) -> u32 {
-        let each = if over == Over::Tls { PER_CONNECTION_OF_TLS } else { PER_CONNECTION };
+        let each = if over == Over::Tls {
+            PER_CONNECTION_OF_TLS
+        } else {
+            PER_CONNECTION
+        };
         u32::try_from((self.memory << 20) / each).unwrap_or(u32::MAX)
     }
 }
@@ -134,17 +138,30 @@ async fn besiege(options: &Options, descriptors: u64) -> Result<()> {
     let room = u32::try_from(descriptors.saturating_sub(RESERVED).max(1)).unwrap_or(u32::MAX);
     let attackers = options.connections.div_ceil(room).max(ATTACKERS);
     let mut complaints = Vec::new();
-    for (store, over) in options.store.iter().flat_map(|store| options.over.iter().map(move |over| (*store, *over))) {
+    for (store, over) in options
+        .store
+        .iter()
+        .flat_map(|store| options.over.iter().map(move |over| (*store, *over)))
+    {
         println!("{store:?}, {over:?}:");
         let measured = measure(options, store, over, attackers).await?;
-        complaints.extend(measured.into_iter().map(|what| format!("{store:?}, {over:?}: {what}")));
+        complaints.extend(
+            measured
+                .into_iter()
+                .map(|what| format!("{store:?}, {over:?}: {what}")),
+        );
     }
     ensure!(complaints.is_empty(), "{}", complaints.join("; "));
     Ok(())
 }
 
 /// Besieges one coordinator beside another without attackers. Returns the violations.
-async fn measure(options: &Options, store: Store, over: Over, attackers: u32) -> Result<Vec<&'static str>> {
+async fn measure(
+    options: &Options,
+    store: Store,
+    over: Over,
+    attackers: u32,
+) -> Result<Vec<&'static str>> {
     let work = TempDir::new()?;
     let mut besieged = Post::open(&work.path().join("besieged"), store, over, options).await?;
     let beside = Post::open(&work.path().join("beside"), store, over, options).await?;
@@ -154,12 +171,17 @@ async fn measure(options: &Options, store: Store, over: Over, attackers: u32) ->
     let before = Vitals::of(process)?;
     let limited = MemoryGroup::limit(process, options.memory << 20);
     let siege = begin(options, over, attackers, &besieged).await?;
-    let (at_its_own, at_another, looks) =
-        tokio::join!(pings(&besieged.good, span), pings(&beside.good, span), watch(process, span));
+    let (at_its_own, at_another, looks) = tokio::join!(
+        pings(&besieged.good, span),
+        pings(&beside.good, span),
+        watch(process, span)
+    );
     let (at_its_own, at_another, looks) = (at_its_own?, at_another?, looks?);
     let [begun, left_out] = end(siege).await?;
     println!("  {begun} attacks; for {left_out} more the machine was too slow");
-    let mut times: Vec<f64> = (0..SLICES).map(|slice| times(&at_its_own, &at_another, slice)).collect();
+    let mut times: Vec<f64> = (0..SLICES)
+        .map(|slice| times(&at_its_own, &at_another, slice))
+        .collect();
     times.sort_by(f64::total_cmp);
     let (fewest, times, most) = (times[0], times[times.len() / 2], times[times.len() - 1]);
     println!(
@@ -172,18 +194,32 @@ async fn measure(options: &Options, store: Store, over: Over, attackers: u32) ->
     drop(limited);
     let is_given_back = waited < RETURNED_WITHIN;
     let memory = report(&before, &looks, &after, waited);
-    let taken = looks.iter().map(|look| look.descriptors).max().unwrap_or_default() as f64;
+    let taken = looks
+        .iter()
+        .map(|look| look.descriptors)
+        .max()
+        .unwrap_or_default() as f64;
     let has_panicked = besieged.coordinator.process()?.log().contains("panicked");
     let complaints = [
-        (left_out > (begun + left_out) * LEFT_OUT_MAX, "the attackers fell behind: this machine takes a lower --rate"),
-        (taken < f64::from(options.connections.min(options.places(over))) * TAKEN_MIN, "it had places left"),
+        (
+            left_out > (begun + left_out) * LEFT_OUT_MAX,
+            "the attackers fell behind: this machine takes a lower --rate",
+        ),
+        (
+            taken < f64::from(options.connections.min(options.places(over))) * TAKEN_MIN,
+            "it had places left",
+        ),
         (has_panicked, "the coordinator panicked"),
         (memory.grows, "its memory grows"),
         (memory.most > MEMORY_MAX, "it has too much memory"),
         (times > TIMES_MAX, "its good client waits too long"),
         (!is_given_back, "it keeps memory or descriptors"),
     ];
-    Ok(complaints.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect())
+    Ok(complaints
+        .into_iter()
+        .filter(|(is_so, _)| *is_so)
+        .map(|(_, what)| what)
+        .collect())
 }
 
 /// The memory of a coordinator while it is besieged.
@@ -195,7 +231,9 @@ struct Memory {
 /// Prints the memory and descriptors of a coordinator before, during and after a siege.
 fn report(before: &Vitals, looks: &[Vitals], after: &Vitals, waited: Duration) -> Memory {
     let resident: Vec<u64> = looks.iter().map(|look| look.resident).collect();
-    let quarter = |number: usize| median(&resident[resident.len() * number / 4..resident.len() * (number + 1) / 4]);
+    let quarter = |number: usize| {
+        median(&resident[resident.len() * number / 4..resident.len() * (number + 1) / 4])
+    };
     let (second, last) = (quarter(1), quarter(3));
     // Includes the time when all connections close.
     let most = after.peak;
@@ -208,9 +246,19 @@ fn report(before: &Vitals, looks: &[Vitals], after: &Vitals, waited: Duration) -
         most >> 10,
         after.resident >> 10
     );
-    let open = looks.iter().map(|look| look.descriptors).max().unwrap_or_default();
-    println!("  its descriptors: {} before, {open} at most, {} afterwards", before.descriptors, after.descriptors);
-    Memory { grows: last >= second + GROWTH_MAX, most }
+    let open = looks
+        .iter()
+        .map(|look| look.descriptors)
+        .max()
+        .unwrap_or_default();
+    println!(
+        "  its descriptors: {} before, {open} at most, {} afterwards",
+        before.descriptors, after.descriptors
+    );
+    Memory {
+        grows: last >= second + GROWTH_MAX,
+        most,
+    }
 }
 
 /// Waits until a process has given back memory and descriptors. Returns its vitals then, and the time that it took.
@@ -246,12 +294,19 @@ impl Post {
         let store = redis.as_ref().map_or_else(sqlite, Redis::url);
         let connections = options.places(over).to_string();
         let absent = Coordinator::absent(folder, &store)?.quietly();
-        let absent =
-            if over == Over::Tls { absent.over_tls("auto") } else { absent.with("C3PO_TLS", Path::new("off")) };
-        let mut coordinator =
-            absent.with("C3PO_CLOSED", Path::new("true")).with("C3PO_MAX_CONNECTIONS", Path::new(&connections));
+        let absent = if over == Over::Tls {
+            absent.over_tls("auto")
+        } else {
+            absent.with("C3PO_TLS", Path::new("off"))
+        };
+        let mut coordinator = absent
+            .with("C3PO_CLOSED", Path::new("true"))
+            .with("C3PO_MAX_CONNECTIONS", Path::new(&connections));
         coordinator.restart().await?;
-        let name = folder.file_name().and_then(|name| name.to_str()).context("a folder without a name")?;
+        let name = folder
+            .file_name()
+            .and_then(|name| name.to_str())
+            .context("a folder without a name")?;
         let mut good = proxy_command(folder, name, &coordinator.url())?;
         good.env("C3PO_TOKEN", make_key(&coordinator, folder).await?);
         if over == Over::Tls {
@@ -259,7 +314,12 @@ impl Post {
         }
         let good = McpClient::start(good, &folder.join("good.log"))?;
         good.initialize().await?;
-        Ok(Self { _redis: redis, folder: folder.to_owned(), coordinator, good })
+        Ok(Self {
+            _redis: redis,
+            folder: folder.to_owned(),
+            coordinator,
+            good,
+        })
     }
 }
 
@@ -299,13 +359,26 @@ async fn begin(options: &Options, over: Over, attackers: u32, post: &Post) -> Re
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["siege", "--attack", &post.coordinator.address().to_string()]);
         command.args(["--rate", &(options.rate / f64::from(attackers)).to_string()]);
-        command.args(["--connections", &(options.connections / attackers).to_string()]);
+        command.args([
+            "--connections",
+            &(options.connections / attackers).to_string(),
+        ]);
         command.args(["--seconds", &options.seconds.to_string()]);
         command.args(["--seed", &(options.seed + u64::from(attacker)).to_string()]);
-        command.args(["--over", if over == Over::Tls { "tls" } else { "clear" }]).kill_on_drop(true);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        command
+            .args(["--over", if over == Over::Tls { "tls" } else { "clear" }])
+            .kill_on_drop(true);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let key = make_key(&post.coordinator, &post.folder).await?;
-        child.stdin.take().context("its input")?.write_all(key.as_bytes()).await?;
+        child
+            .stdin
+            .take()
+            .context("its input")?
+            .write_all(key.as_bytes())
+            .await?;
         siege.push(child);
     }
     Ok(siege)
@@ -315,7 +388,11 @@ async fn begin(options: &Options, over: Over, attackers: u32, post: &Post) -> Re
 async fn end(siege: Vec<Child>) -> Result<[f64; 2]> {
     let done = siege.into_iter().map(async |attacker| {
         let output = attacker.wait_with_output().await?;
-        ensure!(output.status.success(), "the siege failed: {}", output.status);
+        ensure!(
+            output.status.success(),
+            "the siege failed: {}",
+            output.status
+        );
         serde_json::from_slice::<[f64; 2]>(&output.stdout).context("reading what was done")
     });
     let done = try_join_all(done).await?;
@@ -330,8 +407,17 @@ async fn attack(options: &Options, address: SocketAddr) -> Result<()> {
         [Over::Tls] => (Entry::tls(address)?, &HALVES[..]),
         _ => (Entry::clear(address), &HALVES[..HALVES.len() - 1]),
     };
-    let siege = Siege { entry: entry.clone(), key: Some(key.clone()), rate: options.rate, span, seed: options.seed };
-    let (done, ()) = tokio::join!(siege.run(), unfinished::hold(&entry, Some(&key), kinds, options.connections, span));
+    let siege = Siege {
+        entry: entry.clone(),
+        key: Some(key.clone()),
+        rate: options.rate,
+        span,
+        seed: options.seed,
+    };
+    let (done, ()) = tokio::join!(
+        siege.run(),
+        unfinished::hold(&entry, Some(&key), kinds, options.connections, span)
+    );
     println!("{}", json!([&done.begun, &done.left_out]));
     Ok(())
 }
@@ -357,7 +443,13 @@ fn median(looks: &[u64]) -> u64 {
 /// Creates a key.
 async fn make_key(coordinator: &Coordinator, home: &Path) -> Result<String> {
     let mut create = command(program("c3po-coordinator")?, home);
-    create.args(["keys", "create", "siege", "--listen", &coordinator.address().to_string()]);
+    create.args([
+        "keys",
+        "create",
+        "siege",
+        "--listen",
+        &coordinator.address().to_string(),
+    ]);
     let said = String::from_utf8(create.output().await?.stdout)?;
     Ok(said.lines().next().context("no key")?.to_owned())
 }
@@ -368,7 +460,10 @@ async fn pings(good: &McpClient, span: Duration) -> Result<Vec<Ping>> {
     while begin.elapsed() < span {
         let called = Instant::now();
         good.reply("ping", json!({})).await?;
-        done.push(Ping { slice: slice_of(called - begin, span), took: called.elapsed() });
+        done.push(Ping {
+            slice: slice_of(called - begin, span),
+            took: called.elapsed(),
+        });
         sleep(EVERY).await;
     }
     Ok(done)

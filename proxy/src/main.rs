@@ -9,7 +9,10 @@ use c3po::config::Config;
 use c3po::hook;
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).map(|word| word.into_string().unwrap_or_default()).collect();
+    let arguments: Vec<_> = std::env::args_os()
+        .skip(1)
+        .map(|word| word.into_string().unwrap_or_default())
+        .collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         // Before everything else: a hook has two milliseconds, and parses neither the whole command line nor the

@@ -27,7 +27,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         let _ = writeln!(std::io::stderr(), "c3po: {}", harmless(warning, true));
     }
     let stop = CancellationToken::new();
-    let settings = mcp::Settings { timeout: config.timeout, channel: config.channel };
+    let settings = mcp::Settings {
+        timeout: config.timeout,
+        channel: config.channel,
+    };
     let place = Rendezvous::of_session(&config.sockets);
     let arrivals = Arc::new(Arrivals::new(&config));
     let link = Link::of_session(config, arrivals.clone());

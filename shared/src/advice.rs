@@ -79,12 +79,18 @@ impl Advice {
             Self::ListAgents => "Check the spelling of the agent id; list_agents lists all agents.",
             Self::NameRecipient => "Use an agent id, id@host, or @role; list_agents shows them.",
             Self::Broadcast => "Use broadcast to reach all agents.",
-            Self::AskAnother => "Ask another agent (list_agents), try later, or send it with priority urgent.",
-            Self::UseWholeId => "Use the full id as send_message, get_messages or wait_for_message returned it.",
+            Self::AskAnother => {
+                "Ask another agent (list_agents), try later, or send it with priority urgent."
+            }
+            Self::UseWholeId => {
+                "Use the full id as send_message, get_messages or wait_for_message returned it."
+            }
             Self::ReadThread => {
                 "Nothing to do: the sender already has an answer. get_thread shows it; to add to it, use send_message."
             }
-            Self::AnswerIt => "Answer it with reply, or wait without message_id for the next message.",
+            Self::AnswerIt => {
+                "Answer it with reply, or wait without message_id for the next message."
+            }
             Self::AnswerFirst => {
                 "First reply to the message in message_id: its sender is waiting for you. You can repeat your question \
                  in that reply. The message that you sent stays with its recipient."
@@ -113,7 +119,9 @@ impl Advice {
                 "Your user has to join this host, with the command that `c3po-coordinator invite` prints. The session \
                  then reconnects automatically."
             }
-            Self::CoveredName => "Use a name that the key covers: C3PO_AGENT_ID for a session, --as for a command.",
+            Self::CoveredName => {
+                "Use a name that the key covers: C3PO_AGENT_ID for a session, --as for a command."
+            }
             Self::StoreAway => {
                 "Try again in a few seconds; if it keeps failing, check the coordinator's Redis or disk."
             }

@@ -84,7 +84,10 @@ pub struct Entry {
     pub count: Option<u64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the shape that serde asks for"
+)]
 fn is_unplaced(position: &u64) -> bool {
     *position == 0
 }
@@ -112,45 +115,77 @@ impl Entry {
     /// Returns the entry with its actor.
     #[must_use]
     pub fn by(self, agent: &AgentId) -> Self {
-        Self { agent: Some(agent.clone()), ..self }
+        Self {
+            agent: Some(agent.clone()),
+            ..self
+        }
     }
 
     /// Returns the entry with the agent that was acted on.
     #[must_use]
     pub fn to(self, agent: &AgentId) -> Self {
-        Self { to: Some(agent.clone()), ..self }
+        Self {
+            to: Some(agent.clone()),
+            ..self
+        }
     }
 
     /// Returns the entry with the word for the action.
     #[must_use]
     pub fn verb(self, verb: impl Into<String>) -> Self {
-        Self { verb: Some(verb.into()), ..self }
+        Self {
+            verb: Some(verb.into()),
+            ..self
+        }
     }
 
     /// Returns the entry with its reason. Do not pass text that an agent wrote.
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> Self {
-        Self { why: Some(why.into()), ..self }
+        Self {
+            why: Some(why.into()),
+            ..self
+        }
     }
 
     /// Returns the entry as columns of a table: time as given, event, actor, target, verb with stage and evidence, message,
     /// and the rest. All text is escaped, so that it cannot control a terminal.
     pub fn columns(&self, at: String) -> [String; 7] {
-        let how = [self.verb.as_ref().map(|verb| harmless(verb, false)), self.stage.map(|stage| stage.to_string())];
-        let how = how.into_iter().chain([self.via.map(|via| format!("via {via}"))]).flatten();
+        let how = [
+            self.verb.as_ref().map(|verb| harmless(verb, false)),
+            self.stage.map(|stage| stage.to_string()),
+        ];
+        let how = how
+            .into_iter()
+            .chain([self.via.map(|via| format!("via {via}"))])
+            .flatten();
         let rest = [
             self.about.as_ref().map(|about| format!("answers {about}")),
-            self.key.as_ref().map(|key| format!("key {}", harmless(key, false))),
-            self.count.map(|count| format!("{count} entries are missing here")),
-            self.why.as_ref().map(|why| format!("({})", harmless(why, false))),
+            self.key
+                .as_ref()
+                .map(|key| format!("key {}", harmless(key, false))),
+            self.count
+                .map(|count| format!("{count} entries are missing here")),
+            self.why
+                .as_ref()
+                .map(|why| format!("({})", harmless(why, false))),
         ];
         [
             at,
             self.event.to_string(),
-            self.agent.as_ref().map(AgentId::to_string).unwrap_or_default(),
-            self.to.as_ref().map(|to| format!("-> {to}")).unwrap_or_default(),
+            self.agent
+                .as_ref()
+                .map(AgentId::to_string)
+                .unwrap_or_default(),
+            self.to
+                .as_ref()
+                .map(|to| format!("-> {to}"))
+                .unwrap_or_default(),
             how.collect::<Vec<_>>().join(" "),
-            self.message_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+            self.message_id
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
             rest.into_iter().flatten().collect::<Vec<_>>().join("  "),
         ]
     }
@@ -178,7 +213,9 @@ impl Columns {
         }
         let line = |row: &[String; 7]| {
             let cells = row.iter().zip(self.widths).filter(|(_, width)| *width > 0);
-            let cells: Vec<_> = cells.map(|(cell, width)| format!("{cell:width$}")).collect();
+            let cells: Vec<_> = cells
+                .map(|(cell, width)| format!("{cell:width$}"))
+                .collect();
             cells.join("  ").trim_end().to_owned()
         };
         rows.iter().map(line).collect()
@@ -248,23 +285,55 @@ mod tests {
         let time = "2026-01-15T10:30:00Z".parse::<Since>().expect("a time");
         assert_eq!(time.0.to_string(), "2026-01-15T10:30:00.000Z");
         assert!("yesterday".parse::<Since>().is_err());
-        let (now, since) = (Timestamp::now(), "2h".parse::<Since>().expect("how long ago").0);
-        assert!(now.since(since) <= Duration::from_secs(7_200) && now.since(since) > Duration::from_secs(7_100));
-        assert!("30000d".parse::<Since>().is_ok_and(|since| since.0.millis() == 0), "before all times");
+        let (now, since) = (
+            Timestamp::now(),
+            "2h".parse::<Since>().expect("how long ago").0,
+        );
+        assert!(
+            now.since(since) <= Duration::from_secs(7_200)
+                && now.since(since) > Duration::from_secs(7_100)
+        );
+        assert!(
+            "30000d"
+                .parse::<Since>()
+                .is_ok_and(|since| since.0.millis() == 0),
+            "before all times"
+        );
     }
 
     #[test]
     fn entries_stand_in_columns_and_nothing_in_them_can_hurt_a_terminal() {
         let id = |text: &str| text.parse::<AgentId>().expect("an id");
-        let sent = Entry::new(Event::Accepted).by(&id("a")).to(&id("b")).verb("message");
-        let sent = Entry { message_id: Some("a::b::00000001".parse().expect("an id")), ..sent };
-        let denied = Entry::new(Event::Denied).by(&id("guest")).to(&id("b")).verb("message").because("no\u{1b}[2J");
-        let begun = Entry { key: Some("k1".into()), ..Entry::new(Event::SessionBegun).by(&id("a")).verb("session") };
+        let sent = Entry::new(Event::Accepted)
+            .by(&id("a"))
+            .to(&id("b"))
+            .verb("message");
+        let sent = Entry {
+            message_id: Some("a::b::00000001".parse().expect("an id")),
+            ..sent
+        };
+        let denied = Entry::new(Event::Denied)
+            .by(&id("guest"))
+            .to(&id("b"))
+            .verb("message")
+            .because("no\u{1b}[2J");
+        let begun = Entry {
+            key: Some("k1".into()),
+            ..Entry::new(Event::SessionBegun).by(&id("a")).verb("session")
+        };
         let mut columns = Columns::default();
         let mut lines = |entries: &[Entry]| {
-            columns.lines(&entries.iter().map(|entry| entry.columns("10:30".into())).collect::<Vec<_>>())
+            columns.lines(
+                &entries
+                    .iter()
+                    .map(|entry| entry.columns("10:30".into()))
+                    .collect::<Vec<_>>(),
+            )
         };
-        assert_eq!(lines(std::slice::from_ref(&begun)), ["10:30  session_begun  a  session  key k1"]);
+        assert_eq!(
+            lines(std::slice::from_ref(&begun)),
+            ["10:30  session_begun  a  session  key k1"]
+        );
         assert_eq!(
             lines(&[begun, sent, denied]),
             [
@@ -283,7 +352,11 @@ mod tests {
         });
         let entry: Entry = serde_json::from_value(wire.clone()).expect("the documented shape");
         assert_eq!(serde_json::to_value(&entry).expect("JSON"), wire);
-        let gap = Entry { at: entry.at, count: Some(3), ..Entry::new(Event::Gap) };
+        let gap = Entry {
+            at: entry.at,
+            count: Some(3),
+            ..Entry::new(Event::Gap)
+        };
         assert_eq!(
             serde_json::to_value(gap).expect("JSON"),
             json!({"at": "2026-01-15T10:30:00.000Z", "event": "gap", "count": 3})

@@ -80,10 +80,18 @@ impl ErrorCode {
             Self::InvalidRequest | Self::PayloadTooLarge => -32602,
             Self::Unauthorized => -32001,
             Self::Forbidden | Self::ForbiddenByPolicy => -32003,
-            Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound | Self::InviteNotFound => -32004,
+            Self::AgentNotFound
+            | Self::MessageNotFound
+            | Self::KeyNotFound
+            | Self::InviteNotFound => -32004,
             Self::Timeout => -32008,
-            Self::Conflict | Self::AlreadyAnswered | Self::WouldDeadlock | Self::VersionMismatch => -32009,
-            Self::RateLimited | Self::QuotaExceeded | Self::LoopSuspected | Self::InboxFull => -32029,
+            Self::Conflict
+            | Self::AlreadyAnswered
+            | Self::WouldDeadlock
+            | Self::VersionMismatch => -32009,
+            Self::RateLimited | Self::QuotaExceeded | Self::LoopSuspected | Self::InboxFull => {
+                -32029
+            }
             Self::CoordDown | Self::StoreUnavailable | Self::AgentUnavailable => -32050,
             Self::NotSupported => -32601,
             Self::Interrupted | Self::Internal => -32603,
@@ -96,7 +104,10 @@ impl ErrorCode {
             Self::InvalidRequest => 400,
             Self::Unauthorized => 401,
             Self::Forbidden | Self::ForbiddenByPolicy => 403,
-            Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound | Self::InviteNotFound => 404,
+            Self::AgentNotFound
+            | Self::MessageNotFound
+            | Self::KeyNotFound
+            | Self::InviteNotFound => 404,
             Self::Timeout => 408,
             Self::Conflict | Self::AlreadyAnswered | Self::WouldDeadlock | Self::Interrupted => 409,
             Self::PayloadTooLarge => 413,
@@ -117,7 +128,9 @@ impl ErrorCode {
             Self::InviteNotFound => "List the invites with `c3po-coordinator invites list`.",
             Self::MessageNotFound => Advice::UseWholeId.for_models(),
             Self::AlreadyAnswered => Advice::ReadThread.for_models(),
-            Self::Timeout => "The other agent may be busy or offline. Continue with other work and ask again later.",
+            Self::Timeout => {
+                "The other agent may be busy or offline. Continue with other work and ask again later."
+            }
             Self::Interrupted => "Stop and read the reason.",
             Self::RateLimited => "Wait a minute, and put several points into one message.",
             Self::QuotaExceeded => {
@@ -133,10 +146,16 @@ impl ErrorCode {
             Self::PayloadTooLarge => {
                 "Shorten the text, or write it to a file the other agent can read and send its path."
             }
-            Self::InboxFull => "The recipient has to read its inbox first. Try again later or ask another agent.",
+            Self::InboxFull => {
+                "The recipient has to read its inbox first. Try again later or ask another agent."
+            }
             Self::Unauthorized => Advice::JoinAgain.for_models(),
-            Self::Forbidden => "You do not have this permission; ask the administrator of the coordinator.",
-            Self::ForbiddenByPolicy => "A rule of the coordinator's policy forbids this; the error names the rule.",
+            Self::Forbidden => {
+                "You do not have this permission; ask the administrator of the coordinator."
+            }
+            Self::ForbiddenByPolicy => {
+                "A rule of the coordinator's policy forbids this; the error names the rule."
+            }
             Self::Conflict => "Check the current state and decide again.",
             Self::VersionMismatch => "Update the older side: c3po on this host or the coordinator.",
             Self::CoordDown => Advice::WorkOn.for_models(),
@@ -154,7 +173,11 @@ mod tests {
     #[test]
     fn every_code_has_its_documented_numbers() {
         let check = |code: ErrorCode, json_rpc: i32, http: u16| {
-            assert_eq!((code.json_rpc(), code.http_status()), (json_rpc, http), "{code}");
+            assert_eq!(
+                (code.json_rpc(), code.http_status()),
+                (json_rpc, http),
+                "{code}"
+            );
         };
         check(ErrorCode::InvalidRequest, -32602, 400);
         check(ErrorCode::PayloadTooLarge, -32602, 413);

@@ -65,6 +65,9 @@ mod tests {
         let list: GuardList = serde_json::from_value(wire.clone()).expect("the documented shape");
         assert_eq!(serde_json::to_value(list).expect("JSON"), wire);
         let wrong = json!({"agents": ["a"]});
-        assert!(serde_json::from_value::<GuardRequest>(wrong).is_err(), "a pair is two");
+        assert!(
+            serde_json::from_value::<GuardRequest>(wrong).is_err(),
+            "a pair is two"
+        );
     }
 }

@@ -56,7 +56,10 @@ pub struct RenamedHost {
 
 /// Returns whether the name looks generated, as for a container that gets a new one when recreated: 12 hexadecimal digits.
 pub fn is_generated(host: &str) -> bool {
-    host.len() == 12 && host.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    host.len() == 12
+        && host
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Returns the host's name, or if it is taken the name with the lowest free number: `nas-2`.
@@ -64,7 +67,9 @@ pub fn unique<'a>(name: &str, taken: impl Iterator<Item = &'a str> + Clone) -> S
     let is_taken = |name: &str| taken.clone().any(|taken| taken.eq_ignore_ascii_case(name));
     let numbered = (2_u64..).map(|number| format!("{name}-{number}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
-    names.find(|name| !is_taken(name)).expect("there are more numbers than hosts")
+    names
+        .find(|name| !is_taken(name))
+        .expect("there are more numbers than hosts")
 }
 
 #[cfg(test)]
@@ -74,14 +79,22 @@ mod tests {
     #[test]
     fn names_of_containers_are_distinguished_from_others() {
         assert!(is_generated("9b0c5f6a1e2d"));
-        for chosen in ["nas", "9b0c5f6a1e2", "9b0c5f6a1e2d0", "9B0C5F6A1E2D", "homeassistan"] {
+        for chosen in [
+            "nas",
+            "9b0c5f6a1e2",
+            "9b0c5f6a1e2d0",
+            "9B0C5F6A1E2D",
+            "homeassistan",
+        ] {
             assert!(!is_generated(chosen), "{chosen}");
         }
     }
 
     #[test]
     fn a_later_host_of_a_name_gets_a_number() {
-        let check = |name, taken: &[&'static str], expected| assert_eq!(unique(name, taken.iter().copied()), expected);
+        let check = |name, taken: &[&'static str], expected| {
+            assert_eq!(unique(name, taken.iter().copied()), expected)
+        };
         check("nas", &[], "nas");
         check("nas", &["laptop", "NAS"], "nas-2");
         check("nas", &["nas", "nas-2", "nas-4"], "nas-3");

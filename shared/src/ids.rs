@@ -23,7 +23,9 @@ pub enum IdError {
     )]
     Agent(String),
     /// The text is not a message id.
-    #[error("'{0}' is not a message id: from_agent::to_agent:: and 8 hexadecimal digits, as send_message returns it")]
+    #[error(
+        "'{0}' is not a message id: from_agent::to_agent:: and 8 hexadecimal digits, as send_message returns it"
+    )]
     Message(String),
 }
 
@@ -39,23 +41,38 @@ impl AgentId {
 
     /// Returns whether sessions may not take this name (`human`, `system`, `all`).
     pub fn is_reserved(&self) -> bool {
-        RESERVED.iter().any(|name| self.0.eq_ignore_ascii_case(name))
+        RESERVED
+            .iter()
+            .any(|name| self.0.eq_ignore_ascii_case(name))
     }
 
     /// Makes an id from any text: other scripts are transliterated to Latin letters, invalid characters become `-`.
     ///
     /// Returns `None` if nothing usable is left.
     pub fn from_any(text: &str) -> Option<Self> {
-        let clean = |text: &str| -> String { text.chars().map(|c| if is_agent_char(c) { c } else { '-' }).collect() };
-        let cleaned = if text.is_ascii() { clean(text) } else { joined(&clean(&in_latin(text))) };
-        let begun = cleaned.chars().skip_while(|c| !c.is_ascii_alphanumeric()).take(AGENT_ID_MAX).collect::<String>();
+        let clean = |text: &str| -> String {
+            text.chars()
+                .map(|c| if is_agent_char(c) { c } else { '-' })
+                .collect()
+        };
+        let cleaned = if text.is_ascii() {
+            clean(text)
+        } else {
+            joined(&clean(&in_latin(text)))
+        };
+        let begun = cleaned
+            .chars()
+            .skip_while(|c| !c.is_ascii_alphanumeric())
+            .take(AGENT_ID_MAX)
+            .collect::<String>();
         begun.trim_end_matches('-').parse().ok()
     }
 
     /// Makes the id for a folder's name as [`Self::from_any`] does. If nothing usable is left, the id is `agent-` and a hash
     /// of the name, so it is always the same.
     pub fn of_folder(name: &str) -> Self {
-        let hashed = || Self(format!("agent-{}", &blake3::hash(name.as_bytes()).to_hex()[..8]).into());
+        let hashed =
+            || Self(format!("agent-{}", &blake3::hash(name.as_bytes()).to_hex()[..8]).into());
         Self::from_any(name).unwrap_or_else(hashed)
     }
 
@@ -115,7 +132,10 @@ fn in_latin(text: &str) -> String {
 
 /// Collapses each run of `-` into one: the transliteration of a letter may end with a space.
 fn joined(text: &str) -> String {
-    text.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+    text.split('-')
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
 }
 
 fn is_agent_char(c: char) -> bool {
@@ -129,7 +149,11 @@ impl FromStr for AgentId {
         let valid = (1..=AGENT_ID_MAX).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_alphanumeric())
             && text.chars().all(is_agent_char);
-        if valid { Ok(Self(text.into())) } else { Err(IdError::Agent(clip(text))) }
+        if valid {
+            Ok(Self(text.into()))
+        } else {
+            Err(IdError::Agent(clip(text)))
+        }
     }
 }
 
@@ -158,7 +182,11 @@ impl MessageId {
     /// Makes the id with the given number as its eight hexadecimal digits.
     pub fn new(from: &AgentId, to: &AgentId, number: u32) -> Self {
         let text = format!("{from}::{to}::{number:08x}").into_boxed_str();
-        Self { text, from_len: length(from), to_len: length(to) }
+        Self {
+            text,
+            from_len: length(from),
+            to_len: length(to),
+        }
     }
 
     /// Returns the id as text.
@@ -196,7 +224,11 @@ impl FromStr for MessageId {
         if !hex {
             return Err(refused());
         }
-        Ok(Self { text: text.into(), from_len: length(&from), to_len: length(&to) })
+        Ok(Self {
+            text: text.into(),
+            from_len: length(&from),
+            to_len: length(&to),
+        })
     }
 }
 
@@ -259,7 +291,11 @@ macro_rules! text_form {
     };
 }
 text_form!(AgentId, AgentId::as_str, format!("^{}$", agent_pattern()));
-text_form!(MessageId, MessageId::as_str, format!("^{0}::{0}::[0-9A-Fa-f]{{8}}$", agent_pattern()));
+text_form!(
+    MessageId,
+    MessageId::as_str,
+    format!("^{0}::{0}::[0-9A-Fa-f]{{8}}$", agent_pattern())
+);
 
 /// Returns the regular expression for an agent id.
 fn agent_pattern() -> String {
@@ -272,10 +308,29 @@ mod tests {
 
     #[test]
     fn agent_ids_are_checked() {
-        for good in ["homeassistant", "web-frontend", "sensor.temp1", "agent_2", "7", &"a".repeat(64)] {
-            assert_eq!(good.parse::<AgentId>().map(|id| id.to_string()), Ok(good.to_owned()));
+        for good in [
+            "homeassistant",
+            "web-frontend",
+            "sensor.temp1",
+            "agent_2",
+            "7",
+            &"a".repeat(64),
+        ] {
+            assert_eq!(
+                good.parse::<AgentId>().map(|id| id.to_string()),
+                Ok(good.to_owned())
+            );
         }
-        for bad in ["", "-agent", "_test", "agent with spaces", "agent@home", "é", "a::b", &"a".repeat(65)] {
+        for bad in [
+            "",
+            "-agent",
+            "_test",
+            "agent with spaces",
+            "agent@home",
+            "é",
+            "a::b",
+            &"a".repeat(65),
+        ] {
             assert!(bad.parse::<AgentId>().is_err(), "{bad}");
         }
     }
@@ -283,7 +338,10 @@ mod tests {
     #[test]
     fn any_folder_name_becomes_an_agent_id() {
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(AgentId::from_any(text).map(|id| id.to_string()).as_deref(), expected);
+            assert_eq!(
+                AgentId::from_any(text).map(|id| id.to_string()).as_deref(),
+                expected
+            );
         };
         check("Home Assistant", Some("Home-Assistant"));
         check(".config", Some("config"));
@@ -301,7 +359,10 @@ mod tests {
     #[test]
     fn a_folder_of_which_nothing_is_left_has_the_same_name_each_time() {
         assert_eq!(AgentId::of_folder("Küche").as_str(), "Kuche");
-        assert_eq!(AgentId::of_folder("___").as_str(), AgentId::of_folder("___").as_str());
+        assert_eq!(
+            AgentId::of_folder("___").as_str(),
+            AgentId::of_folder("___").as_str()
+        );
         assert!(AgentId::of_folder("___").as_str().starts_with("agent-"));
         assert_ne!(AgentId::of_folder("___"), AgentId::of_folder("+++"));
     }
@@ -309,7 +370,11 @@ mod tests {
     #[test]
     fn numbers_behind_a_name_are_known() {
         let check = |name: &str, expected: Option<&str>| {
-            assert_eq!(name.parse::<AgentId>().expect("an id").unnumbered(), expected, "{name}");
+            assert_eq!(
+                name.parse::<AgentId>().expect("an id").unnumbered(),
+                expected,
+                "{name}"
+            );
         };
         check("web-2", Some("web"));
         check("web-2-10", Some("web-2"));
@@ -327,11 +392,20 @@ mod tests {
 
     #[test]
     fn message_ids_name_sender_and_recipient() {
-        let id: MessageId = "homeassistant::meshtastic::abc12345".parse().expect("the API reference's example");
+        let id: MessageId = "homeassistant::meshtastic::abc12345"
+            .parse()
+            .expect("the API reference's example");
         assert_eq!(id.from().as_str(), "homeassistant");
         assert_eq!(id.to().as_str(), "meshtastic");
-        for bad in ["", "a::b", "a::b::xyz99999", "a::b::abc1234", "a::b::abc123456", "a:b:abc12345", "-a::b::abc12345"]
-        {
+        for bad in [
+            "",
+            "a::b",
+            "a::b::xyz99999",
+            "a::b::abc1234",
+            "a::b::abc123456",
+            "a:b:abc12345",
+            "-a::b::abc12345",
+        ] {
             assert!(bad.parse::<MessageId>().is_err(), "{bad}");
         }
     }
@@ -342,7 +416,10 @@ mod tests {
         let number = |from: &AgentId, attempt| {
             MessageId::of_call(from, &to, call, attempt).as_str()[from.as_str().len()..].to_owned()
         };
-        let (one, two): (AgentId, AgentId) = ("web".parse().expect("an id"), "web-2".parse().expect("an id"));
+        let (one, two): (AgentId, AgentId) = (
+            "web".parse().expect("an id"),
+            "web-2".parse().expect("an id"),
+        );
         assert_eq!(number(&one, 0), number(&two, 0));
         assert_ne!(number(&one, 0), number(&one, 1));
         // Another version of the program may repeat the call, so the number must never change.

@@ -64,9 +64,17 @@ impl FromStr for Fingerprint {
     type Err = JoinError;
 
     fn from_str(text: &str) -> Result<Self, JoinError> {
-        let digits = text.trim().strip_prefix(SHA256).ok_or(JoinError::Fingerprint)?;
-        let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).map_err(|_| JoinError::Fingerprint)?;
-        bytes.try_into().map(Self).map_err(|_| JoinError::Fingerprint)
+        let digits = text
+            .trim()
+            .strip_prefix(SHA256)
+            .ok_or(JoinError::Fingerprint)?;
+        let bytes = HEXLOWER_PERMISSIVE
+            .decode(digits.as_bytes())
+            .map_err(|_| JoinError::Fingerprint)?;
+        bytes
+            .try_into()
+            .map(Self)
+            .map_err(|_| JoinError::Fingerprint)
     }
 }
 
@@ -78,7 +86,9 @@ impl Serialize for Fingerprint {
 
 impl<'de> Deserialize<'de> for Fingerprint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -95,7 +105,10 @@ pub struct JoinCode {
 impl JoinCode {
     /// Creates the code for a secret.
     pub fn new(secret: [u8; SECRET_LENGTH], fingerprint: Option<Fingerprint>) -> Self {
-        Self { secret, fingerprint }
+        Self {
+            secret,
+            fingerprint,
+        }
     }
 
     /// Returns the secret for the join request: the only part of a code that the coordinator needs.
@@ -105,8 +118,18 @@ impl JoinCode {
 
     /// Returns the whole code as text.
     pub fn reveal(&self) -> String {
-        let fingerprint = self.fingerprint.iter().flat_map(|fingerprint| fingerprint.0);
-        BASE64URL_NOPAD.encode(&self.secret.iter().copied().chain(fingerprint).collect::<Vec<_>>())
+        let fingerprint = self
+            .fingerprint
+            .iter()
+            .flat_map(|fingerprint| fingerprint.0);
+        BASE64URL_NOPAD.encode(
+            &self
+                .secret
+                .iter()
+                .copied()
+                .chain(fingerprint)
+                .collect::<Vec<_>>(),
+        )
     }
 }
 
@@ -120,13 +143,18 @@ impl FromStr for JoinCode {
     type Err = JoinError;
 
     fn from_str(text: &str) -> Result<Self, JoinError> {
-        let bytes = BASE64URL_NOPAD.decode(text.trim().as_bytes()).map_err(|_| JoinError::Code)?;
+        let bytes = BASE64URL_NOPAD
+            .decode(text.trim().as_bytes())
+            .map_err(|_| JoinError::Code)?;
         let (secret, fingerprint) = bytes.split_first_chunk().ok_or(JoinError::Code)?;
         let fingerprint = match fingerprint {
             [] => None,
             digest => Some(Fingerprint(digest.try_into().map_err(|_| JoinError::Code)?)),
         };
-        Ok(Self { secret: *secret, fingerprint })
+        Ok(Self {
+            secret: *secret,
+            fingerprint,
+        })
     }
 }
 
@@ -152,18 +180,29 @@ pub struct JoinRequest {
 /// Returns a proof that the holder of a join code has a key too. It does not reveal the key, and is valid only with that
 /// code.
 pub fn proof(key: &str, code: &str) -> String {
-    blake3::keyed_hash(blake3::hash(key.as_bytes()).as_bytes(), code.trim().as_bytes()).to_hex().to_string()
+    blake3::keyed_hash(
+        blake3::hash(key.as_bytes()).as_bytes(),
+        code.trim().as_bytes(),
+    )
+    .to_hex()
+    .to_string()
 }
 
 /// Returns the [`proof`] for a key's stored hash of 64 hexadecimal digits; `None` if `hash` is not such a hash.
 pub fn proof_of(hash: &str, code: &str) -> Option<String> {
     let hash = blake3::Hash::from_hex(hash).ok()?;
-    Some(blake3::keyed_hash(hash.as_bytes(), code.trim().as_bytes()).to_hex().to_string())
+    Some(
+        blake3::keyed_hash(hash.as_bytes(), code.trim().as_bytes())
+            .to_hex()
+            .to_string(),
+    )
 }
 
 impl fmt::Debug for JoinRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinRequest").field("host", &self.host).finish_non_exhaustive()
+        f.debug_struct("JoinRequest")
+            .field("host", &self.host)
+            .finish_non_exhaustive()
     }
 }
 
@@ -190,7 +229,15 @@ macro_rules! obeyed {
 }
 
 /// The pattern for the name of a key or a host: no control characters, and not only spaces.
-pub const NAME_PATTERN: &str = concat!("^[^", obeyed!(), "]*[^\\s", obeyed!(), "][^", obeyed!(), "]*$");
+pub const NAME_PATTERN: &str = concat!(
+    "^[^",
+    obeyed!(),
+    "]*[^\\s",
+    obeyed!(),
+    "][^",
+    obeyed!(),
+    "]*$"
+);
 
 /// Checks the name of a key or a host; `field` is used in the error.
 ///
@@ -237,7 +284,9 @@ pub struct OlderKey {
 
 impl fmt::Debug for JoinReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinReply").field("key_id", &self.key_id).finish_non_exhaustive()
+        f.debug_struct("JoinReply")
+            .field("key_id", &self.key_id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -259,7 +308,15 @@ mod tests {
     #[test]
     fn malformed_codes_are_refused() {
         let whole = JoinCode::new([1; 16], Some(Fingerprint::of([2; 32]))).reveal();
-        for text in ["", "c3po", "::", &whole[1..], &whole[..whole.len() - 2], "äöü", &format!("{whole}AAAA")] {
+        for text in [
+            "",
+            "c3po",
+            "::",
+            &whole[1..],
+            &whole[..whole.len() - 2],
+            "äöü",
+            &format!("{whole}AAAA"),
+        ] {
             assert_eq!(text.parse::<JoinCode>(), Err(JoinError::Code), "{text}");
         }
     }
@@ -267,12 +324,25 @@ mod tests {
     #[test]
     fn a_host_needs_a_name_before_its_code_is_spent() {
         let check = |host: &str, passes: bool| {
-            let request = JoinRequest { code: String::new(), host: host.to_owned(), proof: None, older_key: None };
+            let request = JoinRequest {
+                code: String::new(),
+                host: host.to_owned(),
+                proof: None,
+                older_key: None,
+            };
             assert_eq!(request.check().is_ok(), passes, "{host:?}");
         };
         check("nas2", true);
         check("küche am ☕", true);
-        for wrong in ["", " ", "\u{3000}\u{a0}", "a\nb", "a\u{85}b", "\0", &"x".repeat(LABEL_MAX + 1)] {
+        for wrong in [
+            "",
+            " ",
+            "\u{3000}\u{a0}",
+            "a\nb",
+            "a\u{85}b",
+            "\0",
+            &"x".repeat(LABEL_MAX + 1),
+        ] {
             check(wrong, false);
         }
     }
@@ -290,12 +360,22 @@ mod tests {
     #[test]
     fn the_older_key_of_a_host_is_named_by_its_id() {
         let check = |id: &str, passes: bool| {
-            let request =
-                JoinRequest { code: String::new(), host: "nas2".into(), proof: None, older_key: Some(id.to_owned()) };
+            let request = JoinRequest {
+                code: String::new(),
+                host: "nas2".into(),
+                proof: None,
+                older_key: Some(id.to_owned()),
+            };
             assert_eq!(request.check().is_ok(), passes, "{id:?}");
         };
         check("0a1b2c3d", true);
-        for wrong in ["", "0a1b2c3", "0a1b2c3de", "0A1B2C3D", "c3po_0a1b2c3d_secret"] {
+        for wrong in [
+            "",
+            "0a1b2c3",
+            "0a1b2c3de",
+            "0A1B2C3D",
+            "c3po_0a1b2c3d_secret",
+        ] {
             check(wrong, false);
         }
     }
@@ -304,9 +384,20 @@ mod tests {
     fn fingerprints_come_back_from_their_text() {
         let print = Fingerprint::of([0xab; 32]);
         assert_eq!(print.to_string(), format!("sha256:{}", "ab".repeat(32)));
-        assert_eq!(print.to_string().to_ascii_uppercase().replace("SHA", "sha").parse(), Ok(print));
+        assert_eq!(
+            print
+                .to_string()
+                .to_ascii_uppercase()
+                .replace("SHA", "sha")
+                .parse(),
+            Ok(print)
+        );
         for text in ["", "sha256:", "sha256:abcd", "md5:00"] {
-            assert_eq!(text.parse::<Fingerprint>(), Err(JoinError::Fingerprint), "{text}");
+            assert_eq!(
+                text.parse::<Fingerprint>(),
+                Err(JoinError::Fingerprint),
+                "{text}"
+            );
         }
     }
 }

@@ -72,7 +72,10 @@ pub struct Message {
 impl Message {
     /// Returns the text, from whichever field holds it.
     pub fn text(&self) -> &str {
-        self.response.as_deref().or(self.message.as_deref()).unwrap_or_default()
+        self.response
+            .as_deref()
+            .or(self.message.as_deref())
+            .unwrap_or_default()
     }
 
     /// Returns whether the agent sent or received this message.
@@ -95,9 +98,13 @@ mod tests {
             "priority": "normal", "requires_response": true,
             "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
         });
-        let message: Message = serde_json::from_value(wire.clone()).expect("the documented envelope");
+        let message: Message =
+            serde_json::from_value(wire.clone()).expect("the documented envelope");
         assert_eq!(message.text(), "What MQTT topics are available?");
-        assert_eq!(serde_json::to_value(&message).expect("an envelope is JSON"), wire);
+        assert_eq!(
+            serde_json::to_value(&message).expect("an envelope is JSON"),
+            wire
+        );
     }
 
     #[test]

@@ -17,37 +17,59 @@ pub const GETENT: [&str; 2] = ["getent", "ahosts"];
 
 /// Returns the address if the host is an IP address.
 pub fn itself(host: &str, port: u16) -> Option<SocketAddr> {
-    host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, port))
+    host.parse::<IpAddr>()
+        .ok()
+        .map(|address| SocketAddr::new(address, port))
 }
 
 /// Returns the addresses in the output of `getent`.
 ///
 /// Errors: `getent` failed, or its output has no address.
-pub fn answered(answer: Result<Vec<u8>, String>, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let failed = |why: String| io::Error::other(format!("failed to lookup address information: {why}"));
+pub fn answered(
+    answer: Result<Vec<u8>, String>,
+    host: &str,
+    port: u16,
+) -> io::Result<Vec<SocketAddr>> {
+    let failed =
+        |why: String| io::Error::other(format!("failed to lookup address information: {why}"));
     let answer = answer.map_err(|why| failed(format!("getent: {why}")))?;
     let addresses = addresses(&String::from_utf8_lossy(&answer));
     if addresses.is_empty() {
         return Err(failed(format!("no address found for {host}")));
     }
-    Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    Ok(addresses
+        .into_iter()
+        .map(|address| SocketAddr::new(address, port))
+        .collect())
 }
 
 /// Returns whether this text of `/etc/nsswitch.conf` uses modules to look up hosts.
 pub fn need_modules(nsswitch: &str) -> bool {
-    let lines = nsswitch.lines().map(|line| line.split('#').next().unwrap_or_default().trim_start());
-    let Some(services) = lines.filter_map(|line| line.strip_prefix("hosts:")).next_back() else {
+    let lines = nsswitch
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim_start());
+    let Some(services) = lines
+        .filter_map(|line| line.strip_prefix("hosts:"))
+        .next_back()
+    else {
         return false;
     };
     // Text in brackets is an action, and may contain spaces.
-    let named = services.split('[').map(|part| part.rsplit(']').next().unwrap_or_default());
-    named.flat_map(str::split_whitespace).any(|service| !BUILT_IN.contains(&service))
+    let named = services
+        .split('[')
+        .map(|part| part.rsplit(']').next().unwrap_or_default());
+    named
+        .flat_map(str::split_whitespace)
+        .any(|service| !BUILT_IN.contains(&service))
 }
 
 /// Returns the addresses in the output of `getent ahosts`, in order and without duplicates.
 fn addresses(answer: &str) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
-    for address in answer.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()) {
+    for address in answer
+        .lines()
+        .filter_map(|line| line.split_whitespace().next()?.parse().ok())
+    {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
@@ -61,10 +83,18 @@ mod tests {
 
     #[test]
     fn files_and_dns_need_no_modules_and_everything_else_does() {
-        let check = |nsswitch: &str, expected: bool| assert_eq!(need_modules(nsswitch), expected, "{nsswitch}");
+        let check = |nsswitch: &str, expected: bool| {
+            assert_eq!(need_modules(nsswitch), expected, "{nsswitch}")
+        };
         check("", false);
-        check("passwd: files systemd\nhosts: files dns\nnetworks: files\n", false);
-        check("hosts:\tfiles [!UNAVAIL=return SUCCESS=continue] dns # mdns4", false);
+        check(
+            "passwd: files systemd\nhosts: files dns\nnetworks: files\n",
+            false,
+        );
+        check(
+            "hosts:\tfiles [!UNAVAIL=return SUCCESS=continue] dns # mdns4",
+            false,
+        );
         check("#hosts: mdns4\nhosts: files", false);
         check("hosts: files mdns4_minimal [NOTFOUND=return] dns", true);
         check("hosts:files myhostname resolve [!UNAVAIL=return] dns", true);
@@ -74,19 +104,39 @@ mod tests {
     #[test]
     fn the_addresses_of_an_answer_are_read_once_each() {
         let answer = "192.168.1.7     STREAM nas.local\n192.168.1.7     DGRAM  \nfe80::1         STREAM \nnonsense\n\n";
-        let expected: Vec<IpAddr> = ["192.168.1.7", "fe80::1"].map(|text| text.parse().expect("an address")).into();
+        let expected: Vec<IpAddr> = ["192.168.1.7", "fe80::1"]
+            .map(|text| text.parse().expect("an address"))
+            .into();
         assert_eq!(addresses(answer), expected);
         assert!(addresses("").is_empty());
     }
 
     #[test]
     fn an_answer_is_addresses_with_the_port_or_an_error_that_names_the_host() {
-        let nas = answered(Ok(b"192.168.1.7 STREAM nas.local\n".to_vec()), "nas.local", 8420).expect("an address");
+        let nas = answered(
+            Ok(b"192.168.1.7 STREAM nas.local\n".to_vec()),
+            "nas.local",
+            8420,
+        )
+        .expect("an address");
         assert_eq!(nas, ["192.168.1.7:8420".parse().expect("an address")]);
-        let why = |answer| answered(answer, "nas.local", 8420).expect_err("none").to_string();
-        assert_eq!(why(Ok(Vec::new())), "failed to lookup address information: no address found for nas.local");
-        assert_eq!(why(Err("gone".into())), "failed to lookup address information: getent: gone");
-        assert_eq!(itself("fe80::1", 6379), Some("[fe80::1]:6379".parse().expect("an address")));
+        let why = |answer| {
+            answered(answer, "nas.local", 8420)
+                .expect_err("none")
+                .to_string()
+        };
+        assert_eq!(
+            why(Ok(Vec::new())),
+            "failed to lookup address information: no address found for nas.local"
+        );
+        assert_eq!(
+            why(Err("gone".into())),
+            "failed to lookup address information: getent: gone"
+        );
+        assert_eq!(
+            itself("fe80::1", 6379),
+            Some("[fe80::1]:6379".parse().expect("an address"))
+        );
         assert_eq!(itself("nas", 6379), None);
     }
 }

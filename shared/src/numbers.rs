@@ -25,7 +25,9 @@ pub fn make_integers(value: &mut Value) -> usize {
 fn integer(number: &Number) -> Option<Number> {
     let double = number.as_f64().filter(|_| number.is_f64())?;
     let is_whole = double.fract() == 0.0 && double.abs() < EXACT_MAX;
-    is_whole.then(|| format!("{double:.0}").parse::<i64>().ok())?.map(Number::from)
+    is_whole
+        .then(|| format!("{double:.0}").parse::<i64>().ok())?
+        .map(Number::from)
 }
 
 #[cfg(test)]
@@ -36,9 +38,13 @@ mod tests {
 
     #[test]
     fn only_whole_numbers_become_integers() {
-        let mut value = json!({"a": 30.0, "b": [1e3, -0.0, 1.5], "c": {"d": 1e300, "e": "2.0"}, "f": 7});
+        let mut value =
+            json!({"a": 30.0, "b": [1e3, -0.0, 1.5], "c": {"d": 1e300, "e": "2.0"}, "f": 7});
         assert_eq!(make_integers(&mut value), 3);
-        assert_eq!(value, json!({"a": 30, "b": [1000, 0, 1.5], "c": {"d": 1e300, "e": "2.0"}, "f": 7}));
+        assert_eq!(
+            value,
+            json!({"a": 30, "b": [1000, 0, 1.5], "c": {"d": 1e300, "e": "2.0"}, "f": 7})
+        );
         assert_eq!(make_integers(&mut value), 0);
     }
 }

@@ -113,21 +113,31 @@ impl Progress {
         let count = self.message_ids.len();
         if count > IDS_MAX {
             let error = format!("a receipt for {count} messages; at most {IDS_MAX} are allowed");
-            return Err(Refusal::invalid(error).detail("count", count).detail("limit", IDS_MAX));
+            return Err(Refusal::invalid(error)
+                .detail("count", count)
+                .detail("limit", IDS_MAX));
         }
         if self.context > CONTEXT_MAX {
-            return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", self.context)));
+            return Err(Refusal::invalid(format!(
+                "context {} is beyond {CONTEXT_MAX}",
+                self.context
+            )));
         }
         match (self.stage, self.seen_via) {
             (Stage::InSession, _) | (Stage::Seen, None) => Ok(()),
             (Stage::Seen, Some(_)) => Err(Refusal::invalid("seen_via belongs to in_session")),
-            (stage, _) => Err(Refusal::invalid(format!("a host cannot report the stage {stage}"))),
+            (stage, _) => Err(Refusal::invalid(format!(
+                "a host cannot report the stage {stage}"
+            ))),
         }
     }
 }
 
 /// Returns whether a context is the session's first.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the shape that serde asks for"
+)]
 pub(crate) fn is_first(context: &u64) -> bool {
     *context == 0
 }
@@ -162,7 +172,10 @@ pub fn furthest(history: &[Step]) -> Stage {
 /// Returns the furthest success, whatever followed it. Evidence that arrives after the message expired still counts, because
 /// the session had received the message before.
 pub fn reached(history: &[Step]) -> Stage {
-    let successes = history.iter().map(|step| step.stage).filter(|stage| *stage <= Stage::Answered);
+    let successes = history
+        .iter()
+        .map(|step| step.stage)
+        .filter(|stage| *stage <= Stage::Answered);
     successes.max().unwrap_or(Stage::Stored)
 }
 
@@ -190,7 +203,9 @@ mod tests {
     #[test]
     fn an_end_without_success_reaches_only_itself() {
         for end in [Stage::Expired, Stage::Refused, Stage::Held] {
-            assert!(end.reaches(end) && !end.reaches(Stage::Stored) && !Stage::Answered.reaches(end));
+            assert!(
+                end.reaches(end) && !end.reaches(Stage::Stored) && !Stage::Answered.reaches(end)
+            );
         }
     }
 }

@@ -22,7 +22,11 @@ pub struct Refusal {
     /// The next step, worded for a model.
     pub suggestion: String,
     /// The next step for front ends with their own wording; absent if the suggestion suits every reader.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_advice")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "known_advice"
+    )]
     pub advice: Option<Advice>,
     /// Related numbers and names.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -55,7 +59,13 @@ impl Refusal {
             error.push('…');
             error.shrink_to_fit();
         }
-        Self { error, code, suggestion, advice, details: Map::new() }
+        Self {
+            error,
+            code,
+            suggestion,
+            advice,
+            details: Map::new(),
+        }
     }
 
     /// Returns the refusal with a better suggestion, which must name no tool and suit every reader.
@@ -93,27 +103,40 @@ impl Refusal {
             return refusal;
         }
         let names: Vec<_> = nearest.iter().map(AgentId::as_str).collect();
-        refusal.suggestion = format!("Did you mean {}? list_agents lists all agents.", names.join(" or "));
+        refusal.suggestion = format!(
+            "Did you mean {}? list_agents lists all agents.",
+            names.join(" or ")
+        );
         refusal.detail("nearest", names)
     }
 
     /// There is no such message, or the caller may not know of it. The error is the same for both, so that it reveals
     /// nothing.
     pub fn message_not_found(id: &MessageId) -> Self {
-        Self::new(ErrorCode::MessageNotFound, format!("you have no message {id}"))
+        Self::new(
+            ErrorCode::MessageNotFound,
+            format!("you have no message {id}"),
+        )
     }
 
     /// Another answer came first.
     pub fn already_answered(id: &MessageId, reply: &MessageId) -> Self {
-        Self::new(ErrorCode::AlreadyAnswered, format!("{id} is already answered")).detail("reply_id", reply.as_str())
+        Self::new(
+            ErrorCode::AlreadyAnswered,
+            format!("{id} is already answered"),
+        )
+        .detail("reply_id", reply.as_str())
     }
 
     /// A text exceeds its maximum length.
     pub fn too_large(field: &str, count: usize, limit: usize) -> Self {
-        Self::new(ErrorCode::PayloadTooLarge, format!("{field} has {count} characters; at most {limit} are allowed"))
-            .detail("field", field)
-            .detail("count", count)
-            .detail("limit", limit)
+        Self::new(
+            ErrorCode::PayloadTooLarge,
+            format!("{field} has {count} characters; at most {limit} are allowed"),
+        )
+        .detail("field", field)
+        .detail("count", count)
+        .detail("limit", limit)
     }
 
     /// The recipient's inbox is full.
@@ -163,9 +186,13 @@ impl Refusal {
     /// A key has reached its limit of agents; `key` as in [`Self::quota_exceeded`].
     pub fn too_many_agents(key: &str, count: usize, limit: usize) -> Self {
         let owner = quota_owner(key);
-        let error = format!("agent limit of {owner}: {count} of {limit} agents exist; no agent was created");
+        let error = format!(
+            "agent limit of {owner}: {count} of {limit} agents exist; no agent was created"
+        );
         Self::new(ErrorCode::QuotaExceeded, error)
-            .suggest("`c3po agents` lists them; `c3po agents rm NAME` deletes one with its messages.")
+            .suggest(
+                "`c3po agents` lists them; `c3po agents rm NAME` deletes one with its messages.",
+            )
             .detail("count", count)
             .detail("limit", limit)
     }
@@ -188,13 +215,18 @@ impl Refusal {
             "{one} and {other} sent each other {count} messages in {minutes} minutes without a person; at most {limit} \
              are allowed; nothing was sent"
         );
-        Self::guarded(agents, error).detail("count", count).detail("limit", limit)
+        Self::guarded(agents, error)
+            .detail("count", count)
+            .detail("limit", limit)
     }
 
     /// A person stopped the messages between two agents.
     pub fn pair_stopped(agents: [&AgentId; 2]) -> Self {
         let [one, other] = agents;
-        Self::guarded(agents, format!("a person stopped messages between {one} and {other}; nothing was sent"))
+        Self::guarded(
+            agents,
+            format!("a person stopped messages between {one} and {other}; nothing was sent"),
+        )
     }
 
     /// Refuses a message between two agents until a person allows it.
@@ -211,9 +243,19 @@ impl Refusal {
     /// An agent that waits for an answer, perhaps through others, waits for the sender of this message. `cycle` holds the
     /// messages whose answers they wait for; the last is one to the sender.
     pub fn would_deadlock(message: &MessageId, cycle: &[MessageId]) -> Self {
-        let waits: Vec<_> = cycle.iter().map(|id| format!("{} waits for {}", id.from(), id.to())).collect();
-        let error = format!("waiting for {} would be a deadlock: {}", message.to(), waits.join(", "));
-        let agents = cycle.iter().map(MessageId::from).chain([message.from(), message.to()]);
+        let waits: Vec<_> = cycle
+            .iter()
+            .map(|id| format!("{} waits for {}", id.from(), id.to()))
+            .collect();
+        let error = format!(
+            "waiting for {} would be a deadlock: {}",
+            message.to(),
+            waits.join(", ")
+        );
+        let agents = cycle
+            .iter()
+            .map(MessageId::from)
+            .chain([message.from(), message.to()]);
         let agents: Vec<_> = agents.map(|agent| agent.to_string()).collect();
         let refusal = Self::new(ErrorCode::WouldDeadlock, error).detail("cycle", agents);
         match cycle.last() {
@@ -224,7 +266,9 @@ impl Refusal {
 
     /// Too many wrong join codes in the last minute.
     pub fn too_many_codes(count: u32, limit: u32, retry_after_seconds: u64) -> Self {
-        let error = format!("wrong join code; too many wrong codes in the last minute ({count} of {limit})");
+        let error = format!(
+            "wrong join code; too many wrong codes in the last minute ({count} of {limit})"
+        );
         Self::new(ErrorCode::RateLimited, error)
             .suggest(
                 "Get a new join command: `c3po-coordinator invite` on the coordinator's machine. Correct codes are \
@@ -266,7 +310,9 @@ impl Refusal {
     /// The coordinator's store is full.
     pub fn store_full() -> Self {
         let error = "the coordinator's store is full; nothing was done";
-        Self::new(ErrorCode::StoreUnavailable, error).advise(Advice::StoreFull).detail("applied", "no")
+        Self::new(ErrorCode::StoreUnavailable, error)
+            .advise(Advice::StoreFull)
+            .detail("applied", "no")
     }
 }
 
@@ -296,7 +342,8 @@ mod tests {
 
     #[test]
     fn a_refusal_has_the_error_and_the_next_step() {
-        let refusal = Refusal::agent_not_found("meshtastik", &["meshtastic".parse().expect("an id")]);
+        let refusal =
+            Refusal::agent_not_found("meshtastik", &["meshtastic".parse().expect("an id")]);
         assert_eq!(
             serde_json::to_value(&refusal).expect("a refusal is JSON"),
             serde_json::json!({
@@ -314,13 +361,20 @@ mod tests {
     fn an_advice_that_is_not_known_is_no_error() {
         let text = r#"{"error": "no", "code": "FORBIDDEN", "suggestion": "Stop.", "advice": "of a later build"}"#;
         let refusal: Refusal = serde_json::from_str(text).expect("a refusal");
-        assert_eq!((refusal.suggestion.as_str(), refusal.advice), ("Stop.", None));
+        assert_eq!(
+            (refusal.suggestion.as_str(), refusal.advice),
+            ("Stop.", None)
+        );
     }
 
     #[test]
     fn a_long_text_of_the_request_is_cut_in_the_error() {
         let refusal = Refusal::invalid(format!("unknown field `{}`", "é".repeat(500_000)));
-        assert!(refusal.error.len() < 3_000 && refusal.error.ends_with('…'), "{}", refusal.error.len());
+        assert!(
+            refusal.error.len() < 3_000 && refusal.error.ends_with('…'),
+            "{}",
+            refusal.error.len()
+        );
         assert_eq!(Refusal::invalid("short").error, "short");
     }
 
@@ -336,7 +390,10 @@ mod tests {
             Refusal::too_many_codes(30, 30, 12),
             Refusal::no_place(19_936),
         ] {
-            assert!(refusal.details.contains_key("limit") && refusal.details.contains_key("count"), "{refusal}");
+            assert!(
+                refusal.details.contains_key("limit") && refusal.details.contains_key("count"),
+                "{refusal}"
+            );
         }
     }
 }

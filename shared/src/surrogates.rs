@@ -24,7 +24,8 @@ fn mend_halves(json: &[u8]) -> Option<Vec<u8>> {
         match [unit(&json[at..]), json.get(at + ESCAPE..).and_then(unit)] {
             [Some(0xD800..0xDC00), Some(0xDC00..0xE000)] => at += 2 * ESCAPE,
             [Some(0xD800..0xE000), _] => {
-                mended.get_or_insert_with(|| json.to_vec())[at + 2..at + ESCAPE].copy_from_slice(b"fffd");
+                mended.get_or_insert_with(|| json.to_vec())[at + 2..at + ESCAPE]
+                    .copy_from_slice(b"fffd");
                 at += ESCAPE;
             }
             // Another escape; the second byte of it may be a backslash.
@@ -37,7 +38,9 @@ fn mend_halves(json: &[u8]) -> Option<Vec<u8>> {
 /// Returns the UTF-16 code unit whose escape the text begins with.
 fn unit(json: &[u8]) -> Option<u16> {
     let digits = json.strip_prefix(b"\\u")?.get(..4)?;
-    let digits = str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+    let digits = str::from_utf8(digits)
+        .ok()
+        .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
     u16::from_str_radix(digits, 16).ok()
 }
 
@@ -55,12 +58,16 @@ mod tests {
     #[test]
     fn only_half_characters_are_replaced() {
         let check = |json: &str, expected: Option<&str>| {
-            let mended = mend_halves(json.as_bytes()).map(|mended| String::from_utf8(mended).expect("UTF-8"));
+            let mended = mend_halves(json.as_bytes())
+                .map(|mended| String::from_utf8(mended).expect("UTF-8"));
             assert_eq!(mended.as_deref(), expected, "{json}");
         };
         check(r#"{"a": "text \u00e4 \ud83d\ude00 \\ud83d \n"}"#, None);
         check(r#""half \ud83d""#, Some(r#""half \ufffd""#));
-        check(r#""\uDE00 and \uD83D\uD83D\uDE00""#, Some(r#""\ufffd and \ufffd\uD83D\uDE00""#));
+        check(
+            r#""\uDE00 and \uD83D\uD83D\uDE00""#,
+            Some(r#""\ufffd and \ufffd\uD83D\uDE00""#),
+        );
         check(r#""\\\ud83dx""#, Some(r#""\\\ufffdx""#));
         check(r#""\ud8"#, None);
         check("\"\\", None);

@@ -17,7 +17,9 @@ pub fn harmless(text: &str, lines: bool) -> String {
     let shown = |c: char| match c {
         '\n' if lines => '\n',
         '\t' => '\t',
-        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER),
+        '\u{0}'..='\u{1f}' => {
+            char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER)
+        }
         '\u{7f}' => '\u{2421}',
         c if is_obeyed(c) => char::REPLACEMENT_CHARACTER,
         c => c,
@@ -56,7 +58,9 @@ pub fn shell_word(text: &str) -> String {
 /// Errors: `INVALID_REQUEST` if it contains a character that terminals interpret.
 pub fn check_plain(field: &str, text: &str) -> Result<(), Refusal> {
     if text.chars().any(is_obeyed) {
-        return Err(Refusal::invalid(format!("{field} contains control characters")));
+        return Err(Refusal::invalid(format!(
+            "{field} contains control characters"
+        )));
     }
     Ok(())
 }
@@ -67,12 +71,16 @@ mod tests {
 
     #[test]
     fn json_keeps_its_layout_but_for_carriage_returns() {
-        assert_eq!(harmless_json("{\r\n\t\"a\":\r\"\u{9b}\"}"), "{ \n\t\"a\": \"\\u009b\"}");
+        assert_eq!(
+            harmless_json("{\r\n\t\"a\":\r\"\u{9b}\"}"),
+            "{ \n\t\"a\": \"\\u009b\"}"
+        );
     }
 
     #[test]
     fn other_texts_stay_as_they_are() {
-        for text in ["", "Küche & Bad", "日本語", "👩‍👩‍👧 家", "a\tb", "می‌خواهم"] {
+        for text in ["", "Küche & Bad", "日本語", "👩‍👩‍👧 家", "a\tb", "می‌خواهم"]
+        {
             assert_eq!(harmless(text, false), text);
         }
         assert_eq!(harmless("one\ntwo", true), "one\ntwo");

@@ -21,7 +21,9 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// Returns the current time of this machine's clock.
     pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Self::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
@@ -52,13 +54,18 @@ impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        Self::from_millis(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+        Self::from_millis(
+            self.0
+                .saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)),
+        )
     }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+        let format = format_description!(
+            "[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z"
+        );
         let nanos = i128::from(self.0) * 1_000_000;
         let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos).map_err(|_| fmt::Error)?;
         f.write_str(&moment.format(&format).map_err(|_| fmt::Error)?)
@@ -95,7 +102,9 @@ impl JsonSchema for Timestamp {
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -128,7 +137,11 @@ impl FromStr for Span {
             _ => return Err(SpanError),
         };
         let count: u64 = text[..text.len() - 1].parse().map_err(|_| SpanError)?;
-        count.checked_mul(seconds).map(Duration::from_secs).map(Self).ok_or(SpanError)
+        count
+            .checked_mul(seconds)
+            .map(Duration::from_secs)
+            .map(Self)
+            .ok_or(SpanError)
     }
 }
 
@@ -139,34 +152,62 @@ mod tests {
     #[test]
     fn spans_are_read() {
         let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(text.parse().ok(), expected.map(|seconds| Span(Duration::from_secs(seconds))), "{text}");
+            assert_eq!(
+                text.parse().ok(),
+                expected.map(|seconds| Span(Duration::from_secs(seconds))),
+                "{text}"
+            );
         };
         check("90s", Some(90));
         check("15m", Some(900));
         check("2h", Some(7_200));
         check("30d", Some(2_592_000));
-        for wrong in ["", "m", "15", "-1m", "1.5h", "1w", "99999999999999999999s", "999999999999999999d", "5ä"] {
+        for wrong in [
+            "",
+            "m",
+            "15",
+            "-1m",
+            "1.5h",
+            "1w",
+            "99999999999999999999s",
+            "999999999999999999d",
+            "5ä",
+        ] {
             check(wrong, None);
         }
     }
 
     #[test]
     fn times_are_rfc_3339_in_utc_with_milliseconds() {
-        assert_eq!(Timestamp::from_millis(1_768_473_000_007).to_string(), "2026-01-15T10:30:00.007Z");
+        assert_eq!(
+            Timestamp::from_millis(1_768_473_000_007).to_string(),
+            "2026-01-15T10:30:00.007Z"
+        );
     }
 
     #[test]
     fn a_clock_is_ahead_of_another_or_behind_it() {
-        let (early, late) = (Timestamp::from_millis(1_000), Timestamp::from_millis(u64::MAX));
+        let (early, late) = (
+            Timestamp::from_millis(1_000),
+            Timestamp::from_millis(u64::MAX),
+        );
         assert_eq!(early.millis_ahead_of(Timestamp::from_millis(3_500)), -2_500);
         assert_eq!(late.millis_ahead_of(early), 253_402_300_798_999);
     }
 
     #[test]
     fn every_time_can_be_written_and_read_back() {
-        for text in ["9999-12-31T23:59:59-23:59", "0000-01-01T00:00:00+23:59", "1969-12-31T23:59:59Z"] {
+        for text in [
+            "9999-12-31T23:59:59-23:59",
+            "0000-01-01T00:00:00+23:59",
+            "1969-12-31T23:59:59Z",
+        ] {
             let time: Timestamp = text.parse().expect("RFC 3339");
-            assert_eq!(time.to_string().parse::<Timestamp>().ok(), Some(time), "{text}");
+            assert_eq!(
+                time.to_string().parse::<Timestamp>().ok(),
+                Some(time),
+                "{text}"
+            );
         }
         let last = Timestamp::from_millis(u64::MAX) + Duration::MAX;
         assert_eq!(last.to_string(), "9999-12-31T23:59:59.999Z");
@@ -175,7 +216,11 @@ mod tests {
     #[test]
     fn times_parse_back_from_any_offset() {
         let expected = Timestamp::from_millis(1_768_473_000_000);
-        for text in ["2026-01-15T10:30:00.000Z", "2026-01-15T10:30:00Z", "2026-01-15T12:30:00+02:00"] {
+        for text in [
+            "2026-01-15T10:30:00.000Z",
+            "2026-01-15T10:30:00Z",
+            "2026-01-15T12:30:00+02:00",
+        ] {
             assert_eq!(text.parse::<Timestamp>().ok(), Some(expected), "{text}");
         }
     }

@@ -196,14 +196,18 @@ mod tests {
     #[test]
     fn urgent_is_the_greatest_priority() {
         assert!(
-            Priority::Low < Priority::Normal && Priority::Normal < Priority::High && Priority::High < Priority::Urgent
+            Priority::Low < Priority::Normal
+                && Priority::Normal < Priority::High
+                && Priority::High < Priority::Urgent
         );
     }
 
     #[test]
     fn a_filter_admits_the_kinds_that_it_names() {
         assert!(KindFilter::Any.admits(Kind::Reply) && KindFilter::Any.admits(Kind::System));
-        assert!(KindFilter::Message.admits(Kind::Broadcast) && !KindFilter::Message.admits(Kind::Reply));
+        assert!(
+            KindFilter::Message.admits(Kind::Broadcast) && !KindFilter::Message.admits(Kind::Reply)
+        );
         assert!(KindFilter::Reply.admits(Kind::Reply) && !KindFilter::Reply.admits(Kind::Message));
     }
 }

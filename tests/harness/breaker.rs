@@ -73,7 +73,9 @@ impl Breaker {
     ///
     /// Errors: there is no free port.
     pub async fn before(target: SocketAddr) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listening")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .context("listening")?;
         let address = listener.local_addr().context("asking for the port")?;
         let weather = Weather {
             there: Fate::Passes,
@@ -95,7 +97,11 @@ impl Breaker {
             stop: stop.clone(),
         });
         shared.tasks.spawn(Arc::clone(&shared).listen(listener));
-        Ok(Self { address, shared, _stop: stop.drop_guard() })
+        Ok(Self {
+            address,
+            shared,
+            _stop: stop.drop_guard(),
+        })
     }
 
     /// Returns the address on which it listens.
@@ -116,20 +122,26 @@ impl Breaker {
     /// Closes every current connection.
     pub fn drop_all(&self) {
         let next = self.taken();
-        self.shared.weather.send_modify(|weather| weather.dropped = next);
+        self.shared
+            .weather
+            .send_modify(|weather| weather.dropped = next);
     }
 
     /// Drops everything in that direction on the current connections, silently and for good: they are half open. New
     /// connections work.
     pub fn forget(&self, way: Way) {
         let next = self.taken();
-        self.shared.weather.send_modify(|weather| weather.forgotten[index(way)] = next);
+        self.shared
+            .weather
+            .send_modify(|weather| weather.forgotten[index(way)] = next);
     }
 
     /// Holds everything back in both directions, on current and new connections, until [`heal`](Self::heal). Then it is
     /// delivered.
     pub fn hold(&self) {
-        self.shared.weather.send_modify(|weather| (weather.there, weather.back) = (Fate::Held, Fate::Held));
+        self.shared
+            .weather
+            .send_modify(|weather| (weather.there, weather.back) = (Fate::Held, Fate::Held));
     }
 
     /// Lifts every hold, delay and bandwidth limit.
@@ -143,22 +155,31 @@ impl Breaker {
     /// Heals the link, and cancels a cut that has not happened yet.
     pub fn mend(&self) {
         self.heal();
-        self.shared.cuts.iter().for_each(|cut| cut.store(u64::MAX, Ordering::Relaxed));
+        self.shared
+            .cuts
+            .iter()
+            .for_each(|cut| cut.store(u64::MAX, Ordering::Relaxed));
     }
 
     /// Delays everything by this time.
     pub fn delay(&self, delay: Duration) {
-        self.shared.weather.send_modify(|weather| weather.delay = delay);
+        self.shared
+            .weather
+            .send_modify(|weather| weather.delay = delay);
     }
 
     /// Limits each direction of each connection to that many bytes per second.
     pub fn throttle(&self, bytes_a_second: u64) {
-        self.shared.weather.send_modify(|weather| weather.rate = Some(bytes_a_second.max(1)));
+        self.shared
+            .weather
+            .send_modify(|weather| weather.rate = Some(bytes_a_second.max(1)));
     }
 
     /// Shifts the target's timestamps ahead by that many milliseconds, or back if negative.
     pub fn shift_clock(&self, ahead_ms: i64) {
-        self.shared.weather.send_modify(|weather| weather.ahead_ms = ahead_ms);
+        self.shared
+            .weather
+            .send_modify(|weather| weather.ahead_ms = ahead_ms);
     }
 
     /// Closes the connection on which that many more bytes have passed in that direction, in the middle of a frame. Once.
@@ -185,7 +206,11 @@ impl Shared {
     async fn pass_on(self: Arc<Self>, near: TcpStream, number: u64) {
         self.open.fetch_add(1, Ordering::Relaxed);
         // If the target is unreachable, the connection just ends.
-        if let Some(Ok(far)) = self.stop.run_until_cancelled(TcpStream::connect(self.target)).await {
+        if let Some(Ok(far)) = self
+            .stop
+            .run_until_cancelled(TcpStream::connect(self.target))
+            .await
+        {
             // Small frames are sent immediately, as on the real link.
             let _ = (near.set_nodelay(true), far.set_nodelay(true));
             let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
@@ -216,7 +241,9 @@ impl Shared {
             }
             let read = from.read(&mut bytes).await.unwrap_or_default();
             // A hold may have begun while this read was waiting.
-            let Ok(now) = weather.wait_for(passes).await.map(|weather| *weather) else { return };
+            let Ok(now) = weather.wait_for(passes).await.map(|weather| *weather) else {
+                return;
+            };
             if number < now.forgotten[index(way)] {
                 if read == 0 {
                     // The close is dropped too.
@@ -264,10 +291,18 @@ fn shift_times(bytes: &mut [u8], ahead_ms: i64) {
     const MARK: &[u8] = b"\"timestamp\":\"";
     const LENGTH: usize = "2026-01-15T10:30:00.000Z".len();
     let mut at = 0;
-    while let Some(next) = bytes[at..].windows(MARK.len()).position(|window| window == MARK) {
+    while let Some(next) = bytes[at..]
+        .windows(MARK.len())
+        .position(|window| window == MARK)
+    {
         at += next + MARK.len();
-        let Some(text) = bytes.get_mut(at..at + LENGTH) else { return };
-        if let Some(time) = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Timestamp>().ok()) {
+        let Some(text) = bytes.get_mut(at..at + LENGTH) else {
+            return;
+        };
+        if let Some(time) = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse::<Timestamp>().ok())
+        {
             let shifted = Timestamp::from_millis(time.millis().saturating_add_signed(ahead_ms));
             text.copy_from_slice(shifted.to_string().as_bytes());
         }
@@ -319,7 +354,10 @@ mod tests {
         far.write_all(b"back").await?;
         assert!(hears_nothing(&mut far).await && hears_nothing(&mut near).await);
         breaker.heal();
-        assert_eq!((hear(&mut far, 3).await?, hear(&mut near, 4).await?), ("two".to_owned(), "back".to_owned()));
+        assert_eq!(
+            (hear(&mut far, 3).await?, hear(&mut near, 4).await?),
+            ("two".to_owned(), "back".to_owned())
+        );
         assert_eq!((breaker.taken(), breaker.open()), (1, 1));
         Ok(())
     }
@@ -332,7 +370,10 @@ mod tests {
         far.write_all(b"back").await?;
         assert_eq!(hear(&mut near, 4).await?, "back");
         drop(near);
-        assert!(hears_nothing(&mut far).await, "neither the text nor the end");
+        assert!(
+            hears_nothing(&mut far).await,
+            "neither the text nor the end"
+        );
         breaker.heal();
         let mut near = TcpStream::connect(breaker.address()).await?;
         let (mut newer, _) = timeout(SOON, target.accept()).await??;
@@ -350,7 +391,13 @@ mod tests {
         far.write_all(said.as_bytes()).await?;
         near.write_all(said.as_bytes()).await?;
         let shifted = said.replacen("T10:", "T09:", 1);
-        assert_eq!((hear(&mut near, said.len()).await?, hear(&mut far, said.len()).await?), (shifted, said.to_owned()));
+        assert_eq!(
+            (
+                hear(&mut near, said.len()).await?,
+                hear(&mut far, said.len()).await?
+            ),
+            (shifted, said.to_owned())
+        );
         Ok(())
     }
 
@@ -364,7 +411,12 @@ mod tests {
         let mut rest = String::new();
         timeout(SOON, far.read_to_string(&mut rest)).await??;
         assert_eq!(rest, "de");
-        assert_eq!(timeout(SOON, near.read(&mut [0; 1])).await?.unwrap_or_default(), 0);
+        assert_eq!(
+            timeout(SOON, near.read(&mut [0; 1]))
+                .await?
+                .unwrap_or_default(),
+            0
+        );
         Ok(())
     }
 
@@ -382,9 +434,18 @@ mod tests {
         hear(&mut far, 10).await?;
         near.write_all(b"y").await?;
         hear(&mut far, 1).await?;
-        assert!(began.elapsed() >= Duration::from_millis(150), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() >= Duration::from_millis(150),
+            "{:?}",
+            began.elapsed()
+        );
         breaker.drop_all();
-        assert_eq!(timeout(SOON, far.read(&mut [0; 1])).await?.unwrap_or_default(), 0);
+        assert_eq!(
+            timeout(SOON, far.read(&mut [0; 1]))
+                .await?
+                .unwrap_or_default(),
+            0
+        );
         let _whole = TcpStream::connect(breaker.address()).await?;
         timeout(SOON, target.accept()).await??;
         Ok(())

@@ -20,10 +20,13 @@ impl Certificates {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // With the same name as its issuer, the certificate would be taken for a self-signed one.
-        authority.distinguished_name.push(DnType::CommonName, "authority of a test");
+        authority
+            .distinguished_name
+            .push(DnType::CommonName, "authority of a test");
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
         let key = KeyPair::generate()?;
-        let certificate = CertificateParams::new(["127.0.0.1".to_owned()])?.signed_by(&key, &authority)?;
+        let certificate =
+            CertificateParams::new(["127.0.0.1".to_owned()])?.signed_by(&key, &authority)?;
         let made = Self { folder };
         fs::write(made.authority(), authority.pem())?;
         fs::write(made.file("server.pem"), certificate.pem())?;
@@ -43,7 +46,10 @@ impl Certificates {
 
     /// Returns the contents of the certificate file and of the key file.
     pub fn identity_text(&self) -> Result<(String, String)> {
-        Ok((fs::read_to_string(self.file("server.pem"))?, fs::read_to_string(self.file("server.key"))?))
+        Ok((
+            fs::read_to_string(self.file("server.pem"))?,
+            fs::read_to_string(self.file("server.key"))?,
+        ))
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -52,8 +58,17 @@ impl Certificates {
 
     /// Returns the Redis settings for these files, without the settings for the TLS port.
     pub fn settings(&self) -> Vec<String> {
-        let named = [("cert-file", "server.pem"), ("key-file", "server.key"), ("ca-cert-file", "ca.pem")];
-        let named = named.map(|(setting, file)| [format!("--tls-{setting}"), self.file(file).display().to_string()]);
+        let named = [
+            ("cert-file", "server.pem"),
+            ("key-file", "server.key"),
+            ("ca-cert-file", "ca.pem"),
+        ];
+        let named = named.map(|(setting, file)| {
+            [
+                format!("--tls-{setting}"),
+                self.file(file).display().to_string(),
+            ]
+        });
         let mut settings = named.concat();
         settings.extend(["--tls-auth-clients".to_owned(), "no".to_owned()]);
         settings

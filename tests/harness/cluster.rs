@@ -59,17 +59,36 @@ impl Cluster {
     /// Panics if there is no redis-server in the `PATH`.
     pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
         let settings = [&SETTINGS[..], &["--tls-cluster", "yes"]].concat();
-        let started = SLOTS.iter().map(|_| Redis::start_with_tls_and(certificates, &settings));
+        let started = SLOTS
+            .iter()
+            .map(|_| Redis::start_with_tls_and(certificates, &settings));
         let (masters, urls): (Vec<_>, Vec<_>) = try_join_all(started).await?.into_iter().unzip();
-        let url = urls.first().context("there are three")?.replace("rediss", "rediss+cluster");
+        let url = urls
+            .first()
+            .context("there are three")?
+            .replace("rediss", "rediss+cluster");
         Ok((Self::join(masters).await?, url))
     }
 
     async fn join(masters: Vec<Redis>) -> Result<Self> {
         let first = masters.first().context("there are three")?;
         for (master, (from, to)) in masters.iter().zip(SLOTS) {
-            master.tell(&["CLUSTER", "ADDSLOTSRANGE", &from.to_string(), &to.to_string()]).await?;
-            first.tell(&["CLUSTER", "MEET", "127.0.0.1", &master.client_port().to_string()]).await?;
+            master
+                .tell(&[
+                    "CLUSTER",
+                    "ADDSLOTSRANGE",
+                    &from.to_string(),
+                    &to.to_string(),
+                ])
+                .await?;
+            first
+                .tell(&[
+                    "CLUSTER",
+                    "MEET",
+                    "127.0.0.1",
+                    &master.client_port().to_string(),
+                ])
+                .await?;
         }
         let cluster = Self { masters };
         cluster.ready().await?;
@@ -83,7 +102,9 @@ impl Cluster {
     /// Panics if there is no redis-server in the `PATH`.
     pub async fn replica_of(&self, master: usize) -> Result<Redis> {
         let (master, replica) = (&self.masters[master], Redis::start_with(&SETTINGS).await?);
-        replica.tell(&["CLUSTER", "MEET", "127.0.0.1", &master.port().to_string()]).await?;
+        replica
+            .tell(&["CLUSTER", "MEET", "127.0.0.1", &master.port().to_string()])
+            .await?;
         let told = master.tell(&["CLUSTER", "MYID"]).await?;
         let id = told.lines().last().context("an id")?;
         // `REPLICATE` fails until the two have met.
@@ -92,24 +113,31 @@ impl Cluster {
         })
         .await?;
         // The other masters do not vote for an unknown replica.
-        eventually("everybody knows that the replica follows its master", READY_LIMIT, async || {
-            for master in &self.masters {
-                let told = master.tell(&["CLUSTER", "REPLICAS", id]).await.ok()?;
-                told.contains(&format!(":{}@", replica.port())).then_some(())?;
-            }
-            let told = replica.tell(&["CLUSTER", "INFO"]).await.ok()?;
-            told.contains("cluster_size:3").then_some(())?;
-            let told = replica.tell(&["INFO", "replication"]).await.ok()?;
-            told.contains("master_link_status:up").then_some(())
-        })
+        eventually(
+            "everybody knows that the replica follows its master",
+            READY_LIMIT,
+            async || {
+                for master in &self.masters {
+                    let told = master.tell(&["CLUSTER", "REPLICAS", id]).await.ok()?;
+                    told.contains(&format!(":{}@", replica.port()))
+                        .then_some(())?;
+                }
+                let told = replica.tell(&["CLUSTER", "INFO"]).await.ok()?;
+                told.contains("cluster_size:3").then_some(())?;
+                let told = replica.tell(&["INFO", "replication"]).await.ok()?;
+                told.contains("master_link_status:up").then_some(())
+            },
+        )
         .await?;
         Ok(replica)
     }
 
     /// Returns the URL of the cluster, with two of its servers.
     pub fn url(&self) -> String {
-        let servers: Vec<String> =
-            self.masters[..2].iter().map(|master| format!("127.0.0.1:{}", master.port())).collect();
+        let servers: Vec<String> = self.masters[..2]
+            .iter()
+            .map(|master| format!("127.0.0.1:{}", master.port()))
+            .collect();
         format!("redis+cluster://{}", servers.join(","))
     }
 
@@ -118,7 +146,8 @@ impl Cluster {
         eventually("the cluster serves every slot", READY_LIMIT, async || {
             for master in &self.masters {
                 let told = master.tell(&["CLUSTER", "INFO"]).await.ok()?;
-                let ready = told.contains("cluster_state:ok") && told.contains("cluster_slots_ok:16384");
+                let ready =
+                    told.contains("cluster_state:ok") && told.contains("cluster_slots_ok:16384");
                 (ready && told.contains("cluster_known_nodes:3")).then_some(())?;
             }
             Some(())
@@ -134,8 +163,15 @@ impl Cluster {
     /// Returns the same, asking that server.
     pub async fn place(&self, asked: &Redis, key: &str) -> Result<usize> {
         let told = asked.tell(&["CLUSTER", "KEYSLOT", key]).await?;
-        let slot: u16 = told.trim().trim_start_matches(':').parse().with_context(|| told.clone())?;
-        SLOTS.iter().position(|(from, to)| (*from..=*to).contains(&slot)).context("every slot has a master")
+        let slot: u16 = told
+            .trim()
+            .trim_start_matches(':')
+            .parse()
+            .with_context(|| told.clone())?;
+        SLOTS
+            .iter()
+            .position(|(from, to)| (*from..=*to).contains(&slot))
+            .context("every slot has a master")
     }
 }
 
@@ -150,7 +186,11 @@ mod tests {
             let place = cluster.master_of(key).await?;
             for (number, master) in cluster.masters.iter().enumerate() {
                 let answer = master.tell(&["SET", key, "1"]).await;
-                assert_eq!(answer.is_ok(), number == place, "{key} at {number}: {answer:?}");
+                assert_eq!(
+                    answer.is_ok(),
+                    number == place,
+                    "{key} at {number}: {answer:?}"
+                );
             }
         }
         Ok(())

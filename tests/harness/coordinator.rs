@@ -111,9 +111,14 @@ impl Coordinator {
     ///
     /// Errors: the log has none.
     pub fn fingerprint(&self) -> Result<String> {
-        let log = std::fs::read_to_string(self.folder.join("coordinator.log")).context("reading the log")?;
-        let said = log.lines().filter_map(|line| line.split_once(" sha256:")).next_back();
-        said.map(|(_, digits)| format!("sha256:{digits}")).context("the log names no fingerprint")
+        let log = std::fs::read_to_string(self.folder.join("coordinator.log"))
+            .context("reading the log")?;
+        let said = log
+            .lines()
+            .filter_map(|line| line.split_once(" sha256:"))
+            .next_back();
+        said.map(|(_, digits)| format!("sha256:{digits}"))
+            .context("the log names no fingerprint")
     }
 
     /// Returns the address on which it listens.
@@ -123,14 +128,20 @@ impl Coordinator {
 
     /// Returns its URL for hosts.
     pub fn url(&self) -> String {
-        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
+        format!(
+            "{}://{}",
+            if self.tls.is_some() { "https" } else { "http" },
+            self.address
+        )
     }
 
     /// Returns its process, for signals and its log.
     ///
     /// Errors: it is not running.
     pub fn process(&mut self) -> Result<&mut Process> {
-        self.process.as_mut().context("the coordinator does not run")
+        self.process
+            .as_mut()
+            .context("the coordinator does not run")
     }
 
     /// Starts or restarts it, and waits until it responds.
@@ -138,16 +149,29 @@ impl Coordinator {
     /// Errors: it exits or does not respond; the error shows its log.
     pub async fn restart(&mut self) -> Result<()> {
         let mut server = self.command()?;
-        server.env("C3PO_LOG", "info,rmcp=error").env(RETURNS_MEMORY.0, RETURNS_MEMORY.1);
+        server
+            .env("C3PO_LOG", "info,rmcp=error")
+            .env(RETURNS_MEMORY.0, RETURNS_MEMORY.1);
         // Load tests send thousands of messages between two agents; `with` can set another limit.
         server.env("C3PO_LOOP_MESSAGES", "0");
-        server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
-        server.envs(self.environment.iter().map(|(variable, file)| (variable, file)));
+        server.args([
+            "--listen",
+            &self.address.to_string(),
+            "--store",
+            &self.store,
+        ]);
+        server.envs(
+            self.environment
+                .iter()
+                .map(|(variable, file)| (variable, file)),
+        );
         if let Some(tls) = &self.tls {
             server.args(["--tls", tls]);
         }
         if self.unlimited {
-            server.env("C3PO_RATE_LIMIT", "0").env("C3PO_STORE_QUOTA", "0");
+            server
+                .env("C3PO_RATE_LIMIT", "0")
+                .env("C3PO_STORE_QUOTA", "0");
         }
         server.stdin(Stdio::null()).stdout(Stdio::null());
         let mut process = Process::start(server, &self.folder.join("coordinator.log"))?;
@@ -166,7 +190,10 @@ impl Coordinator {
         });
         match ready.await {
             Ok(Ok(())) => self.process = Some(process),
-            Ok(Err(status)) => bail!("the coordinator ended with {status}; its log:\n{}", process.log()),
+            Ok(Err(status)) => bail!(
+                "the coordinator ended with {status}; its log:\n{}",
+                process.log()
+            ),
             Err(error) => return Err(error.context(format!("its log:\n{}", process.log()))),
         }
         Ok(())
@@ -174,9 +201,14 @@ impl Coordinator {
 
     fn command(&self) -> Result<Command> {
         let program = program("c3po-coordinator")?;
-        let Some(descriptors) = self.descriptors else { return Ok(command(program, &self.folder)) };
+        let Some(descriptors) = self.descriptors else {
+            return Ok(command(program, &self.folder));
+        };
         let mut shell = command("sh", &self.folder);
-        shell.args(["-c", "ulimit -n \"$1\" && shift && exec \"$@\"", "sh"]).arg(descriptors.to_string()).arg(program);
+        shell
+            .args(["-c", "ulimit -n \"$1\" && shift && exec \"$@\"", "sh"])
+            .arg(descriptors.to_string())
+            .arg(program);
         Ok(shell)
     }
 

@@ -16,13 +16,17 @@ const MARK: char = '§';
 /// the programs, so that it can find an error in that one.
 pub fn is_obeyed(c: char) -> bool {
     let is_control = matches!(u32::from(c), 0..0x20 | 0x7f..0xa0);
-    let is_bidirectional = matches!(u32::from(c), 0x61c | 0x200e | 0x200f | 0x202a..=0x202e | 0x2066..=0x2069);
+    let is_bidirectional =
+        matches!(u32::from(c), 0x61c | 0x200e | 0x200f | 0x202a..=0x202e | 0x2066..=0x2069);
     is_control || is_bidirectional || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
 /// Returns texts with terminal controls in the middle: single characters, and the sequences that they begin.
 pub fn hostile() -> Vec<String> {
-    let begins = ["\u{1b}[", "\u{9b}", "\u{1b}]", "\u{9d}", "\u{1b}P", "\u{90}", "\u{1b}_", "\u{1b}^", "\u{1b}"];
+    let begins = [
+        "\u{1b}[", "\u{9b}", "\u{1b}]", "\u{9d}", "\u{1b}P", "\u{90}", "\u{1b}_", "\u{1b}^",
+        "\u{1b}",
+    ];
     let goes_on = [
         "2J",
         "31m",
@@ -52,11 +56,19 @@ pub fn hostile() -> Vec<String> {
         "21t",
     ];
     let ends = ["\u{7}", "\u{1b}\\"];
-    let single = ('\0'..='\u{ffff}').filter(|c| is_obeyed(*c)).map(String::from);
+    let single = ('\0'..='\u{ffff}')
+        .filter(|c| is_obeyed(*c))
+        .map(String::from);
     let sequences = begins.iter().flat_map(|begin| {
-        goes_on.iter().enumerate().map(move |(at, rest)| format!("{begin}{rest}{}", ends[at % ends.len()]))
+        goes_on
+            .iter()
+            .enumerate()
+            .map(move |(at, rest)| format!("{begin}{rest}{}", ends[at % ends.len()]))
     });
-    single.chain(sequences).map(|part| format!("a{part}b")).collect()
+    single
+        .chain(sequences)
+        .map(|part| format!("a{part}b"))
+        .collect()
 }
 
 /// Returns a hostile text of many lines: the name of its field, and every hostile text.
@@ -84,8 +96,14 @@ fn replaced(template: &Value) -> Value {
         },
         Value::Array(items) => items.iter().map(replaced).collect(),
         Value::Object(members) => {
-            let renamed = |name: &str| name.strip_prefix(MARK).map_or_else(|| name.to_owned(), field);
-            members.iter().map(|(name, value)| (renamed(name), replaced(value))).collect()
+            let renamed = |name: &str| {
+                name.strip_prefix(MARK)
+                    .map_or_else(|| name.to_owned(), field)
+            };
+            members
+                .iter()
+                .map(|(name, value)| (renamed(name), replaced(value)))
+                .collect()
         }
         other => other.clone(),
     }
@@ -95,20 +113,40 @@ fn replaced(template: &Value) -> Value {
 ///
 /// Errors: a character that terminals interpret is in it, or the line of a hostile field.
 pub fn check(shown: &str) -> Result<()> {
-    let obeyed = shown.char_indices().find(|(_, c)| is_obeyed(*c) && !matches!(c, '\n' | '\t'));
+    let obeyed = shown
+        .char_indices()
+        .find(|(_, c)| is_obeyed(*c) && !matches!(c, '\n' | '\t'));
     if let Some((at, c)) = obeyed {
-        let before: String = shown[..at].chars().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect();
+        let before: String = shown[..at]
+            .chars()
+            .rev()
+            .take(60)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect();
         anyhow::bail!("{c:?} reaches the terminal after {before:?}");
     }
-    ensure!(!shown.lines().any(|line| line.starts_with(FAKED)), "a faked line in:\n{shown}");
+    ensure!(
+        !shown.lines().any(|line| line.starts_with(FAKED)),
+        "a faked line in:\n{shown}"
+    );
     Ok(())
 }
 
 /// Returns the names of the commands that a program's `--help` lists.
 pub fn commands_in(help: &str) -> Vec<&str> {
-    let listed = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap_or_default();
-    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names.filter_map(|line| line.split_whitespace().next()).collect()
+    let listed = help
+        .split("Commands:\n")
+        .nth(1)
+        .and_then(|rest| rest.split("\n\n").next())
+        .unwrap_or_default();
+    let names = listed
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names
+        .filter_map(|line| line.split_whitespace().next())
+        .collect()
 }
 
 #[cfg(test)]
@@ -126,7 +164,10 @@ mod tests {
             assert!(check_plain("host", text).is_err(), "{text:?}");
             let escaped = harmless_json(&serde_json::to_string(text)?);
             check(&escaped)?;
-            assert_eq!(serde_json::from_str::<Value>(&escaped)?, Value::from(text.as_str()));
+            assert_eq!(
+                serde_json::from_str::<Value>(&escaped)?,
+                Value::from(text.as_str())
+            );
         }
         Ok(())
     }
@@ -135,7 +176,10 @@ mod tests {
     fn a_template_gets_hostile_fields_and_stays_json() -> Result<()> {
         let text = filled(&serde_json::json!({"a": "§host", "b": [{"§key": "plain"}], "c": 1}));
         let value: Value = serde_json::from_str(&text)?;
-        assert_eq!((value["a"].as_str(), &value["c"]), (Some(field("host").as_str()), &1.into()));
+        assert_eq!(
+            (value["a"].as_str(), &value["c"]),
+            (Some(field("host").as_str()), &1.into())
+        );
         assert_eq!(value["b"][0][field("key")], "plain");
         assert!(check(&text).is_err() && check(&field("host")).is_err() && check("a\n\tb").is_ok());
         assert!(check(&format!("a\n{FAKED}")).is_err() && check(&format!("> {FAKED}")).is_ok());

@@ -60,7 +60,11 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_itself_and_another_does_not() {
-        let throws = |seed| (0..20).map(|which| Dice::of(seed, which).below(1_000)).collect::<Vec<_>>();
+        let throws = |seed| {
+            (0..20)
+                .map(|which| Dice::of(seed, which).below(1_000))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(throws(7), throws(7));
         assert_ne!(throws(7), throws(8));
         let mut cards: Vec<_> = (0..50).collect();

@@ -38,16 +38,25 @@ impl Entry {
     pub fn tls(address: SocketAddr) -> Result<Self> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder.with_safe_default_protocol_versions()?.dangerous();
-        let mut config = builder.with_custom_certificate_verifier(Arc::new(Unchecked)).with_no_client_auth();
+        let mut config = builder
+            .with_custom_certificate_verifier(Arc::new(Unchecked))
+            .with_no_client_auth();
         config.resumption = Resumption::disabled();
-        Ok(Self { address, tls: Some(Arc::new(config).into()) })
+        Ok(Self {
+            address,
+            tls: Some(Arc::new(config).into()),
+        })
     }
 
     /// Connects without TLS. Each number has an address of its own, where the system has these addresses.
     ///
     /// Errors: it accepts no connection.
     pub async fn dial(&self, number: u32) -> io::Result<TcpStream> {
-        let socket = if self.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        let socket = if self.address.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
         let [.., high, low] = number.to_be_bytes();
         // Otherwise the system chooses.
         let _ = socket.bind((Ipv4Addr::new(127, 1, high, low), 0).into());
@@ -59,7 +68,9 @@ impl Entry {
     /// Errors: there is no connection.
     pub async fn connect(&self, number: u32) -> io::Result<Box<dyn Stream>> {
         let stream = self.dial(number).await?;
-        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let Some(tls) = &self.tls else {
+            return Ok(Box::new(stream));
+        };
         let name = ServerName::IpAddress(self.address.ip().into());
         Ok(Box::new(tls.connect(name, stream).await?))
     }
@@ -67,7 +78,10 @@ impl Entry {
 
 impl Debug for Entry {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry").field("address", &self.address).field("tls", &self.tls.is_some()).finish()
+        f.debug_struct("Entry")
+            .field("address", &self.address)
+            .field("tls", &self.tls.is_some())
+            .finish()
     }
 }
 
@@ -106,6 +120,8 @@ impl ServerCertVerifier for Unchecked {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider().signature_verification_algorithms.supported_schemes()
+        default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

@@ -11,7 +11,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Returns the result of `look` as soon as there is one.
 ///
 /// Errors: there was none `within` the time; the error names the condition.
-pub async fn eventually<T>(what: &str, within: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+pub async fn eventually<T>(
+    what: &str,
+    within: Duration,
+    mut look: impl AsyncFnMut() -> Option<T>,
+) -> Result<T> {
     let end = Instant::now() + within;
     loop {
         if let Some(found) = look().await {
@@ -37,8 +41,18 @@ mod tests {
         });
         assert_eq!(found.await?, 3);
 
-        let never = eventually("a flying pig", Duration::from_millis(20), async || None::<()>).await;
-        assert!(never.expect_err("never").to_string().contains("a flying pig"));
+        let never = eventually(
+            "a flying pig",
+            Duration::from_millis(20),
+            async || None::<()>,
+        )
+        .await;
+        assert!(
+            never
+                .expect_err("never")
+                .to_string()
+                .contains("a flying pig")
+        );
         Ok(())
     }
 }

@@ -26,14 +26,26 @@ pub struct Answer {
 ///
 /// Errors: the address is not reachable, or there is no response in time.
 pub async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
-    request(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")).await
+    request(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"),
+    )
+    .await
 }
 
 /// Posts JSON to a path, with additional headers.
 ///
 /// Errors: the address is not reachable, or there is no response in time.
-pub async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> Result<Answer> {
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+pub async fn post(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<Answer> {
+    let headers: String = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let length = body.len();
     request(
         address,
@@ -51,28 +63,54 @@ pub async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], bod
 pub async fn request(address: SocketAddr, text: &str) -> Result<Answer> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await.context("connecting")?;
-        stream.write_all(text.as_bytes()).await.context("sending the request")?;
+        stream
+            .write_all(text.as_bytes())
+            .await
+            .context("sending the request")?;
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.context("reading the answer")?;
+        stream
+            .read_to_end(&mut answer)
+            .await
+            .context("reading the answer")?;
         anyhow::Ok(answer)
     };
-    let answer = timeout(ANSWER, exchange).await.with_context(|| format!("{address} did not answer in time"))??;
+    let answer = timeout(ANSWER, exchange)
+        .await
+        .with_context(|| format!("{address} did not answer in time"))??;
     parse(&String::from_utf8_lossy(&answer))
 }
 
 fn parse(text: &str) -> Result<Answer> {
-    let (head, body) = text.split_once("\r\n\r\n").context("an answer without an end of its head")?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
-    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    let body = if chunked { join_chunks(body) } else { body.to_owned() };
-    Ok(Answer { status, head: head.to_owned(), body })
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .context("an answer without an end of its head")?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .context("no status")?;
+    let chunked = head
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked");
+    let body = if chunked {
+        join_chunks(body)
+    } else {
+        body.to_owned()
+    };
+    Ok(Answer {
+        status,
+        head: head.to_owned(),
+        body,
+    })
 }
 
 fn join_chunks(mut rest: &str) -> String {
     let mut body = String::new();
     while let Some((size, after)) = rest.split_once("\r\n") {
         let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
-        let Some(chunk) = after.get(..size).filter(|chunk| !chunk.is_empty()) else { break };
+        let Some(chunk) = after.get(..size).filter(|chunk| !chunk.is_empty()) else {
+            break;
+        };
         body.push_str(chunk);
         rest = after[size..].trim_start_matches("\r\n");
     }
@@ -87,7 +125,8 @@ mod tests {
     fn answers_are_read_plain_and_in_chunks() -> Result<()> {
         let plain = parse("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno")?;
         assert_eq!((plain.status, plain.body.as_str()), (404, "no"));
-        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        let chunked =
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
         assert_eq!(parse(chunked)?.body, "abcde");
         Ok(())
     }

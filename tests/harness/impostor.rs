@@ -49,7 +49,9 @@ impl Impostor {
     ///
     /// Errors: there is no free port.
     pub async fn start(answers: Answers) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a free port")?;
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("a free port")?;
         let url = format!("http://{}", listener.local_addr()?);
         let serving = TaskTracker::new().spawn(serve(listener, Arc::new(answers)));
         Ok(Self { url, serving })
@@ -72,7 +74,11 @@ async fn serve(listener: TcpListener, answers: Arc<Answers>) {
     while let Ok((stream, _)) = listener.accept().await {
         let answers = Arc::clone(&answers);
         // A client notices the end of its connection, whatever the reason.
-        connections.spawn(async move { timeout(CONNECTION_MAX, answer(stream, &answers)).await.is_ok() });
+        connections.spawn(async move {
+            timeout(CONNECTION_MAX, answer(stream, &answers))
+                .await
+                .is_ok()
+        });
     }
 }
 
@@ -97,22 +103,35 @@ async fn answer(mut stream: TcpStream, answers: &Answers) -> Result<()> {
         Some(result) => ("200 OK", result),
         None => ("403 Forbidden", &answers.refusal),
     };
-    let head = format!("HTTP/1.0 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.0 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     Ok(stream.write_all(format!("{head}{body}").as_bytes()).await?)
 }
 
 async fn link(stream: TcpStream, answers: &Answers) -> Result<()> {
     let agree = |_: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
-        response.headers_mut().insert("sec-websocket-protocol", SUBPROTOCOL.parse().expect("a header value"));
+        response.headers_mut().insert(
+            "sec-websocket-protocol",
+            SUBPROTOCOL.parse().expect("a header value"),
+        );
         Ok(response)
     };
     let mut socket = accept_hdr_async(stream, agree).await?;
     while let Some(Ok(message)) = socket.next().await {
-        let Message::Text(text) = message else { continue };
+        let Message::Text(text) = message else {
+            continue;
+        };
         let frame: Value = serde_json::from_str(&text)?;
-        let (Some(method), Some(id)) = (frame["method"].as_str(), frame.get("id")) else { continue };
+        let (Some(method), Some(id)) = (frame["method"].as_str(), frame.get("id")) else {
+            continue;
+        };
         if let (Some(reason), "hello") = (&answers.close, method) {
-            let frame = CloseFrame { code: CLOSE_REFUSED.into(), reason: reason.as_str().into() };
+            let frame = CloseFrame {
+                code: CLOSE_REFUSED.into(),
+                reason: reason.as_str().into(),
+            };
             return Ok(socket.close(Some(frame)).await?);
         }
         let outcome = match method {
@@ -120,9 +139,15 @@ async fn link(stream: TcpStream, answers: &Answers) -> Result<()> {
             "call" => answers.outcome(frame["params"]["tool"].as_str().unwrap_or_default()),
             _ => r#""result": {}"#.to_owned(),
         };
-        socket.send(Message::text(format!(r#"{{"jsonrpc": "2.0", "id": {id}, {outcome}}}"#))).await?;
+        socket
+            .send(Message::text(format!(
+                r#"{{"jsonrpc": "2.0", "id": {id}, {outcome}}}"#
+            )))
+            .await?;
         if let (Some(deliver), "hello") = (answers.results.get("deliver"), method) {
-            let frame = format!(r#"{{"jsonrpc": "2.0", "id": 1, "method": "deliver", "params": {deliver}}}"#);
+            let frame = format!(
+                r#"{{"jsonrpc": "2.0", "id": 1, "method": "deliver", "params": {deliver}}}"#
+            );
             socket.send(Message::text(frame)).await?;
         }
     }
@@ -134,7 +159,10 @@ impl Answers {
     fn outcome(&self, asked: &str) -> String {
         match self.results.get(asked) {
             Some(result) => format!(r#""result": {result}"#),
-            None => format!(r#""error": {{"code": -32003, "message": "refused", "data": {}}}"#, self.refusal),
+            None => format!(
+                r#""error": {{"code": -32003, "message": "refused", "data": {}}}"#,
+                self.refusal
+            ),
         }
     }
 }

@@ -46,12 +46,19 @@ pub struct Who {
 impl Who {
     /// Creates a new process that asks for this name.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), instance: Uuid::new_v4(), more: json!({}) }
+        Self {
+            name: name.to_owned(),
+            instance: Uuid::new_v4(),
+            more: json!({}),
+        }
     }
 
     /// Creates a person's command.
     pub fn person(name: &str) -> Self {
-        Self { more: json!({"person": true}), ..Self::new(name) }
+        Self {
+            more: json!({"person": true}),
+            ..Self::new(name)
+        }
     }
 }
 
@@ -65,11 +72,24 @@ impl Link {
     pub async fn open_with(address: &str, key: Option<&str>) -> Result<Self> {
         let mut request = format!("ws://{address}/acp").into_client_request()?;
         if let Some(key) = key {
-            request.headers_mut().insert("Authorization", format!("Bearer {key}").parse()?);
+            request
+                .headers_mut()
+                .insert("Authorization", format!("Bearer {key}").parse()?);
         }
-        request.headers_mut().insert("Sec-WebSocket-Protocol", SUBPROTOCOL.parse()?);
-        let (socket, _) = timeout(ANSWER, connect_async(request)).await.context("no upgrade in time")??;
-        Ok(Self { socket, next_id: 0, answers: HashMap::new(), heard: Vec::new(), accepts: true, closed: None })
+        request
+            .headers_mut()
+            .insert("Sec-WebSocket-Protocol", SUBPROTOCOL.parse()?);
+        let (socket, _) = timeout(ANSWER, connect_async(request))
+            .await
+            .context("no upgrade in time")??;
+        Ok(Self {
+            socket,
+            next_id: 0,
+            answers: HashMap::new(),
+            heard: Vec::new(),
+            accepts: true,
+            closed: None,
+        })
     }
 
     /// Opens a link and sends `hello` as a new process with that name. Returns the link and the welcome.
@@ -116,13 +136,20 @@ impl Link {
     pub async fn refusal(&mut self, tool: &str, arguments: Value) -> Result<String> {
         match self.try_call(tool, arguments).await? {
             Ok(reply) => bail!("{tool} was not refused: {reply}"),
-            Err(refusal) => Ok(refusal["code"].as_str().context("a refusal without a code")?.to_owned()),
+            Err(refusal) => Ok(refusal["code"]
+                .as_str()
+                .context("a refusal without a code")?
+                .to_owned()),
         }
     }
 
     /// Sends a call, and returns the id with which [`end`](Self::end) waits for its answer.
     pub async fn begin(&mut self, call: CallId, tool: &str, arguments: Value) -> Result<i64> {
-        self.send_request("call", json!({"call_id": call, "tool": tool, "arguments": arguments})).await
+        self.send_request(
+            "call",
+            json!({"call_id": call, "tool": tool, "arguments": arguments}),
+        )
+        .await
     }
 
     /// Sends WebSocket pings and reads no answers.
@@ -135,11 +162,17 @@ impl Link {
 
     /// Waits for the answer to a request that was sent earlier.
     pub async fn end(&mut self, id: i64) -> Result<Result<Value, Value>> {
-        self.end_within(id, ANSWER).await?.context("no answer in time")
+        self.end_within(id, ANSWER)
+            .await?
+            .context("no answer in time")
     }
 
     /// Waits for an answer, at most that long; `None` if there was none.
-    pub async fn end_within(&mut self, id: i64, within: Duration) -> Result<Option<Result<Value, Value>>> {
+    pub async fn end_within(
+        &mut self,
+        id: i64,
+        within: Duration,
+    ) -> Result<Option<Result<Value, Value>>> {
         let deadline = Instant::now() + within;
         loop {
             if let Some(answer) = self.answers.remove(&id) {
@@ -164,7 +197,13 @@ impl Link {
     }
 
     /// Reports a stage of messages in that context of the session.
-    pub async fn receipt_in(&mut self, context: u64, ids: &[&str], stage: &str, via: &str) -> Result<()> {
+    pub async fn receipt_in(
+        &mut self,
+        context: u64,
+        ids: &[&str],
+        stage: &str,
+        via: &str,
+    ) -> Result<()> {
         let receipt = json!({"message_ids": ids, "stage": stage, "via": via, "context": context});
         match self.request("receipt", receipt).await? {
             Ok(_) => Ok(()),
@@ -174,7 +213,8 @@ impl Link {
 
     /// Sends a notification.
     pub async fn notify(&mut self, method: &str, params: Value) -> Result<()> {
-        self.send_text(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()).await
+        self.send_text(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string())
+            .await
     }
 
     /// Sends any text.
@@ -189,7 +229,9 @@ impl Link {
             if let Some(index) = self.heard.iter().position(&wanted) {
                 return Ok(self.heard.remove(index));
             }
-            timeout_at(deadline, self.receive()).await.context("nothing of that was heard in time")??;
+            timeout_at(deadline, self.receive())
+                .await
+                .context("nothing of that was heard in time")??;
         }
     }
 
@@ -200,7 +242,10 @@ impl Link {
             if let Some(code) = self.closed {
                 return Ok(code);
             }
-            if timeout_at(deadline, self.receive()).await.context("not closed in time")?.is_err()
+            if timeout_at(deadline, self.receive())
+                .await
+                .context("not closed in time")?
+                .is_err()
                 && self.closed.is_none()
             {
                 bail!("the link broke without a close frame");
@@ -211,7 +256,10 @@ impl Link {
     async fn send_request(&mut self, method: &str, params: Value) -> Result<i64> {
         self.next_id += 1;
         let id = self.next_id;
-        self.send_text(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await?;
+        self.send_text(
+            &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
+        )
+        .await?;
         Ok(id)
     }
 
@@ -225,7 +273,8 @@ impl Link {
             }
             _ => return Ok(()),
         };
-        let frame: Value = serde_json::from_str(&text).with_context(|| format!("not JSON: {text}"))?;
+        let frame: Value =
+            serde_json::from_str(&text).with_context(|| format!("not JSON: {text}"))?;
         match (frame["method"].as_str(), frame["id"].as_i64()) {
             (None, Some(id)) => {
                 let answer = match frame.get("error") {
@@ -235,7 +284,8 @@ impl Link {
                 self.answers.insert(id, answer);
             }
             (Some("deliver"), Some(id)) if self.accepts => {
-                self.send_text(&json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string()).await?;
+                self.send_text(&json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string())
+                    .await?;
                 self.heard.push(frame);
             }
             _ => self.heard.push(frame),

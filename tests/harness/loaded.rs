@@ -43,8 +43,16 @@ impl Loaded {
     ///
     /// Errors: the address is invalid.
     pub fn running(address: &str, process: Option<u32>) -> Result<Self> {
-        let address = address.trim_start_matches("http://").parse().with_context(|| address.to_owned())?;
-        Ok(Self { address, process, redis: None, _coordinator: None })
+        let address = address
+            .trim_start_matches("http://")
+            .parse()
+            .with_context(|| address.to_owned())?;
+        Ok(Self {
+            address,
+            process,
+            redis: None,
+            _coordinator: None,
+        })
     }
 
     /// Starts a coordinator on a new Redis, without a rate limit.
@@ -60,14 +68,24 @@ impl Loaded {
     ///
     /// Errors: it does not start.
     pub async fn on_sqlite(folder: &Path) -> Result<Self> {
-        Self::start(folder, &format!("sqlite:{}", folder.join("loaded.db").display()), None).await
+        Self::start(
+            folder,
+            &format!("sqlite:{}", folder.join("loaded.db").display()),
+            None,
+        )
+        .await
     }
 
     async fn start(folder: &Path, store: &str, redis: Option<Redis>) -> Result<Self> {
         let mut coordinator = Coordinator::absent(folder, store)?.quietly().unlimited();
         coordinator.restart().await?;
         let process = Some(coordinator.process()?.id()?);
-        Ok(Self { address: coordinator.address(), process, redis, _coordinator: Some(coordinator) })
+        Ok(Self {
+            address: coordinator.address(),
+            process,
+            redis,
+            _coordinator: Some(coordinator),
+        })
     }
 
     /// Returns the URL of its Redis, if it was started with one.
@@ -88,8 +106,12 @@ impl Loaded {
     /// Errors: one of them has exited.
     pub fn used(&self) -> Result<Used> {
         let (coordinator, redis) = self.vitals()?;
-        let used = |vitals: Option<Vitals>| vitals.map(|vitals| vitals.processor).unwrap_or_default();
-        Ok(Used { coordinator: used(coordinator), redis: used(redis) })
+        let used =
+            |vitals: Option<Vitals>| vitals.map(|vitals| vitals.processor).unwrap_or_default();
+        Ok(Used {
+            coordinator: used(coordinator),
+            redis: used(redis),
+        })
     }
 
     /// Returns the memory in use.
@@ -97,13 +119,20 @@ impl Loaded {
     /// Errors: one of the two has exited.
     pub fn memory(&self) -> Result<Memory> {
         let (coordinator, redis) = self.vitals()?;
-        let held = |vitals: Option<Vitals>| vitals.map(|vitals| vitals.resident).unwrap_or_default();
-        Ok(Memory { coordinator: held(coordinator), redis: held(redis) })
+        let held =
+            |vitals: Option<Vitals>| vitals.map(|vitals| vitals.resident).unwrap_or_default();
+        Ok(Memory {
+            coordinator: held(coordinator),
+            redis: held(redis),
+        })
     }
 
     fn vitals(&self) -> Result<(Option<Vitals>, Option<Vitals>)> {
         let redis = self.redis.as_ref().map(Redis::id);
-        Ok((self.process.map(Vitals::of).transpose()?, redis.map(Vitals::of).transpose()?))
+        Ok((
+            self.process.map(Vitals::of).transpose()?,
+            redis.map(Vitals::of).transpose()?,
+        ))
     }
 }
 
@@ -118,7 +147,16 @@ impl Used {
 
     /// Returns the average per second over that many seconds.
     pub fn per_second(self, seconds: f64) -> Self {
-        let each = |used: Duration| if seconds > 0.0 { used.div_f64(seconds) } else { Duration::ZERO };
-        Self { coordinator: each(self.coordinator), redis: each(self.redis) }
+        let each = |used: Duration| {
+            if seconds > 0.0 {
+                used.div_f64(seconds)
+            } else {
+                Duration::ZERO
+            }
+        };
+        Self {
+            coordinator: each(self.coordinator),
+            redis: each(self.redis),
+        }
     }
 }

@@ -76,7 +76,12 @@ impl Heard {
     }
 
     /// Waits until `find` returns something from the output, or the output ends.
-    async fn wait_for<T>(&self, what: &str, within: Duration, find: impl Fn(&mut Said) -> Option<T>) -> Result<T> {
+    async fn wait_for<T>(
+        &self,
+        what: &str,
+        within: Duration,
+        find: impl Fn(&mut Said) -> Option<T>,
+    ) -> Result<T> {
         let search = async {
             loop {
                 let more = self.more.notified();
@@ -96,7 +101,9 @@ impl Heard {
                 more.await;
             }
         };
-        timeout(within, search).await.with_context(|| format!("no {what} within {within:?}"))?
+        timeout(within, search)
+            .await
+            .with_context(|| format!("no {what} within {within:?}"))?
     }
 }
 
@@ -115,7 +122,10 @@ impl ToolResult {
     fn read(result: &Value) -> Self {
         Self {
             is_error: result["isError"].as_bool().unwrap_or(false),
-            text: result["content"][0]["text"].as_str().unwrap_or_default().to_owned(),
+            text: result["content"][0]["text"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
             structured: result["structuredContent"].clone(),
         }
     }
@@ -139,7 +149,13 @@ impl McpClient {
         let (heard, reader) = (Arc::<Heard>::default(), TaskTracker::new());
         reader.spawn(Arc::clone(&heard).read(output));
         reader.close();
-        Ok(Self { process, input: AsyncMutex::new(Some(input)), heard, next_id: AtomicU64::new(0), reader })
+        Ok(Self {
+            process,
+            input: AsyncMutex::new(Some(input)),
+            heard,
+            next_id: AtomicU64::new(0),
+            reader,
+        })
     }
 
     /// Prints no server log at the end, for a program that is not a test.
@@ -176,7 +192,9 @@ impl McpClient {
     /// Errors: there is no answer in time, or a protocol error. A refusal by the tool is not an error here.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<ToolResult> {
         let id = self.begin_call(tool, arguments).await?;
-        self.call_result(id, ANSWER).await.with_context(|| format!("calling {tool}"))
+        self.call_result(id, ANSWER)
+            .await
+            .with_context(|| format!("calling {tool}"))
     }
 
     /// Calls a tool and returns its reply.
@@ -196,7 +214,8 @@ impl McpClient {
     pub async fn begin_call(&self, tool: &str, arguments: Value) -> Result<u64> {
         let id = self.new_id();
         let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": id}});
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).await?;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+            .await?;
         Ok(id)
     }
 
@@ -211,7 +230,11 @@ impl McpClient {
     ///
     /// Errors: the server does not read.
     pub async fn cancel(&self, id: u64) -> Result<()> {
-        self.notify("notifications/cancelled", json!({"requestId": id, "reason": "AbortError: user-cancel"})).await
+        self.notify(
+            "notifications/cancelled",
+            json!({"requestId": id, "reason": "AbortError: user-cancel"}),
+        )
+        .await
     }
 
     /// Sends a request and returns its result.
@@ -219,15 +242,19 @@ impl McpClient {
     /// Errors: there is no answer in time, or a protocol error.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
         let id = self.new_id();
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
-        self.answer(id, ANSWER).await.with_context(|| format!("asking for {method}"))
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .await?;
+        self.answer(id, ANSWER)
+            .await
+            .with_context(|| format!("asking for {method}"))
     }
 
     /// Sends a notification.
     ///
     /// Errors: the server does not read.
     pub async fn notify(&self, method: &str, params: Value) -> Result<()> {
-        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
+            .await
     }
 
     /// Waits for the next notification with that method, and takes it.
@@ -235,7 +262,10 @@ impl McpClient {
     /// Errors: none arrives in time.
     pub async fn notification(&self, method: &str, within: Duration) -> Result<Value> {
         let taken = self.heard.wait_for(method, within, |said| {
-            let at = said.notifications.iter().position(|one| one["method"] == method)?;
+            let at = said
+                .notifications
+                .iter()
+                .position(|one| one["method"] == method)?;
             Some(said.notifications.remove(at))
         });
         taken.await
@@ -257,7 +287,10 @@ impl McpClient {
     pub async fn send_line(&self, line: &str) -> Result<()> {
         let mut input = self.input.lock().await;
         let input = input.as_mut().context("the input is closed")?;
-        input.write_all(format!("{line}\n").as_bytes()).await.context("the server does not read")
+        input
+            .write_all(format!("{line}\n").as_bytes())
+            .await
+            .context("the server does not read")
     }
 
     /// Closes the server's input, as a client does when it ends.
@@ -306,8 +339,12 @@ impl McpClient {
     }
 
     async fn answer(&self, id: u64, within: Duration) -> Result<Value> {
-        let answer = self.heard.wait_for("answer", within, |said| said.answers.remove(&id)).await;
-        let mut answer = answer.with_context(|| format!("the server's log:\n{}", self.process.log()))?;
+        let answer = self
+            .heard
+            .wait_for("answer", within, |said| said.answers.remove(&id))
+            .await;
+        let mut answer =
+            answer.with_context(|| format!("the server's log:\n{}", self.process.log()))?;
         match answer.get("error") {
             Some(error) => bail!("an error of the protocol: {error}"),
             None => Ok(answer["result"].take()),

@@ -12,7 +12,10 @@ use c3po_shared::vocabulary::{Kind, Priority};
 ///
 /// Panics if a name is not a valid agent id.
 pub fn message(from: &str, to: &str, text: &str) -> Message {
-    let id = |name: &str| name.parse::<AgentId>().expect("the tests name agents properly");
+    let id = |name: &str| {
+        name.parse::<AgentId>()
+            .expect("the tests name agents properly")
+    };
     let (from_agent, to_agent) = (id(from), id(to));
     let number = MessageId::random(&from_agent, &to_agent);
     let timestamp = Timestamp::now();

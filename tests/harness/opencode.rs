@@ -30,7 +30,9 @@ impl Opencode {
     pub fn find() -> Result<Self> {
         let program = cache()?.join(format!("opencode-{VERSION}/node_modules/.bin/opencode"));
         if !program.is_file() {
-            bail!("opencode {VERSION} is not installed; `make test` installs it where npm is there");
+            bail!(
+                "opencode {VERSION} is not installed; `make test` installs it where npm is there"
+            );
         }
         Ok(Self { program })
     }
@@ -38,16 +40,29 @@ impl Opencode {
     /// Starts `opencode run prompt` in the folder `work/project`, with the proxy as its only MCP server.
     ///
     /// Errors: the folders cannot be created, or a program is missing.
-    pub fn ask(&self, work: &Path, project: &str, prompt: &str, model: &FakeApi, coordinator: &str) -> Result<Process> {
+    pub fn ask(
+        &self,
+        work: &Path,
+        project: &str,
+        prompt: &str,
+        model: &FakeApi,
+        coordinator: &str,
+    ) -> Result<Process> {
         let (home, folder) = (work.join(format!("home-{project}")), work.join(project));
         for made in [&home, &folder] {
             fs::create_dir_all(made).with_context(|| made.display().to_string())?;
         }
         let configuration = configuration(&home, model, coordinator)?.to_string();
-        fs::write(folder.join("opencode.json"), configuration).context("writing its configuration")?;
+        fs::write(folder.join("opencode.json"), configuration)
+            .context("writing its configuration")?;
         let mut opencode = command(&self.program, &home);
-        opencode.args(["run", "--print-logs", prompt]).current_dir(&folder);
-        opencode.env("OPENCODE_DISABLE_MODELS_FETCH", "1").stdin(Stdio::null()).stdout(Stdio::null());
+        opencode
+            .args(["run", "--print-logs", prompt])
+            .current_dir(&folder);
+        opencode
+            .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         Process::start(opencode, &work.join(format!("{project}.err")))
     }
 }

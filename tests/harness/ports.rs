@@ -14,7 +14,10 @@ const PORT_ATTEMPTS: usize = 100;
 /// Linux. So is a cluster's second port, which is 10,000 higher.
 pub(crate) fn free_port() -> Result<u16> {
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    (0..PORT_ATTEMPTS).map(|_| any_port()).find(is_free).context("a free port")
+    (0..PORT_ATTEMPTS)
+        .map(|_| any_port())
+        .find(is_free)
+        .context("a free port")
 }
 
 fn any_port() -> u16 {

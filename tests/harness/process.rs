@@ -29,8 +29,15 @@ pub fn program(name: &str) -> Result<PathBuf> {
     }
     let this = env::current_exe().context("asking for the running test's path")?;
     // Tests are in `deps`, one folder below the programs.
-    let found = this.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file());
-    found.with_context(|| format!("{name} is not built: run `cargo build --workspace --bins` before this"))
+    let found = this
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file());
+    found.with_context(|| {
+        format!("{name} is not built: run `cargo build --workspace --bins` before this")
+    })
 }
 
 /// Returns a command whose environment has only PATH, HOME and TMPDIR; the last two are `home`.
@@ -47,7 +54,9 @@ pub fn command(program: impl AsRef<OsStr>, home: &Path) -> Command {
 ///
 /// Errors: the line contains none.
 pub fn join_code(line: &str) -> Result<&str> {
-    let code = line.split_whitespace().find_map(|word| word.strip_prefix("C3PO_JOIN_CODE="));
+    let code = line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("C3PO_JOIN_CODE="));
     code.with_context(|| format!("no code in {line:?}"))
 }
 
@@ -64,10 +73,19 @@ impl Process {
     ///
     /// Errors: the log cannot be created, or the program cannot be started.
     pub fn start(mut command: Command, log: &Path) -> Result<Self> {
-        let file = File::options().create(true).append(true).open(log).with_context(|| log.display().to_string())?;
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .with_context(|| log.display().to_string())?;
         let child = command.stderr(file).kill_on_drop(true).spawn();
-        let child = child.with_context(|| format!("starting {:?}", command.as_std().get_program()))?;
-        Ok(Self { child, log: log.to_owned(), quiet: false })
+        let child =
+            child.with_context(|| format!("starting {:?}", command.as_std().get_program()))?;
+        Ok(Self {
+            child,
+            log: log.to_owned(),
+            quiet: false,
+        })
     }
 
     /// Prints no log at the end, for a program that is not a test.
@@ -88,7 +106,10 @@ impl Process {
     ///
     /// Errors: they were not piped, or have been taken.
     pub fn take_pipes(&mut self) -> Result<(ChildStdin, ChildStdout)> {
-        Ok((self.child.stdin.take().context("no standard input")?, self.child.stdout.take().context("no output")?))
+        Ok((
+            self.child.stdin.take().context("no standard input")?,
+            self.child.stdout.take().context("no output")?,
+        ))
     }
 
     /// Returns its exit status if it has exited.
@@ -104,7 +125,10 @@ impl Process {
     pub async fn end(&mut self, within: Duration) -> Result<ExitStatus> {
         match timeout(within, self.child.wait()).await {
             Ok(status) => status.context("waiting for a process"),
-            Err(_) => bail!("the process still runs after {within:?}; its log:\n{}", self.log()),
+            Err(_) => bail!(
+                "the process still runs after {within:?}; its log:\n{}",
+                self.log()
+            ),
         }
     }
 
@@ -113,7 +137,11 @@ impl Process {
     /// Errors: it has exited, or `kill` fails.
     pub async fn signal(&self, name: &str) -> Result<()> {
         let id = self.id()?.to_string();
-        let status = Command::new("kill").args(["-s", name, &id]).stdin(Stdio::null()).status().await;
+        let status = Command::new("kill")
+            .args(["-s", name, &id])
+            .stdin(Stdio::null())
+            .status()
+            .await;
         if !status.context("running kill")?.success() {
             bail!("kill -s {name} {id} failed");
         }
@@ -124,7 +152,10 @@ impl Process {
     ///
     /// Errors: the system refuses.
     pub async fn kill(&mut self) -> Result<()> {
-        timeout(KILLED, self.child.kill()).await.context("a killed process does not end")?.context("killing a process")
+        timeout(KILLED, self.child.kill())
+            .await
+            .context("a killed process does not end")?
+            .context("killing a process")
     }
 
     /// Returns the end of its log.
@@ -152,10 +183,16 @@ mod tests {
     async fn a_process_is_stopped_and_its_log_kept() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let mut shell = command("sh", folder.path());
-        shell.args(["-c", "echo $HOME >&2; trap 'exit 7' TERM; while :; do sleep 0.01; done"]);
+        shell.args([
+            "-c",
+            "echo $HOME >&2; trap 'exit 7' TERM; while :; do sleep 0.01; done",
+        ]);
         let mut process = Process::start(shell, &folder.path().join("log"))?;
         let home = folder.path().display().to_string();
-        crate::eventually::eventually("a log", KILLED, async || (process.log() == home).then_some(())).await?;
+        crate::eventually::eventually("a log", KILLED, async || {
+            (process.log() == home).then_some(())
+        })
+        .await?;
         assert!(process.ended()?.is_none());
 
         process.signal("TERM").await?;
@@ -178,6 +215,11 @@ mod tests {
 
     #[test]
     fn a_program_that_was_not_built_is_named() {
-        assert!(program("no-such-program").expect_err("missing").to_string().contains("no-such-program"));
+        assert!(
+            program("no-such-program")
+                .expect_err("missing")
+                .to_string()
+                .contains("no-such-program")
+        );
     }
 }

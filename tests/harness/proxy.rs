@@ -19,8 +19,13 @@ pub fn proxy_command(work: &Path, project: &str, coordinator: &str) -> Result<Co
     let folder = work.join(project);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let mut proxy = command(program("c3po")?, work);
-    proxy.arg("proxy").current_dir(&folder).env("CLAUDE_PROJECT_DIR", &folder);
-    proxy.env("C3PO_COORDINATOR_URL", coordinator).env("XDG_RUNTIME_DIR", work);
+    proxy
+        .arg("proxy")
+        .current_dir(&folder)
+        .env("CLAUDE_PROJECT_DIR", &folder);
+    proxy
+        .env("C3PO_COORDINATOR_URL", coordinator)
+        .env("XDG_RUNTIME_DIR", work);
     Ok(proxy)
 }
 
@@ -30,7 +35,10 @@ pub fn proxy_command(work: &Path, project: &str, coordinator: &str) -> Result<Co
 pub async fn session(work: &Path, project: &str, coordinator: &str) -> Result<McpClient> {
     let command = proxy_command(work, project, coordinator)?;
     let client = McpClient::start(command, &work.join(format!("{project}.log")))?;
-    client.initialize().await.with_context(|| format!("the proxy of {project}"))?;
+    client
+        .initialize()
+        .await
+        .with_context(|| format!("the proxy of {project}"))?;
     Ok(client)
 }
 
@@ -39,11 +47,18 @@ pub async fn session(work: &Path, project: &str, coordinator: &str) -> Result<Mc
 /// Errors: it does not start, or exits with a code other than 0.
 pub async fn prompt(work: &Path, text: &str) -> Result<()> {
     let mut hook = command(program("c3po")?, work);
-    hook.args(["hook", "user-prompt-submit"]).env("XDG_RUNTIME_DIR", work);
-    hook.env("CLAUDE_PID", process::id().to_string()).stdin(Stdio::piped()).stdout(Stdio::null());
+    hook.args(["hook", "user-prompt-submit"])
+        .env("XDG_RUNTIME_DIR", work);
+    hook.env("CLAUDE_PID", process::id().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
     let mut hook = hook.spawn()?;
     let input = json!({"session_id": "s1", "prompt_id": "p1", "prompt": text}).to_string();
-    hook.stdin.take().context("its input")?.write_all(input.as_bytes()).await?;
+    hook.stdin
+        .take()
+        .context("its input")?
+        .write_all(input.as_bytes())
+        .await?;
     ensure!(hook.wait().await?.success(), "a hook ends with 0");
     Ok(())
 }

@@ -21,12 +21,21 @@ const PIECES: usize = 16;
 ///
 /// Errors: there is no terminal, the program does not start or end, or its output is not UTF-8.
 pub async fn output(mut command: Command, last: Option<&str>) -> Result<String> {
-    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).context("a terminal")?;
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+        .context("a terminal")?;
     grantpt(&controller).context("granting the terminal")?;
     unlockpt(&controller).context("unlocking the terminal")?;
     let name = ptsname(&controller, Vec::new()).context("the terminal's name")?;
-    let terminal = open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
-    command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal).kill_on_drop(true);
+    let terminal = open(
+        name,
+        OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    command
+        .stdin(terminal.try_clone()?)
+        .stdout(terminal.try_clone()?)
+        .stderr(terminal)
+        .kill_on_drop(true);
     let mut child = command.spawn().context("starting it")?;
     // The output ends when the program's descriptors are the last ones, and closed.
     drop(command);
@@ -50,13 +59,19 @@ pub async fn output(mut command: Command, last: Option<&str>) -> Result<String> 
         }
         all
     };
-    let all = timeout(RUNS, reading).await.context("the program prints nothing more and does not end")?;
+    let all = timeout(RUNS, reading)
+        .await
+        .context("the program prints nothing more and does not end")?;
     if last.is_some() {
         // It may have ended meanwhile.
         let _ = child.start_kill();
     }
-    timeout(RUNS, child.wait()).await.context("the program does not end")??;
-    Ok(String::from_utf8(all).context("the output is not UTF-8")?.replace("\r\n", "\n"))
+    timeout(RUNS, child.wait())
+        .await
+        .context("the program does not end")??;
+    Ok(String::from_utf8(all)
+        .context("the output is not UTF-8")?
+        .replace("\r\n", "\n"))
 }
 
 #[cfg(test)]
@@ -68,7 +83,10 @@ mod tests {
     async fn a_program_is_on_a_terminal_and_its_bytes_are_kept() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let mut shell = command("sh", folder.path());
-        shell.args(["-c", "test -t 0 && test -t 1 && test -t 2 && printf 'a\\033[2Jb\\r' && echo c >&2"]);
+        shell.args([
+            "-c",
+            "test -t 0 && test -t 1 && test -t 2 && printf 'a\\033[2Jb\\r' && echo c >&2",
+        ]);
         assert_eq!(output(shell, None).await?, "a\u{1b}[2Jb\rc\n");
         let mut shell = command("sh", folder.path());
         shell.args(["-c", "echo here; exec sleep 60"]);

@@ -25,8 +25,16 @@ const TELL_LIMIT: Duration = Duration::from_secs(10);
 const ATTEMPTS: usize = 5;
 
 /// The settings with which a server writes to disk every second and evicts nothing.
-const DURABLE: [&str; 8] =
-    ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"];
+const DURABLE: [&str; 8] = [
+    "--save",
+    "",
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "everysec",
+    "--maxmemory-policy",
+    "noeviction",
+];
 
 /// A redis-server with an append-only file.
 #[derive(Debug)]
@@ -58,7 +66,14 @@ impl Redis {
     pub async fn start_with(settings: &[&str]) -> Result<Self> {
         let arguments = [&DURABLE, settings].concat();
         let folder = tempfile::tempdir().context("making a folder for Redis")?;
-        Self::start_in(folder, arguments.iter().map(|&argument| argument.to_owned()).collect()).await
+        Self::start_in(
+            folder,
+            arguments
+                .iter()
+                .map(|&argument| argument.to_owned())
+                .collect(),
+        )
+        .await
     }
 
     /// Starts a server with TLS on an additional port, and returns its TLS address.
@@ -75,10 +90,17 @@ impl Redis {
     /// # Panics
     ///
     /// Panics if there is no redis-server in the `PATH`.
-    pub async fn start_with_tls_and(certificates: &Certificates, settings: &[&str]) -> Result<(Self, String)> {
+    pub async fn start_with_tls_and(
+        certificates: &Certificates,
+        settings: &[&str],
+    ) -> Result<(Self, String)> {
         let (port, of_tls) = (free_port()?, certificates.settings());
         let text = port.to_string();
-        let settings = of_tls.iter().map(String::as_str).chain(["--tls-port", &text]).chain(settings.iter().copied());
+        let settings = of_tls
+            .iter()
+            .map(String::as_str)
+            .chain(["--tls-port", &text])
+            .chain(settings.iter().copied());
         let mut redis = Self::start_with(&settings.collect::<Vec<_>>()).await?;
         redis.tls_port = Some(port);
         Ok((redis, format!("rediss://127.0.0.1:{port}")))
@@ -93,7 +115,11 @@ impl Redis {
         let folder = tempfile::tempdir().context("making a folder for a sentinel")?;
         let file = folder.path().join("sentinel.conf");
         fs::write(&file, lines).context("writing the file of a sentinel")?;
-        Self::start_in(folder, vec![file.display().to_string(), "--sentinel".into()]).await
+        Self::start_in(
+            folder,
+            vec![file.display().to_string(), "--sentinel".into()],
+        )
+        .await
     }
 
     async fn start_in(folder: TempDir, arguments: Vec<String>) -> Result<Self> {
@@ -101,10 +127,19 @@ impl Redis {
             let port = free_port()?;
             let mut child = spawn(port, &folder, &arguments)?;
             if answers(port, &mut child).await? {
-                return Ok(Self { port, tls_port: None, child, folder, arguments });
+                return Ok(Self {
+                    port,
+                    tls_port: None,
+                    child,
+                    folder,
+                    arguments,
+                });
             }
         }
-        bail!("redis-server ended {ATTEMPTS} times at its start: {}", log(&folder))
+        bail!(
+            "redis-server ended {ATTEMPTS} times at its start: {}",
+            log(&folder)
+        )
     }
 
     /// Returns its URL for clients.
@@ -141,10 +176,17 @@ impl Redis {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await?;
         let mut last = String::new();
         for words in commands {
-            let text: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
-            stream.write_all(format!("*{}\r\n{text}", words.len()).as_bytes()).await?;
+            let text: String = words
+                .iter()
+                .map(|word| format!("${}\r\n{word}\r\n", word.len()))
+                .collect();
+            stream
+                .write_all(format!("*{}\r\n{text}", words.len()).as_bytes())
+                .await?;
             let mut answer = [0; 4_096];
-            let length = timeout(TELL_LIMIT, stream.read(&mut answer)).await.context("it does not answer")??;
+            let length = timeout(TELL_LIMIT, stream.read(&mut answer))
+                .await
+                .context("it does not answer")??;
             last = String::from_utf8_lossy(&answer[..length]).into_owned();
             ensure!(!last.starts_with('-'), "{words:?}: {last}");
         }
@@ -159,7 +201,9 @@ impl Redis {
     /// Ends it immediately, like a power failure.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing redis-server")?;
-        self.child.wait().context("waiting for the end of redis-server")?;
+        self.child
+            .wait()
+            .context("waiting for the end of redis-server")?;
         Ok(())
     }
 
@@ -167,7 +211,11 @@ impl Redis {
     pub async fn restart(&mut self) -> Result<()> {
         self.kill()?;
         self.child = spawn(self.port, &self.folder, &self.arguments)?;
-        ensure!(answers(self.port, &mut self.child).await?, "redis-server did not start again: {}", log(&self.folder));
+        ensure!(
+            answers(self.port, &mut self.child).await?,
+            "redis-server did not start again: {}",
+            log(&self.folder)
+        );
         Ok(())
     }
 
@@ -182,8 +230,14 @@ impl Redis {
     }
 
     fn signal(&self, name: &str) -> Result<()> {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status()?;
-        ensure!(status.success(), "kill -{name} of redis-server failed: {status}");
+        let status = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.child.id().to_string())
+            .status()?;
+        ensure!(
+            status.success(),
+            "kill -{name} of redis-server failed: {status}"
+        );
         Ok(())
     }
 }

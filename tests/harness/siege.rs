@@ -49,7 +49,11 @@ pub struct Done {
 impl Siege {
     /// Attacks until the time is up.
     pub async fn run(self) -> Arc<Done> {
-        let (done, room, tasks) = (Arc::new(Done::default()), Arc::new(Semaphore::new(AT_ONCE)), TaskTracker::new());
+        let (done, room, tasks) = (
+            Arc::new(Done::default()),
+            Arc::new(Semaphore::new(AT_ONCE)),
+            TaskTracker::new(),
+        );
         let mut ticks = interval(Duration::from_secs_f64(1.0 / self.rate));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let end = Instant::now() + self.span;
@@ -137,17 +141,29 @@ impl Siege {
             "/%00%ff",
         ];
         const METHODS: [&str; 5] = ["GET", "POST", "DELETE", "PUT", "BREW"];
-        let (method, path) = (METHODS[dice.below(METHODS.len())], PATHS[dice.below(PATHS.len())]);
-        let mut head =
-            format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n", self.entry.address, body.len());
-        head +=
-            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\n";
+        let (method, path) = (
+            METHODS[dice.below(METHODS.len())],
+            PATHS[dice.below(PATHS.len())],
+        );
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n",
+            self.entry.address,
+            body.len()
+        );
+        head += "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\n";
         match (&self.key, dice.below(4)) {
             (Some(key), 0 | 1) => {
-                head += &format!("Authorization: Bearer {key}\r\nX-Agent-ID: siege-{}\r\n", dice.below(4))
+                head += &format!(
+                    "Authorization: Bearer {key}\r\nX-Agent-ID: siege-{}\r\n",
+                    dice.below(4)
+                )
             }
             (_, 2) => {
-                head += &format!("X-API-Key: c3po_{:08x}_{}\r\n", dice.throw() as u32, "A".repeat(dice.below(900)))
+                head += &format!(
+                    "X-API-Key: c3po_{:08x}_{}\r\n",
+                    dice.throw() as u32,
+                    "A".repeat(dice.below(900))
+                )
             }
             _ => head += &format!("X-Agent-ID: {}\r\n", "\u{e4}".repeat(dice.below(80))),
         }
@@ -157,7 +173,9 @@ impl Siege {
     /// Opens a link if the coordinator accepts it, and sends invalid frames on it.
     async fn link(&self, dice: &mut Dice) -> std::io::Result<()> {
         let mut stream = self.entry.connect(dice.throw() as u32).await?;
-        stream.write_all(upgrade(self.entry.address, self.key.as_deref()).as_bytes()).await?;
+        stream
+            .write_all(upgrade(self.entry.address, self.key.as_deref()).as_bytes())
+            .await?;
         let mut answer = [0; 512];
         if stream.read(&mut answer).await? == 0 {
             return Ok(());
@@ -167,10 +185,18 @@ impl Siege {
             stream.write_all(&frame(0x81, hello.as_bytes())).await?;
         }
         for _ in 0..=dice.below(6) {
-            let payload = if dice.percent(10) { vec![b'{'; dice.below(LARGE)] } else { mangled(dice) };
+            let payload = if dice.percent(10) {
+                vec![b'{'; dice.below(LARGE)]
+            } else {
+                mangled(dice)
+            };
             let kind = [0x81, 0x81, 0x81, 0x82, 0x01, 0x89, 0x88, 0xff][dice.below(8)];
             let whole = frame(kind, &payload);
-            let cut = if dice.percent(15) { dice.below(whole.len()) } else { whole.len() };
+            let cut = if dice.percent(15) {
+                dice.below(whole.len())
+            } else {
+                whole.len()
+            };
             stream.write_all(&whole[..cut]).await?;
         }
         if dice.percent(50) {
@@ -182,7 +208,9 @@ impl Siege {
 
 /// Returns the upgrade request of a link.
 pub(crate) fn upgrade(address: SocketAddr, key: Option<&str>) -> String {
-    let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let key = key
+        .map(|key| format!("Authorization: Bearer {key}\r\n"))
+        .unwrap_or_default();
     format!(
         "GET /acp HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n{key}\r\n"

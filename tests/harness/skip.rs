@@ -7,7 +7,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// The list of skipped tests, in the build folder.
-const SKIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/skipped-tests.txt");
+const SKIPPED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../target/skipped-tests.txt"
+);
 
 /// Reports visibly that `test` was skipped because of `reason`.
 ///
@@ -15,7 +18,9 @@ const SKIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/skipped
 pub fn skipped(test: &str, reason: &str) -> Result<()> {
     let line = format!("SKIPPED {test}: {reason}\n");
     // Not `eprint!`: the test runner would hide it, because the test passes.
-    stderr().write_all(line.as_bytes()).context("writing to stderr")?;
+    stderr()
+        .write_all(line.as_bytes())
+        .context("writing to stderr")?;
     note(Path::new(SKIPPED), &line)
 }
 
@@ -23,9 +28,13 @@ fn note(file: &Path, line: &str) -> Result<()> {
     if let Some(folder) = file.parent() {
         create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    let mut list =
-        OpenOptions::new().create(true).append(true).open(file).with_context(|| file.display().to_string())?;
-    list.write_all(line.as_bytes()).context("writing the list of skipped tests")
+    let mut list = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)
+        .with_context(|| file.display().to_string())?;
+    list.write_all(line.as_bytes())
+        .context("writing the list of skipped tests")
 }
 
 #[cfg(test)]

@@ -18,10 +18,14 @@ impl SmallDisk {
     pub fn mount(folder: &Path, kib: u32) -> Result<Option<Self>> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "c3po-tests"]).arg(folder);
+        mount
+            .args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "c3po-tests"])
+            .arg(folder);
         let mounted = mount.stdin(Stdio::null()).stderr(Stdio::null()).status();
         let is_mounted = mounted.is_ok_and(|status| status.success());
-        Ok(is_mounted.then(|| Self { path: folder.to_owned() }))
+        Ok(is_mounted.then(|| Self {
+            path: folder.to_owned(),
+        }))
     }
 
     /// Returns the folder.
@@ -45,6 +49,10 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         // Processes with open files there keep the file system until they close them.
-        let _ = Command::new("umount").arg("-l").arg(&self.path).stderr(Stdio::null()).status();
+        let _ = Command::new("umount")
+            .arg("-l")
+            .arg(&self.path)
+            .stderr(Stdio::null())
+            .status();
     }
 }

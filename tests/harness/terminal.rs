@@ -43,18 +43,41 @@ impl Terminal {
     ) -> Result<Self> {
         let mut tmux = tmux(socket);
         // The screen of an ended program stays, so that a failed test can show it.
-        tmux.args(["start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";"]);
-        tmux.args(["new-session", "-d", "-P", "-F", "#{pane_pid}"]).args(SIZE).arg("-c").arg(folder);
+        tmux.args([
+            "start-server",
+            ";",
+            "set-option",
+            "-g",
+            "remain-on-exit",
+            "on",
+            ";",
+        ]);
+        tmux.args(["new-session", "-d", "-P", "-F", "#{pane_pid}"])
+            .args(SIZE)
+            .arg("-c")
+            .arg(folder);
         // tmux adds variables, and `env` removes them. `env` becomes the program and keeps its process id.
         tmux.args(["--", "env", "-i"]).arg(format!("TERM={TERM}"));
         if let Some(path) = env::var_os("PATH") {
             tmux.arg(assignment("PATH", &path));
         }
-        tmux.args(environment.iter().map(|(name, value)| assignment(name, value)));
-        tmux.arg(program).args(arguments.iter().map(|argument| escaped(argument)));
+        tmux.args(
+            environment
+                .iter()
+                .map(|(name, value)| assignment(name, value)),
+        );
+        tmux.arg(program)
+            .args(arguments.iter().map(|argument| escaped(argument)));
         let pid = run(tmux).await.context("opening a terminal")?;
-        let pid = pid.trim().parse().with_context(|| format!("the terminal's program is no number: {pid}"))?;
-        Ok(Self { socket: socket.to_owned(), pid, quiet: false })
+        let pid = pid
+            .trim()
+            .parse()
+            .with_context(|| format!("the terminal's program is no number: {pid}"))?;
+        Ok(Self {
+            socket: socket.to_owned(),
+            pid,
+            quiet: false,
+        })
     }
 
     /// Prints no screen at the end, for a program that is not a test.
@@ -74,7 +97,13 @@ impl Terminal {
     /// Errors: the terminal is gone.
     pub async fn resize(&self, columns: u16, rows: u16) -> Result<()> {
         let mut tmux = tmux(&self.socket);
-        tmux.args(["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+        tmux.args([
+            "resize-window",
+            "-x",
+            &columns.to_string(),
+            "-y",
+            &rows.to_string(),
+        ]);
         run(tmux).await.map(drop).context("changing the size")
     }
 
@@ -97,7 +126,8 @@ impl Terminal {
         self.write(text).await?;
         // An immediate Enter would be taken for part of a pasted text.
         let typed = format!("{text:?} on the screen");
-        self.wait_for(&typed, ANSWER, |screen| count(screen) > before).await?;
+        self.wait_for(&typed, ANSWER, |screen| count(screen) > before)
+            .await?;
         self.key("Enter").await
     }
 
@@ -106,7 +136,8 @@ impl Terminal {
     /// Errors: the terminal is gone.
     pub async fn write(&self, text: &str) -> Result<()> {
         let mut tmux = tmux(&self.socket);
-        tmux.args(["send-keys", "-l", "--"]).arg(escaped(OsStr::new(text)));
+        tmux.args(["send-keys", "-l", "--"])
+            .arg(escaped(OsStr::new(text)));
         run(tmux).await.map(drop).context("typing")
     }
 
@@ -116,13 +147,21 @@ impl Terminal {
     pub async fn key(&self, name: &str) -> Result<()> {
         let mut tmux = tmux(&self.socket);
         tmux.args(["send-keys", name]);
-        run(tmux).await.map(drop).with_context(|| format!("pressing {name}"))
+        run(tmux)
+            .await
+            .map(drop)
+            .with_context(|| format!("pressing {name}"))
     }
 
     /// Waits until the screen satisfies `look`.
     ///
     /// Errors: it does not `within` the time, or the program has ended; the error shows the screen.
-    pub async fn wait_for(&self, what: &str, within: Duration, look: impl Fn(&str) -> bool) -> Result<()> {
+    pub async fn wait_for(
+        &self,
+        what: &str,
+        within: Duration,
+        look: impl Fn(&str) -> bool,
+    ) -> Result<()> {
         let mut last = String::new();
         let seen = eventually(what, within, async || {
             match self.screen().await {
@@ -131,7 +170,9 @@ impl Terminal {
             }
             look(&last).then_some(Ok(()))
         });
-        seen.await.and_then(|seen| seen).with_context(|| format!("on the screen was:\n{}", last.trim()))
+        seen.await
+            .and_then(|seen| seen)
+            .with_context(|| format!("on the screen was:\n{}", last.trim()))
     }
 
     /// Returns how the program ended, if it has: its exit code, or `None` inside if a signal ended it.
@@ -155,11 +196,17 @@ impl Terminal {
     ///
     /// Errors: it keeps running; the error shows the screen.
     pub async fn end(&self, within: Duration) -> Result<Option<i32>> {
-        let ended = eventually("the end of the program", within, async || self.ended().await.transpose()).await;
+        let ended = eventually("the end of the program", within, async || {
+            self.ended().await.transpose()
+        })
+        .await;
         if let Ok(ended) = ended {
             return ended;
         }
-        bail!("it runs on after {within:?}; on its screen is:\n{}", self.screen().await?)
+        bail!(
+            "it runs on after {within:?}; on its screen is:\n{}",
+            self.screen().await?
+        )
     }
 
     /// Sends the program a signal by name, such as `KILL`.
@@ -177,15 +224,25 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         let tmux = |arguments: &[&str]| {
             let socket = self.socket.as_os_str();
-            std::process::Command::new("tmux").arg("-S").arg(socket).args(arguments).stderr(Stdio::null()).output()
+            std::process::Command::new("tmux")
+                .arg("-S")
+                .arg(socket)
+                .args(arguments)
+                .stderr(Stdio::null())
+                .output()
         };
         if let (false, Ok(screen)) = (self.quiet, tmux(&["capture-pane", "-p"])) {
             // The test runner hides this unless the test fails.
-            eprintln!("--- screen ---\n{}", String::from_utf8_lossy(&screen.stdout).trim());
+            eprintln!(
+                "--- screen ---\n{}",
+                String::from_utf8_lossy(&screen.stdout).trim()
+            );
         }
         if let Life::Alive = Life::of(self.pid) {
             // A program that ignores the end of its terminal would outlive the test. It may end before the signal.
-            let _ = std::process::Command::new("kill").args(["-s", "KILL", &self.pid.to_string()]).status();
+            let _ = std::process::Command::new("kill")
+                .args(["-s", "KILL", &self.pid.to_string()])
+                .status();
         }
         // The server may already be gone, which is fine.
         let _ = tmux(&["kill-server"]);
@@ -203,11 +260,21 @@ enum Life {
 
 impl Life {
     fn of(pid: u32) -> Self {
-        let Ok(line) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Self::Gone };
+        let Ok(line) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+            return Self::Gone;
+        };
         // The state follows the name, which may contain any characters. The last field is the status that `wait` would
         // return.
-        let fields: Vec<_> = line.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let waited: i32 = fields.last().and_then(|last| last.parse().ok()).unwrap_or_default();
+        let fields: Vec<_> = line
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
+        let waited: i32 = fields
+            .last()
+            .and_then(|last| last.parse().ok())
+            .unwrap_or_default();
         match fields.first() {
             Some(&("Z" | "X")) => Self::Ended((waited & 0x7f == 0).then_some(waited >> 8)),
             _ => Self::Alive,
@@ -219,7 +286,13 @@ impl Life {
 fn tmux(socket: &Path) -> Command {
     let mut command = Command::new("tmux");
     // Without UTF-8, tmux would print underscores for non-ASCII characters.
-    command.arg("-u").arg("-S").arg(socket).args(["-f", "/dev/null"]).env_clear().env("LANG", "C.UTF-8");
+    command
+        .arg("-u")
+        .arg("-S")
+        .arg(socket)
+        .args(["-f", "/dev/null"])
+        .env_clear()
+        .env("LANG", "C.UTF-8");
     if let Some(path) = env::var_os("PATH") {
         command.env("PATH", path);
     }
@@ -228,9 +301,16 @@ fn tmux(socket: &Path) -> Command {
 
 async fn run(mut command: Command) -> Result<String> {
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = timeout(ANSWER, command.output()).await.context("no answer")?;
-    let output = output.with_context(|| format!("starting {:?}", command.as_std().get_program()))?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    let output = timeout(ANSWER, command.output())
+        .await
+        .context("no answer")?;
+    let output =
+        output.with_context(|| format!("starting {:?}", command.as_std().get_program()))?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -260,16 +340,31 @@ mod tests {
     async fn shell(folder: &Path, script: &str) -> Result<Terminal> {
         let environment = [("GREETING".to_owned(), OsString::from("hello;"))];
         let arguments = ["-c".into(), script.into()];
-        Terminal::open(&folder.join("tmux"), folder, &environment, Path::new("sh"), &arguments).await
+        Terminal::open(
+            &folder.join("tmux"),
+            folder,
+            &environment,
+            Path::new("sh"),
+            &arguments,
+        )
+        .await
     }
 
     #[tokio::test]
     async fn a_program_is_typed_to_and_read_and_its_end_is_seen() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let terminal = shell(folder.path(), "read line; echo \"$GREETING $line ${TMUX:-alone}\"; exit 3;").await?;
+        let terminal = shell(
+            folder.path(),
+            "read line; echo \"$GREETING $line ${TMUX:-alone}\"; exit 3;",
+        )
+        .await?;
         assert!(terminal.ended().await?.is_none());
         terminal.type_line("you there;").await?;
-        terminal.wait_for("an answer", ANSWER, |screen| screen.contains("hello; you there; alone")).await?;
+        terminal
+            .wait_for("an answer", ANSWER, |screen| {
+                screen.contains("hello; you there; alone")
+            })
+            .await?;
         assert_eq!(terminal.end(ANSWER).await?, Some(3));
         Ok(())
     }
@@ -278,10 +373,16 @@ mod tests {
     async fn a_program_is_signalled_and_a_timeout_is_reported_with_the_screen() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let terminal = shell(folder.path(), "echo over here; exec sleep 600").await?;
-        let never =
-            terminal.wait_for("a flying pig", Duration::from_millis(500), |screen| screen.contains("pig")).await;
+        let never = terminal
+            .wait_for("a flying pig", Duration::from_millis(500), |screen| {
+                screen.contains("pig")
+            })
+            .await;
         let never = format!("{:#}", never.expect_err("never"));
-        assert!(never.contains("a flying pig") && never.contains("over here"), "{never}");
+        assert!(
+            never.contains("a flying pig") && never.contains("over here"),
+            "{never}"
+        );
         terminal.signal("KILL").await?;
         assert_eq!(terminal.end(ANSWER).await?, None);
         assert!(terminal.signal("KILL").await.is_err());

@@ -86,16 +86,26 @@ impl Half {
             stream.write_all(&half_a_handshake()).await?;
             return Ok(Box::new(stream));
         }
-        let mut stream = timeout(within, entry.connect(number)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        let mut stream = timeout(within, entry.connect(number))
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)??;
         match timeout(within, self.say(&mut *stream, entry, key, number)).await {
             Ok(Err(error)) => Err(error),
             Ok(Ok(())) | Err(_) => Ok(stream),
         }
     }
 
-    async fn say(self, stream: &mut dyn Stream, entry: &Entry, key: Option<&str>, number: u32) -> io::Result<()> {
+    async fn say(
+        self,
+        stream: &mut dyn Stream,
+        entry: &Entry,
+        key: Option<&str>,
+        number: u32,
+    ) -> io::Result<()> {
         if let Self::Body(path) = self {
-            stream.write_all(head_of_a_body(entry, path, key).as_bytes()).await?;
+            stream
+                .write_all(head_of_a_body(entry, path, key).as_bytes())
+                .await?;
             return stream.write_all(&SENT).await;
         }
         begin(stream, entry, key).await?;
@@ -106,11 +116,15 @@ impl Half {
             _ => format!("half-{agent}"),
         };
         if !matches!(self, Self::FirstFrame) {
-            stream.write_all(&frame(0x81, hello(&name, agent).as_bytes())).await?;
+            stream
+                .write_all(&frame(0x81, hello(&name, agent).as_bytes()))
+                .await?;
             stream.read_exact(&mut [0; 4]).await?;
         }
         match self {
-            Self::Broadcasts => call(stream, "broadcast", &format!(r#""message":"{}""#, *TEXT)).await,
+            Self::Broadcasts => {
+                call(stream, "broadcast", &format!(r#""message":"{}""#, *TEXT)).await
+            }
             Self::Answers => call(stream, "get_messages", r#""limit":1000"#).await,
             _ => {
                 stream.write_all(&frame_head(0x81, LENGTH)).await?;
@@ -134,7 +148,9 @@ async fn call(stream: &mut dyn Stream, tool: &str, arguments: &str) -> io::Resul
 
 /// Upgrades a connection to a link.
 async fn begin(stream: &mut dyn Stream, entry: &Entry, key: Option<&str>) -> io::Result<()> {
-    stream.write_all(upgrade(entry.address, key).as_bytes()).await?;
+    stream
+        .write_all(upgrade(entry.address, key).as_bytes())
+        .await?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
@@ -146,12 +162,15 @@ async fn begin(stream: &mut dyn Stream, entry: &Entry, key: Option<&str>) -> io:
 fn half_a_handshake() -> Vec<u8> {
     let mut hello = vec![1, 0, 0xff, 0xec];
     hello.resize(59_000, 0);
-    let record = |part: &[u8]| [&[0x16, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    let record =
+        |part: &[u8]| [&[0x16, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
     hello.chunks(16_000).flat_map(record).collect()
 }
 
 fn head_of_a_body(entry: &Entry, path: &str, key: Option<&str>) -> String {
-    let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let key = key
+        .map(|key| format!("Authorization: Bearer {key}\r\n"))
+        .unwrap_or_default();
     format!(
         "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nX-Agent-ID: half\r\n\
          Accept: application/json, text/event-stream\r\n{key}Content-Length: {LENGTH}\r\n\r\n",

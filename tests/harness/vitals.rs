@@ -30,10 +30,17 @@ impl Vitals {
             let path = format!("/proc/{process}/{file}");
             fs::read_to_string(&path).context(path)
         };
-        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).context("its descriptors")?.count();
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd"))
+            .context("its descriptors")?
+            .count();
         let status = read("status")?;
         let (resident, peak) = (memory(&status, "VmRSS:")?, memory(&status, "VmHWM:")?);
-        Ok(Self { processor: processor(&read("stat")?)?, resident, peak, descriptors })
+        Ok(Self {
+            processor: processor(&read("stat")?)?,
+            resident,
+            peak,
+            descriptors,
+        })
     }
 }
 
@@ -44,9 +51,16 @@ pub fn wake_ups(process: u32) -> Result<u64> {
     let mut sum = 0;
     for thread in fs::read_dir(format!("/proc/{process}/task")).context("its threads")? {
         // A thread that has just ended does not count.
-        let Ok(status) = fs::read_to_string(thread?.path().join("status")) else { continue };
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        sum += line.context("no voluntary_ctxt_switches")?.trim().parse::<u64>()?;
+        let Ok(status) = fs::read_to_string(thread?.path().join("status")) else {
+            continue;
+        };
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        sum += line
+            .context("no voluntary_ctxt_switches")?
+            .trim()
+            .parse::<u64>()?;
     }
     Ok(sum)
 }
@@ -54,14 +68,28 @@ pub fn wake_ups(process: u32) -> Result<u64> {
 fn processor(stat: &str) -> Result<Duration> {
     // The name is in parentheses and may contain any characters.
     let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
-    let ticks = |index: usize| rest.split_whitespace().nth(index).and_then(|ticks| ticks.parse::<f64>().ok());
-    let (user, system) = (ticks(11).context("no utime")?, ticks(12).context("no stime")?);
+    let ticks = |index: usize| {
+        rest.split_whitespace()
+            .nth(index)
+            .and_then(|ticks| ticks.parse::<f64>().ok())
+    };
+    let (user, system) = (
+        ticks(11).context("no utime")?,
+        ticks(12).context("no stime")?,
+    );
     Ok(Duration::from_secs_f64((user + system) / TICKS))
 }
 
 fn memory(status: &str, which: &str) -> Result<u64> {
-    let line = status.lines().find(|line| line.starts_with(which)).with_context(|| format!("no {which}"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(which))
+        .with_context(|| format!("no {which}"))?;
+    let kilobytes: u64 = line
+        .split_whitespace()
+        .nth(1)
+        .context("no number")?
+        .parse()?;
     Ok(kilobytes * 1024)
 }
 
@@ -71,7 +99,14 @@ fn memory(status: &str, which: &str) -> Result<u64> {
 pub fn raise_descriptor_limit() -> Result<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).context("raising the limit of descriptors")?;
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    )
+    .context("raising the limit of descriptors")?;
     Ok(maximum.unwrap_or(u64::MAX))
 }
 

@@ -16,8 +16,14 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// Sends a heartbeat of a host whose clock is that many seconds ahead.
 async fn beat(link: &mut Link, ahead: i64) -> Result<()> {
-    let timestamp = Timestamp::from_millis(Timestamp::now().millis().saturating_add_signed(ahead * 1_000));
-    let beaten = link.request("heartbeat", json!({"timestamp": timestamp})).await?;
+    let timestamp = Timestamp::from_millis(
+        Timestamp::now()
+            .millis()
+            .saturating_add_signed(ahead * 1_000),
+    );
+    let beaten = link
+        .request("heartbeat", json!({"timestamp": timestamp}))
+        .await?;
     let beaten = beaten.map_err(|error| anyhow::anyhow!("{error}"))?;
     assert_eq!(beaten["timestamp"], timestamp.to_string());
     Ok(())
@@ -25,8 +31,11 @@ async fn beat(link: &mut Link, ahead: i64) -> Result<()> {
 
 /// Returns the clocks that are listed for that key.
 async fn clocks(address: &str, key: Option<&str>) -> Result<Value> {
-    let key = key.map(|key| format!("X-API-Key: {key}\r\n")).unwrap_or_default();
-    let question = format!("GET /api/health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{key}\r\n");
+    let key = key
+        .map(|key| format!("X-API-Key: {key}\r\n"))
+        .unwrap_or_default();
+    let question =
+        format!("GET /api/health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{key}\r\n");
     let answer = http::request(address.parse()?, &question).await?;
     assert_eq!(answer.status, 200);
     Ok(serde_json::from_str::<Value>(&answer.body)?["clocks"].take())
@@ -35,30 +44,60 @@ async fn clocks(address: &str, key: Option<&str>) -> Result<Value> {
 #[tokio::test]
 async fn the_last_heartbeat_of_a_connected_host_decides() -> Result<()> {
     let served = Served::start().await?;
-    let (mut cam, mut nas, mut web) = (served.join("cam").await?, served.join("nas").await?, served.join("web").await?);
+    let (mut cam, mut nas, mut web) = (
+        served.join("cam").await?,
+        served.join("nas").await?,
+        served.join("web").await?,
+    );
     beat(&mut web, 4).await?;
-    assert_eq!(clocks(&served.address, None).await?, Value::Null, "so much is nothing");
+    assert_eq!(
+        clocks(&served.address, None).await?,
+        Value::Null,
+        "so much is nothing"
+    );
     beat(&mut cam, -60).await?;
     beat(&mut nas, 3_600).await?;
     let both = json!([{"agent_id": "nas", "seconds": 3_600}, {"agent_id": "cam", "seconds": -60}]);
     assert_eq!(clocks(&served.address, None).await?, both);
     beat(&mut nas, 0).await?;
-    assert_eq!(clocks(&served.address, None).await?, json!([{"agent_id": "cam", "seconds": -60}]));
+    assert_eq!(
+        clocks(&served.address, None).await?,
+        json!([{"agent_id": "cam", "seconds": -60}])
+    );
     cam.notify("goodbye", json!({})).await?;
-    eventually("it is forgotten", SOON, async || clocks(&served.address, None).await.ok()?.is_null().then_some(()))
-        .await
+    eventually("it is forgotten", SOON, async || {
+        clocks(&served.address, None)
+            .await
+            .ok()?
+            .is_null()
+            .then_some(())
+    })
+    .await
 }
 
 #[tokio::test]
 async fn agents_are_named_only_to_keys_that_may_see_them() -> Result<()> {
     let gate = Gate::start().await?;
-    let (agent, reader) = (gate.key("agent", "cam", &[]).await?, gate.key("read", "*", &[]).await?);
+    let (agent, reader) = (
+        gate.key("agent", "cam", &[]).await?,
+        gate.key("read", "*", &[]).await?,
+    );
     let mut cam = Link::open_with(&gate.served.address, Some(&agent)).await?;
-    cam.hello(&Who::new("cam")).await?.map_err(anyhow::Error::msg)?;
+    cam.hello(&Who::new("cam"))
+        .await?
+        .map_err(anyhow::Error::msg)?;
     beat(&mut cam, -60).await?;
-    for (key, agent_id) in [(None, Value::Null), (Some("c3po_wrong"), Value::Null), (Some(&*reader), json!("cam"))] {
+    for (key, agent_id) in [
+        (None, Value::Null),
+        (Some("c3po_wrong"), Value::Null),
+        (Some(&*reader), json!("cam")),
+    ] {
         let listed = clocks(&gate.served.address, key).await?;
-        assert_eq!((&listed[0]["agent_id"], &listed[0]["seconds"]), (&agent_id, &json!(-60)), "{key:?}");
+        assert_eq!(
+            (&listed[0]["agent_id"], &listed[0]["seconds"]),
+            (&agent_id, &json!(-60)),
+            "{key:?}"
+        );
     }
     Ok(())
 }

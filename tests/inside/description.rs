@@ -26,14 +26,20 @@ async fn described(served: &Served) -> Result<Value> {
 fn operations(document: &Value) -> Result<BTreeSet<Operation>> {
     let paths = document["paths"].as_object().context("no paths")?;
     let each = paths.iter().flat_map(|(path, methods)| {
-        methods.as_object().into_iter().flatten().map(|(method, _)| (method.to_uppercase(), path.clone()))
+        methods
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(method, _)| (method.to_uppercase(), path.clone()))
     });
     Ok(each.collect())
 }
 
 async fn ask(gate: &Gate, method: &str, path: &str, key: &str) -> Result<Answer> {
     let address = gate.address()?;
-    let path = path.replace("{id}", "00000000").replace("{machine}", "none");
+    let path = path
+        .replace("{id}", "00000000")
+        .replace("{machine}", "none");
     let text = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nX-API-Key: {key}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
     );
@@ -52,14 +58,32 @@ async fn only_described_methods_are_served_and_a_refusal_lists_them() -> Result<
             let answer = ask(&gate, method, path, &key).await?;
             let is_there = answer.status != 405 && !answer.body.contains("there is no path");
             let expected = described.contains(&(method.to_owned(), path.clone()));
-            assert_eq!(is_there, expected, "{method} {path}: {} {}", answer.head, answer.body);
+            assert_eq!(
+                is_there, expected,
+                "{method} {path}: {} {}",
+                answer.head, answer.body
+            );
             if !expected {
-                let allow = answer.head.lines().find_map(|line| line.strip_prefix("allow: ")).context("no Allow")?;
-                let allowed: BTreeSet<&str> = allow.split(',').filter(|method| *method != "HEAD").collect();
-                let methods: BTreeSet<&str> =
-                    described.iter().filter(|(_, of)| of == path).map(|(method, _)| method.as_str()).collect();
+                let allow = answer
+                    .head
+                    .lines()
+                    .find_map(|line| line.strip_prefix("allow: "))
+                    .context("no Allow")?;
+                let allowed: BTreeSet<&str> = allow
+                    .split(',')
+                    .filter(|method| *method != "HEAD")
+                    .collect();
+                let methods: BTreeSet<&str> = described
+                    .iter()
+                    .filter(|(_, of)| of == path)
+                    .map(|(method, _)| method.as_str())
+                    .collect();
                 assert_eq!(allowed, methods, "{path}");
-                assert!(answer.body.contains("\"code\":\"NOT_SUPPORTED\""), "{}", answer.body);
+                assert!(
+                    answer.body.contains("\"code\":\"NOT_SUPPORTED\""),
+                    "{}",
+                    answer.body
+                );
             }
         }
     }
@@ -69,17 +93,35 @@ async fn only_described_methods_are_served_and_a_refusal_lists_them() -> Result<
 #[tokio::test]
 async fn the_reference_names_exactly_the_described_operations() -> Result<()> {
     let text = std::fs::read_to_string(root().join("docs/API.md"))?;
-    let rest = text.split("\n## ").find(|part| part.starts_with("REST")).context("the section REST is missing")?;
+    let rest = text
+        .split("\n## ")
+        .find(|part| part.starts_with("REST"))
+        .context("the section REST is missing")?;
     let mut written = BTreeSet::new();
-    for cell in rest.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1)) {
+    for cell in rest
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .filter_map(|line| line.split('|').nth(1))
+    {
         for operation in cell.split('`').filter(|part| part.contains(" /")) {
             let (method, path) = operation.split_once(' ').context("no path")?;
-            written.insert((method.to_owned(), path.replace("ID", "{id}").replace("OS-ARCH", "{machine}")));
+            written.insert((
+                method.to_owned(),
+                path.replace("ID", "{id}").replace("OS-ARCH", "{machine}"),
+            ));
         }
     }
     let described = operations(&described(&Served::start().await?).await?)?;
-    assert_eq!(written, described, "docs/API.md, REST: left is what stands there, right what is described");
-    assert!(described.iter().all(|(_, path)| !SESSIONS.contains(&path.as_str())), "{described:?}");
+    assert_eq!(
+        written, described,
+        "docs/API.md, REST: left is what stands there, right what is described"
+    );
+    assert!(
+        described
+            .iter()
+            .all(|(_, path)| !SESSIONS.contains(&path.as_str())),
+        "{described:?}"
+    );
     Ok(())
 }
 
@@ -99,15 +141,23 @@ async fn every_reference_in_the_description_resolves() -> Result<()> {
     let (mut ids, mut names) = (BTreeSet::new(), 0);
     everywhere(&document, &mut |value| {
         if let Some(place) = value["$ref"].as_str() {
-            let there = place.strip_prefix('#').and_then(|place| document.pointer(place));
+            let there = place
+                .strip_prefix('#')
+                .and_then(|place| document.pointer(place));
             assert!(there.is_some(), "{place} is not there");
         }
     });
-    for operation in document["paths"].as_object().into_iter().flatten().flat_map(|(_, methods)| methods.as_object()) {
+    for operation in document["paths"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .flat_map(|(_, methods)| methods.as_object())
+    {
         for operation in operation.values() {
             ids.insert(operation["operationId"].as_str());
             assert!(
-                operation["responses"]["default"].is_object() && operation["responses"]["200"].is_object(),
+                operation["responses"]["default"].is_object()
+                    && operation["responses"]["200"].is_object(),
                 "{operation}"
             );
             names += 1;
@@ -120,16 +170,35 @@ async fn every_reference_in_the_description_resolves() -> Result<()> {
 #[tokio::test]
 async fn the_description_states_which_operations_need_a_key() -> Result<()> {
     let check = |document: &Value, path: &str, expected: Value| {
-        assert_eq!(document["paths"][path]["get"]["security"], expected, "{path}");
+        assert_eq!(
+            document["paths"][path]["get"]["security"], expected,
+            "{path}"
+        );
     };
     let looks = ["agent", "read", "operator", "admin"];
     let closed = described(&Gate::start().await?.served).await?;
     check(&closed, "/api/health", Value::Null);
-    check(&closed, "/api/agents", json!([{"bearer": looks}, {"apiKey": looks}]));
-    check(&closed, "/api/keys", json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}]));
+    check(
+        &closed,
+        "/api/agents",
+        json!([{"bearer": looks}, {"apiKey": looks}]),
+    );
+    check(
+        &closed,
+        "/api/keys",
+        json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}]),
+    );
     let open = described(&Served::start().await?).await?;
-    check(&open, "/api/agents", json!([{"bearer": looks}, {"apiKey": looks}, {}]));
-    check(&open, "/api/keys", json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}]));
+    check(
+        &open,
+        "/api/agents",
+        json!([{"bearer": looks}, {"apiKey": looks}, {}]),
+    );
+    check(
+        &open,
+        "/api/keys",
+        json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}]),
+    );
     Ok(())
 }
 
@@ -141,8 +210,15 @@ async fn bodies_are_size_limited_objects() -> Result<()> {
     let large = format!(r#"{{"name": "{}"}}"#, "x".repeat(1 << 20));
     let answer = http::post(gate.address()?, "/api/keys", &headers, &large).await?;
     let body: Value = serde_json::from_str(&answer.body)?;
-    assert_eq!((answer.status, &body["code"]), (413, &json!("PAYLOAD_TOO_LARGE")), "{body}");
-    assert_eq!(body["details"], json!({"limit": 1 << 20, "count": large.len()}));
+    assert_eq!(
+        (answer.status, &body["code"]),
+        (413, &json!("PAYLOAD_TOO_LARGE")),
+        "{body}"
+    );
+    assert_eq!(
+        body["details"],
+        json!({"limit": 1 << 20, "count": large.len()})
+    );
     for list in ["[]", r#"["x", "admin"]"#] {
         let answer = http::post(gate.address()?, "/api/invites", &headers, list).await?;
         assert_eq!(answer.status, 400, "{list}: {}", answer.body);

@@ -45,9 +45,15 @@ const COMMANDS: &[(&str, &[&str])] = &[
 /// Runs a command on a terminal, and returns its output.
 async fn typed(gate: &Gate, words: &str) -> Result<String> {
     let mut asked = command(program("c3po-coordinator")?, gate.served.folder());
-    asked.args(words.split(' ')).arg("--data-dir").arg(gate.served.folder()).args(["--listen", &gate.served.address]);
+    asked
+        .args(words.split(' '))
+        .arg("--data-dir")
+        .arg(gate.served.folder())
+        .args(["--listen", &gate.served.address]);
     asked.env("NO_COLOR", "1");
-    pty::output(asked, None).await.with_context(|| words.to_owned())
+    pty::output(asked, None)
+        .await
+        .with_context(|| words.to_owned())
 }
 
 /// Writes keys, an invite and an entry of the audit with hostile fields into the store, as no request can.
@@ -66,8 +72,16 @@ async fn poison(store: &dyn Store) -> Result<()> {
         made_by: field("made_by"),
         revision: 1,
     };
-    let other = Key { id: field("id"), hash: "1".repeat(64), agents: vec![field("globs")], ..key.clone() };
-    ensure!(store.put_key(&key, 10).await? && store.put_key(&other, 10).await?, "the keys are new");
+    let other = Key {
+        id: field("id"),
+        hash: "1".repeat(64),
+        agents: vec![field("globs")],
+        ..key.clone()
+    };
+    ensure!(
+        store.put_key(&key, 10).await? && store.put_key(&other, 10).await?,
+        "the keys are new"
+    );
     let invite = Invite {
         id: KEY.to_owned(),
         made_by: Some(field("made_by")),
@@ -81,8 +95,18 @@ async fn poison(store: &dyn Store) -> Result<()> {
         key_seconds: None,
     };
     store.put_invite(&invite).await?;
-    let entry = Entry::new(Event::Denied).verb(field("verb")).because(field("why"));
-    store.note(&[Entry { key: Some(field("key")), ..entry }], 1_000).await?;
+    let entry = Entry::new(Event::Denied)
+        .verb(field("verb"))
+        .because(field("why"));
+    store
+        .note(
+            &[Entry {
+                key: Some(field("key")),
+                ..entry
+            }],
+            1_000,
+        )
+        .await?;
     Ok(())
 }
 
@@ -93,8 +117,13 @@ async fn nothing_in_a_hostile_store_reaches_the_terminal() -> Result<()> {
     for (words, fields) in COMMANDS {
         let shown = typed(&gate, words).await?;
         check(&shown).with_context(|| format!("c3po-coordinator {words}"))?;
-        let missing = fields.iter().find(|name| !shown.contains(&format!("{name} a")));
-        ensure!(missing.is_none(), "c3po-coordinator {words} shows no {missing:?}:\n{shown}");
+        let missing = fields
+            .iter()
+            .find(|name| !shown.contains(&format!("{name} a")));
+        ensure!(
+            missing.is_none(),
+            "c3po-coordinator {words} shows no {missing:?}:\n{shown}"
+        );
         if words.ends_with("list --json") {
             serde_json::from_str::<Value>(&shown).with_context(|| format!("{words}: {shown}"))?;
         }
@@ -112,10 +141,21 @@ async fn nothing_in_a_hostile_store_or_hello_reaches_the_log() -> Result<()> {
     for hostile in hostile() {
         let more = json!({"host": hostile, "protocol_version": hostile});
         let mut link = Link::open(&address).await?;
-        ensure!(link.hello(&Who { more, ..Who::new("web") }).await?.is_err(), "{hostile:?} was accepted");
+        ensure!(
+            link.hello(&Who {
+                more,
+                ..Who::new("web")
+            })
+            .await?
+            .is_err(),
+            "{hostile:?} was accepted"
+        );
     }
     let log = std::fs::read_to_string(work.path().join("coordinator.log"))?;
-    ensure!(log.contains("the key id a␀b") && log.matches("a hello was refused").count() >= 300, "{log}");
+    ensure!(
+        log.contains("the key id a␀b") && log.matches("a hello was refused").count() >= 300,
+        "{log}"
+    );
     check(&log)
 }
 
@@ -126,7 +166,10 @@ async fn every_command_is_in_the_table() -> Result<()> {
     let names = commands_in(&help);
     ensure!(names.len() > 8, "{names:?}");
     for name in names {
-        let is_there = COMMANDS.iter().any(|(typed, _)| typed.split(' ').next() == Some(name)) || LOCAL.contains(&name);
+        let is_there = COMMANDS
+            .iter()
+            .any(|(typed, _)| typed.split(' ').next() == Some(name))
+            || LOCAL.contains(&name);
         ensure!(is_there, "add {name} to the table of commands and fields");
     }
     Ok(())

@@ -14,11 +14,27 @@ async fn nothing_is_lost(store: Store) -> Result<()> {
         Ok(seed) => seed.parse().context("C3PO_CHAOS_SEED")?,
         Err(_) => SEED,
     };
-    let storm = Storm { messages: 300, agents: 8, seed, store, pace: Duration::from_millis(400) };
+    let storm = Storm {
+        messages: 300,
+        agents: 8,
+        seed,
+        store,
+        pace: Duration::from_millis(400),
+    };
     let aftermath = run(storm, |line| eprintln!("{line}")).await?;
-    let again = format!("again with C3PO_CHAOS_SEED={seed}; logs: {:?}", aftermath.logs);
-    assert!(aftermath.report.findings.is_empty(), "{again}\n{}", aftermath.report);
-    eprintln!("seed {seed}, {:?}, kills {:?}: {}", aftermath.took, aftermath.kills, aftermath.report);
+    let again = format!(
+        "again with C3PO_CHAOS_SEED={seed}; logs: {:?}",
+        aftermath.logs
+    );
+    assert!(
+        aftermath.report.findings.is_empty(),
+        "{again}\n{}",
+        aftermath.report
+    );
+    eprintln!(
+        "seed {seed}, {:?}, kills {:?}: {}",
+        aftermath.took, aftermath.kills, aftermath.report
+    );
     Ok(())
 }
 

@@ -19,14 +19,23 @@ const ANSWER: &str = "zigbee2mqtt/# and frigate/events";
 /// Asks meshtastic, waits for the answer to that message, and repeats it.
 fn asker() -> Script {
     Script::new()
-        .then([Block::call("send_message", json!({"target": "meshtastic-run", "message": QUESTION}))])
+        .then([Block::call(
+            "send_message",
+            json!({"target": "meshtastic-run", "message": QUESTION}),
+        )])
         .then_with(|asked| {
             let id = &asked.tool_result()["id"];
-            vec![Block::call("wait_for_message", json!({"message_id": id, "timeout": WAIT}))]
+            vec![Block::call(
+                "wait_for_message",
+                json!({"message_id": id, "timeout": WAIT}),
+            )]
         })
         .then_with(|asked| {
             let reply = asked.tool_result();
-            vec![Block::text(format!("{} said: {}", reply["from_agent"], reply["response"]))]
+            vec![Block::text(format!(
+                "{} said: {}",
+                reply["from_agent"], reply["response"]
+            ))]
         })
 }
 
@@ -36,13 +45,22 @@ fn answerer() -> Script {
         .then([Block::call("wait_for_message", json!({"timeout": WAIT}))])
         .then_with(|asked| {
             let id = &asked.tool_result()["id"];
-            vec![Block::call("reply", json!({"message_id": id, "response": ANSWER}))]
+            vec![Block::call(
+                "reply",
+                json!({"message_id": id, "response": ANSWER}),
+            )]
         })
         .then([Block::text("answered")])
 }
 
 fn check_ended_well(who: &str, run: &Finished) -> Result<()> {
-    ensure!(run.status.success(), "{who} ended with {}: {}\n{}", run.status, run.output, run.log);
+    ensure!(
+        run.status.success(),
+        "{who} ended with {}: {}\n{}",
+        run.status,
+        run.output,
+        run.log
+    );
     Ok(())
 }
 
@@ -54,23 +72,62 @@ async fn two_real_sessions_send_wait_and_reply_and_see_each_others_folder_names(
     };
     let work = tempfile::tempdir()?;
     let coordinator = Coordinator::start(work.path()).await?;
-    let (asking, answering) = (FakeApi::start(asker()).await?, FakeApi::start(answerer()).await?);
+    let (asking, answering) = (
+        FakeApi::start(asker()).await?,
+        FakeApi::start(answerer()).await?,
+    );
 
     // The recipient starts first, because a name that was never registered is refused as a target.
-    let asked = claude.ask(work.path(), "meshtastic", "Answer who asks.", &answering, &coordinator.url())?;
+    let asked = claude.ask(
+        work.path(),
+        "meshtastic",
+        "Answer who asks.",
+        &answering,
+        &coordinator.url(),
+    )?;
     known(&coordinator, "meshtastic-run").await?;
-    let asker = claude.ask(work.path(), "homeassistant", "Ask for topics.", &asking, &coordinator.url())?;
+    let asker = claude.ask(
+        work.path(),
+        "homeassistant",
+        "Ask for topics.",
+        &asking,
+        &coordinator.url(),
+    )?;
     let (asker, asked) = tokio::try_join!(asker.finish(RUN), asked.finish(RUN))?;
     check_ended_well("homeassistant", &asker)?;
     check_ended_well("meshtastic", &asked)?;
 
-    let question = answering.asked().get(1).context("meshtastic's model got no result")?.tool_result();
-    assert_eq!((&question["from_agent"], &question["message"]), (&json!("homeassistant-run"), &json!(QUESTION)));
-    let reply = asking.asked().get(2).context("homeassistant's model got no answer")?.tool_result();
-    assert_eq!((&reply["from_agent"], &reply["response"]), (&json!("meshtastic-run"), &json!(ANSWER)));
-    assert_eq!(reply["message_id"], question["id"], "the answer is to that very question");
-    assert!(asker.output.contains(ANSWER), "the session shows the answer: {}", asker.output);
-    assert!(asking.others().is_empty() && answering.others().is_empty(), "nothing else is asked of the API");
+    let question = answering
+        .asked()
+        .get(1)
+        .context("meshtastic's model got no result")?
+        .tool_result();
+    assert_eq!(
+        (&question["from_agent"], &question["message"]),
+        (&json!("homeassistant-run"), &json!(QUESTION))
+    );
+    let reply = asking
+        .asked()
+        .get(2)
+        .context("homeassistant's model got no answer")?
+        .tool_result();
+    assert_eq!(
+        (&reply["from_agent"], &reply["response"]),
+        (&json!("meshtastic-run"), &json!(ANSWER))
+    );
+    assert_eq!(
+        reply["message_id"], question["id"],
+        "the answer is to that very question"
+    );
+    assert!(
+        asker.output.contains(ANSWER),
+        "the session shows the answer: {}",
+        asker.output
+    );
+    assert!(
+        asking.others().is_empty() && answering.others().is_empty(),
+        "nothing else is asked of the API"
+    );
     Ok(())
 }
 

@@ -28,32 +28,55 @@ impl Diagnosis {
     async fn of(work: &Path, coordinator: &str) -> Result<Self> {
         let mut doctor = command(program("c3po")?, work);
         // This machine's Claude Code must not be found: only the home of the test counts.
-        doctor.args(["doctor", "--json"]).env("PATH", "/usr/bin:/bin");
-        doctor.env("C3PO_COORDINATOR_URL", coordinator).env("XDG_RUNTIME_DIR", work);
+        doctor
+            .args(["doctor", "--json"])
+            .env("PATH", "/usr/bin:/bin");
+        doctor
+            .env("C3PO_COORDINATOR_URL", coordinator)
+            .env("XDG_RUNTIME_DIR", work);
         let output = doctor.output().await?;
         let document = serde_json::from_slice(&output.stdout).context("reading the document")?;
-        Ok(Self { code: output.status.code(), document })
+        Ok(Self {
+            code: output.status.code(),
+            document,
+        })
     }
 
     /// Returns the verdict and the text of a check.
     fn finding(&self, check: &str) -> (String, String) {
-        let findings = self.document["findings"].as_array().cloned().unwrap_or_default();
-        let found = findings.into_iter().find(|finding| finding["check"] == check).unwrap_or_default();
+        let findings = self.document["findings"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let found = findings
+            .into_iter()
+            .find(|finding| finding["check"] == check)
+            .unwrap_or_default();
         let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
         (text("verdict"), text("found"))
     }
 
     /// Returns the failed checks. The doctor also examines sessions of this machine that do not belong to the test.
     fn failed(&self) -> Vec<String> {
-        let findings = self.document["findings"].as_array().cloned().unwrap_or_default();
-        let failed = findings.iter().filter(|finding| finding["verdict"] == "fail");
-        failed.map(|finding| finding["check"].as_str().unwrap_or_default().to_owned()).collect()
+        let findings = self.document["findings"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let failed = findings
+            .iter()
+            .filter(|finding| finding["verdict"] == "fail");
+        failed
+            .map(|finding| finding["check"].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 
     fn check(&self, check: &str, verdict: &str, parts: &[&str]) {
         let (found_verdict, found) = self.finding(check);
         assert_eq!(found_verdict, verdict, "{check}: {found}");
-        assert!(parts.iter().all(|part| found.contains(part)), "{check}: {parts:?} are not all in: {found}");
+        assert!(
+            parts.iter().all(|part| found.contains(part)),
+            "{check}: {parts:?} are not all in: {found}"
+        );
     }
 }
 
@@ -75,7 +98,11 @@ async fn on_a_host_that_is_well_every_way_is_tried_and_nothing_is_left_behind() 
 
     let diagnosis = Diagnosis::of(work, &coordinator.url()).await?;
     let failed = diagnosis.failed();
-    assert!(failed.iter().all(|check| check == "session"), "{:#}", diagnosis.document);
+    assert!(
+        failed.iter().all(|check| check == "session"),
+        "{:#}",
+        diagnosis.document
+    );
     assert_eq!(diagnosis.code, Some(i32::from(!failed.is_empty())));
     diagnosis.check("program", "ok", &["c3po"]);
     diagnosis.check("configuration", "ok", &[]);
@@ -83,9 +110,18 @@ async fn on_a_host_that_is_well_every_way_is_tried_and_nothing_is_left_behind() 
     diagnosis.check("session", "ok", &["web", "connected", "0 unread"]);
     diagnosis.check("plugin", "warn", &["no claude command"]);
     diagnosis.check("coordinator", "ok", &[&coordinator.url(), "round trip"]);
-    diagnosis.check("clock", "ok", &["this host's agrees with the coordinator's"]);
-    let stages = |via: &str, proof: &str| format!("stored, on_host, in_session ({via}), seen ({proof})");
-    diagnosis.check("by a wait", "ok", &[&stages("wait_for_message", "tool_call")]);
+    diagnosis.check(
+        "clock",
+        "ok",
+        &["this host's agrees with the coordinator's"],
+    );
+    let stages =
+        |via: &str, proof: &str| format!("stored, on_host, in_session ({via}), seen ({proof})");
+    diagnosis.check(
+        "by a wait",
+        "ok",
+        &[&stages("wait_for_message", "tool_call")],
+    );
     diagnosis.check("by a hook", "ok", &[&stages("post_tool_batch", "hook")]);
     diagnosis.check("by a waiter", "ok", &[&stages("async_rewake", "hook")]);
 
@@ -115,7 +151,11 @@ async fn a_failed_check_is_named_and_dependent_checks_are_skipped() -> Result<()
     fs::set_permissions(work.join("c3po"), Permissions::from_mode(0o755))?;
     let diagnosis = Diagnosis::of(work, "ftp://nas").await?;
     diagnosis.check("configuration", "fail", &["neither http:// nor https://"]);
-    diagnosis.check("sockets", "warn", &["accessible to other users", "/tmp/c3po-"]);
+    diagnosis.check(
+        "sockets",
+        "warn",
+        &["accessible to other users", "/tmp/c3po-"],
+    );
     diagnosis.check("coordinator", "skip", &[]);
     Ok(())
 }
@@ -129,8 +169,14 @@ async fn a_clock_that_is_behind_is_named_with_how_far() -> Result<()> {
     let url = format!("http://{}", breaker.address());
     // The shift is 3 h and 30 s. Starting everything takes less than these 30 s.
     for (ahead_ms, said) in [
-        (-10_830_000, "the coordinator's is 3 h 0 min behind this host's"),
-        (10_830_000, "this host's is 3 h 0 min behind the coordinator's"),
+        (
+            -10_830_000,
+            "the coordinator's is 3 h 0 min behind this host's",
+        ),
+        (
+            10_830_000,
+            "this host's is 3 h 0 min behind the coordinator's",
+        ),
     ] {
         breaker.shift_clock(ahead_ms);
         let diagnosis = Diagnosis::of(work, &url).await?;

@@ -32,7 +32,11 @@ async fn coordinator(folder: PathBuf, redis: &Redis) -> Result<Coordinator> {
 /// Runs an admin command on the coordinator's machine.
 async fn admin(folder: &Path, coordinator: &Coordinator, words: &[&str]) -> Result<String> {
     let mut admin = command(program("c3po-coordinator")?, folder);
-    let said = admin.args(words).args(["--listen", &coordinator.address().to_string()]).output().await?;
+    let said = admin
+        .args(words)
+        .args(["--listen", &coordinator.address().to_string()])
+        .output()
+        .await?;
     ensure!(said.status.success(), "{said:?}");
     Ok(String::from_utf8(said.stdout)? + &String::from_utf8_lossy(&said.stderr))
 }
@@ -44,26 +48,43 @@ async fn join(home: &Path, folder: &Path, coordinator: &Coordinator) -> Result<S
 
 /// Does the same with an invite that was printed earlier.
 async fn join_with(home: &Path, said: &str) -> Result<String> {
-    let line = said.lines().find(|line| line.contains("c3po join ")).with_context(|| said.to_owned())?;
+    let line = said
+        .lines()
+        .find(|line| line.contains("c3po join "))
+        .with_context(|| said.to_owned())?;
     let url = line.split_whitespace().last().context("a URL")?;
     let mut c3po = c3po(home, &["join", url])?;
-    let joined = c3po.env("C3PO_JOIN_CODE", join_code(line)?).output().await?;
+    let joined = c3po
+        .env("C3PO_JOIN_CODE", join_code(line)?)
+        .output()
+        .await?;
     ensure!(joined.status.success(), "{joined:?}");
     Ok(String::from_utf8(joined.stdout)?)
 }
 
 /// Runs a printed command in a shell on the coordinator's machine. Returns its output.
 async fn pasted(folder: &Path, line: &str) -> Result<String> {
-    let path = program("c3po-coordinator")?.parent().context("a folder")?.display().to_string();
+    let path = program("c3po-coordinator")?
+        .parent()
+        .context("a folder")?
+        .display()
+        .to_string();
     let mut shell = command("sh", folder);
-    let said = shell.args(["-c", line]).env("PATH", format!("{path}:/usr/bin:/bin")).output().await?;
+    let said = shell
+        .args(["-c", line])
+        .env("PATH", format!("{path}:/usr/bin:/bin"))
+        .output()
+        .await?;
     ensure!(said.status.success(), "{line}: {said:?}");
     Ok(String::from_utf8(said.stdout)?)
 }
 
 fn c3po(home: &Path, words: &[&str]) -> Result<Command> {
     let mut c3po = command(program("c3po")?, home);
-    c3po.args(words).env("C3PO_HOST", HOST).env("XDG_RUNTIME_DIR", home).env("PATH", "/usr/bin:/bin");
+    c3po.args(words)
+        .env("C3PO_HOST", HOST)
+        .env("XDG_RUNTIME_DIR", home)
+        .env("PATH", "/usr/bin:/bin");
     Ok(c3po)
 }
 
@@ -80,7 +101,11 @@ async fn session(home: &Path, project: &str) -> Result<McpClient> {
     let folder = home.join(project);
     std::fs::create_dir_all(&folder)?;
     let mut proxy = command(program("c3po")?, home);
-    proxy.arg("proxy").current_dir(&folder).env("CLAUDE_PROJECT_DIR", &folder).env("XDG_RUNTIME_DIR", home);
+    proxy
+        .arg("proxy")
+        .current_dir(&folder)
+        .env("CLAUDE_PROJECT_DIR", &folder)
+        .env("XDG_RUNTIME_DIR", home);
     let client = McpClient::start(proxy, &home.join(format!("{project}.log")))?;
     client.initialize().await?;
     Ok(client)
@@ -97,10 +122,25 @@ async fn back(session: &McpClient) -> Result<Value> {
 
 /// One session sends a message, and the other one receives and answers it.
 async fn converse(asks: &McpClient, answers: &McpClient, text: &str) -> Result<()> {
-    let sent = asks.reply("send_message", json!({"target": "answers", "message": text})).await?;
-    let got = answers.reply("wait_for_message", json!({"timeout": 10})).await?;
-    assert_eq!((&got["id"], got["message"].as_str()), (&sent["id"], Some(text)));
-    answers.reply("reply", json!({"message_id": sent["id"], "response": "yes"})).await?;
+    let sent = asks
+        .reply(
+            "send_message",
+            json!({"target": "answers", "message": text}),
+        )
+        .await?;
+    let got = answers
+        .reply("wait_for_message", json!({"timeout": 10}))
+        .await?;
+    assert_eq!(
+        (&got["id"], got["message"].as_str()),
+        (&sent["id"], Some(text))
+    );
+    answers
+        .reply(
+            "reply",
+            json!({"message_id": sent["id"], "response": "yes"}),
+        )
+        .await?;
     Ok(())
 }
 
@@ -110,21 +150,44 @@ async fn sessions_are_back_in_ten_seconds_after_either_coordinator_is_killed() -
     let (nas_folder, laptop_folder) = (work.path().join("nas"), work.path().join("laptop"));
     let mut nas = coordinator(nas_folder.clone(), &redis).await?;
     let mut laptop = coordinator(laptop_folder.clone(), &redis).await?;
-    ensure!(nas.fingerprint()? != laptop.fingerprint()?, "each has a certificate of its own");
+    ensure!(
+        nas.fingerprint()? != laptop.fingerprint()?,
+        "each has a certificate of its own"
+    );
     let first = join(home.path(), &nas_folder, &nas).await?;
-    ensure!(first.contains("Next: `c3po install`") && !first.contains("same fleet"), "{first}");
+    ensure!(
+        first.contains("Next: `c3po install`") && !first.contains("same fleet"),
+        "{first}"
+    );
     let second = join(home.path(), &laptop_folder, &laptop).await?;
-    ensure!(second.contains(&format!("It serves the same fleet as {}", nas.url())), "{second}");
+    ensure!(
+        second.contains(&format!("It serves the same fleet as {}", nas.url())),
+        "{second}"
+    );
     let written = std::fs::read_to_string(file(home.path()))?;
-    ensure!(written.contains(&format!("coordinator_url = \"{},{}\"", nas.url(), laptop.url())), "{written}");
+    ensure!(
+        written.contains(&format!(
+            "coordinator_url = \"{},{}\"",
+            nas.url(),
+            laptop.url()
+        )),
+        "{written}"
+    );
 
-    let (asks, answers) = (session(home.path(), "asks").await?, session(home.path(), "answers").await?);
+    let (asks, answers) = (
+        session(home.path(), "asks").await?,
+        session(home.path(), "answers").await?,
+    );
     let mut longest = Duration::ZERO;
     for turn in ["nas", "laptop", "nas again"] {
         for session in [&asks, &answers] {
             back(session).await?;
         }
-        let killed = if turn == "laptop" { &mut laptop } else { &mut nas };
+        let killed = if turn == "laptop" {
+            &mut laptop
+        } else {
+            &mut nas
+        };
         killed.kill().await?;
         let began = Instant::now();
         for session in [&asks, &answers] {
@@ -147,28 +210,49 @@ async fn a_wrong_certificate_among_several_is_passed_over_and_doctor_reports_eac
     join(home.path(), &nas_folder, &nas).await?;
     // The laptop is listed first, but the host does not have its certificate.
     let written = std::fs::read_to_string(file(home.path()))?;
-    std::fs::write(file(home.path()), written.replace(&nas.url(), &format!("{},{}", laptop.url(), nas.url())))?;
+    std::fs::write(
+        file(home.path()),
+        written.replace(&nas.url(), &format!("{},{}", laptop.url(), nas.url())),
+    )?;
 
     let session = session(home.path(), "web").await?;
     back(&session).await?;
     let agents = person(home.path(), &["agents"]).await?;
-    ensure!(agents.status.success() && String::from_utf8_lossy(&agents.stdout).contains("web"), "{agents:?}");
+    ensure!(
+        agents.status.success() && String::from_utf8_lossy(&agents.stdout).contains("web"),
+        "{agents:?}"
+    );
     let doctor = person(home.path(), &["doctor", "--json"]).await?;
     let found: Value = serde_json::from_slice(&doctor.stdout)?;
-    let urls: Vec<_> = found["findings"].as_array().into_iter().flatten().filter(|one| one["check"] == "url").collect();
+    let urls: Vec<_> = found["findings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|one| one["check"] == "url")
+        .collect();
     let verdict = |url: &str| {
-        let of_url = urls.iter().find(|one| one["found"].as_str().is_some_and(|found| found.contains(url)));
+        let of_url = urls.iter().find(|one| {
+            one["found"]
+                .as_str()
+                .is_some_and(|found| found.contains(url))
+        });
         of_url.map(|one| (one["verdict"].clone(), one["found"].to_string()))
     };
     let (failed, why) = verdict(&laptop.url()).context("the laptop's is reported")?;
-    ensure!(failed == "fail" && why.contains("another certificate"), "{failed} {why}");
+    ensure!(
+        failed == "fail" && why.contains("another certificate"),
+        "{failed} {why}"
+    );
     let (fine, why) = verdict(&nas.url()).context("the other one is reported")?;
     ensure!(fine == "ok", "{fine} {why}");
 
     // The only trusted one is down for a moment. The other one's certificate is no reason to give up.
     nas.kill().await?;
     let told = session.call("ping", json!({})).await?;
-    ensure!(told.is_error && told.json()?["code"] == "COORD_DOWN", "{told:?}");
+    ensure!(
+        told.is_error && told.json()?["code"] == "COORD_DOWN",
+        "{told:?}"
+    );
     ensure!(told.text.contains("another certificate"), "{told:?}");
     nas.restart().await?;
     back(&session).await?;
@@ -176,7 +260,8 @@ async fn a_wrong_certificate_among_several_is_passed_over_and_doctor_reports_eac
 }
 
 #[tokio::test]
-async fn a_session_whose_key_was_changed_is_back_by_itself_once_its_host_joined_again() -> Result<()> {
+async fn a_session_whose_key_was_changed_is_back_by_itself_once_its_host_joined_again() -> Result<()>
+{
     let (work, home, redis) = (TempDir::new()?, TempDir::new()?, Redis::start().await?);
     let folder = work.path().join("nas");
     let nas = coordinator(folder.clone(), &redis).await?;
@@ -184,7 +269,11 @@ async fn a_session_whose_key_was_changed_is_back_by_itself_once_its_host_joined_
     let session = session(home.path(), "web").await?;
     back(&session).await?;
     let written = std::fs::read_to_string(file(home.path()))?;
-    let key = written.split("c3po_").nth(1).and_then(|rest| rest.split('_').next()).context("a key")?;
+    let key = written
+        .split("c3po_")
+        .nth(1)
+        .and_then(|rest| rest.split('_').next())
+        .context("a key")?;
     let rotated = admin(&folder, &nas, &["keys", "rotate", key]).await?;
     eventually("the session is refused", BACK, async || {
         let pong = session.call("ping", json!({})).await.ok()?;
@@ -193,14 +282,28 @@ async fn a_session_whose_key_was_changed_is_back_by_itself_once_its_host_joined_
     .await?;
 
     // The old text of the key no longer identifies the host, so the invite that was printed for this case names the host.
-    let invite = rotated.lines().find(|line| line.contains(" invite --host ")).context("the way back")?;
+    let invite = rotated
+        .lines()
+        .find(|line| line.contains(" invite --host "))
+        .context("the way back")?;
     let told = join_with(home.path(), &pasted(&folder, invite).await?).await?;
-    let end = told.lines().find(|line| line.contains("older key")).context("the older key is named")?;
+    let end = told
+        .lines()
+        .find(|line| line.contains("older key"))
+        .context("the older key is named")?;
     back(&session).await?;
     // The printed command revokes the older key, pasted unchanged.
     pasted(&folder, end.split('`').nth(1).context("a command")?).await?;
     let keys = admin(&folder, &nas, &["keys", "list"]).await?;
-    ensure!(keys.lines().any(|line| line.contains(key) && line.contains("revoked")), "{keys}");
-    assert_eq!(back(&session).await?["agent_id"], "web", "the new one admits it");
+    ensure!(
+        keys.lines()
+            .any(|line| line.contains(key) && line.contains("revoked")),
+        "{keys}"
+    );
+    assert_eq!(
+        back(&session).await?["agent_id"],
+        "web",
+        "the new one admits it"
+    );
     Ok(())
 }

@@ -36,9 +36,18 @@ async fn send_until_refused(sender: &McpClient, queue: bool) -> Result<(usize, V
 async fn numbers(receiver: &McpClient, expected: usize) -> Result<Vec<usize>> {
     let mut numbers = Vec::new();
     eventually("everything has arrived", SOON, async || {
-        let next = receiver.call("wait_for_message", json!({"timeout": 1})).await.ok()?.json().ok()?;
+        let next = receiver
+            .call("wait_for_message", json!({"timeout": 1}))
+            .await
+            .ok()?
+            .json()
+            .ok()?;
         if let Some(text) = next["message"].as_str().filter(|_| next["id"].is_string()) {
-            numbers.extend(text.split(' ').next().and_then(|number| number.parse::<usize>().ok()));
+            numbers.extend(
+                text.split(' ')
+                    .next()
+                    .and_then(|number| number.parse::<usize>().ok()),
+            );
         }
         (numbers.len() >= expected && next["timeout"] == true).then_some(())
     })
@@ -48,7 +57,8 @@ async fn numbers(receiver: &McpClient, expected: usize) -> Result<Vec<usize>> {
 
 #[tokio::test]
 async fn a_host_with_a_full_disk_keeps_accepted_messages_and_refuses_others() -> Result<()> {
-    const NAME: &str = "full_disk::a_host_with_a_full_disk_keeps_accepted_messages_and_refuses_others";
+    const NAME: &str =
+        "full_disk::a_host_with_a_full_disk_keeps_accepted_messages_and_refuses_others";
     let work = TempDir::new()?;
     let Some(disk) = SmallDisk::mount(&work.path().join("state"), 256)? else {
         return skipped(NAME, "mounting a small disk is not allowed");
@@ -67,23 +77,36 @@ async fn a_host_with_a_full_disk_keeps_accepted_messages_and_refuses_others() ->
     let (accepted, refusal) = send_until_refused(&sender, true).await?;
     assert!(accepted > 10, "{accepted}");
     let sentence = refusal["error"].as_str().context("a sentence")?;
-    assert!(sentence.contains("could not be queued on this host") && sentence.contains("No space left"), "{sentence}");
-    assert_eq!((&refusal["code"], &refusal["details"]["applied"]), (&json!("COORD_DOWN"), &json!("no")));
+    assert!(
+        sentence.contains("could not be queued on this host") && sentence.contains("No space left"),
+        "{sentence}"
+    );
+    assert_eq!(
+        (&refusal["code"], &refusal["details"]["applied"]),
+        (&json!("COORD_DOWN"), &json!("no"))
+    );
     let journal = fs::read_to_string(disk.path().join("c3po/journal/sender.jsonl"))?;
-    assert!(journal.ends_with('\n') && journal.lines().count() == accepted, "nothing is half-written");
+    assert!(
+        journal.ends_with('\n') && journal.lines().count() == accepted,
+        "nothing is half-written"
+    );
 
     // The disk is still full, but sending queued messages needs no room.
     disk.fill(0)?;
     coordinator.restart().await?;
     let received = numbers(&receiver, accepted).await?;
     assert_eq!(received, (0..accepted).collect::<Vec<_>>());
-    assert_eq!(fs::metadata(disk.path().join("c3po/journal/sender.jsonl"))?.len(), 0);
+    assert_eq!(
+        fs::metadata(disk.path().join("c3po/journal/sender.jsonl"))?.len(),
+        0
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers() -> Result<()> {
-    const NAME: &str = "full_disk::a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers";
+    const NAME: &str =
+        "full_disk::a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers";
     let work = TempDir::new()?;
     let Some(disk) = SmallDisk::mount(&work.path().join("store"), 2_048)? else {
         return skipped(NAME, "mounting a small disk is not allowed");
@@ -99,17 +122,31 @@ async fn a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers() 
     let (accepted, refusal) = send_until_refused(&sender, false).await?;
     assert!(accepted > 10, "{accepted}: {refusal}");
     assert_eq!(refusal["code"], "STORE_UNAVAILABLE", "{refusal}");
-    assert!(refusal["error"].is_string() && refusal["suggestion"].is_string(), "{refusal}");
+    assert!(
+        refusal["error"].is_string() && refusal["suggestion"].is_string(),
+        "{refusal}"
+    );
     // Reading needs no room, although the receipt for it cannot be recorded.
     let page = receiver.reply("get_messages", json!({"limit": 1})).await?;
     assert_eq!(page["count"], accepted, "{}", page["count"]);
-    let again = sender.call("send_message", json!({"target": "receiver", "message": "x".repeat(LONG)})).await?;
+    let again = sender
+        .call(
+            "send_message",
+            json!({"target": "receiver", "message": "x".repeat(LONG)}),
+        )
+        .await?;
     assert!(again.is_error);
 
     fs::remove_file(filler)?;
     eventually("there is room again", SOON, async || {
         let text = format!("{accepted} is the last");
-        let sent = sender.call("send_message", json!({"target": "receiver", "message": text})).await.ok()?;
+        let sent = sender
+            .call(
+                "send_message",
+                json!({"target": "receiver", "message": text}),
+            )
+            .await
+            .ok()?;
         (!sent.is_error).then_some(())
     })
     .await?;
@@ -119,8 +156,14 @@ async fn a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers() 
     coordinator.kill().await?;
     coordinator.restart().await?;
     let count = eventually("the link", SOON, async || {
-        let page = receiver.call("get_messages", json!({"limit": 1})).await.ok()?;
-        page.json().ok().filter(|_| !page.is_error).map(|page| page["count"].clone())
+        let page = receiver
+            .call("get_messages", json!({"limit": 1}))
+            .await
+            .ok()?;
+        page.json()
+            .ok()
+            .filter(|_| !page.is_error)
+            .map(|page| page["count"].clone())
     });
     assert_eq!(count.await?, accepted + 1);
     Ok(())

@@ -27,7 +27,10 @@ async fn session_on(work: &Path, host: &str, project: &str, url: &str) -> Result
     let mut command = proxy_command(&home, project, url)?;
     command.env("C3PO_HOST", host);
     let client = McpClient::start(command, &home.join(format!("{project}.log")))?;
-    client.initialize().await.with_context(|| format!("the proxy of {project} on {host}"))?;
+    client
+        .initialize()
+        .await
+        .with_context(|| format!("the proxy of {project} on {host}"))?;
     Ok(client)
 }
 
@@ -43,14 +46,20 @@ async fn name(session: &McpClient) -> Result<String> {
 
 /// Sends a message from a session and returns it.
 async fn send(sender: &McpClient, target: &str, text: &str) -> Result<Value> {
-    sender.reply("send_message", json!({"target": target, "message": text})).await
+    sender
+        .reply("send_message", json!({"target": target, "message": text}))
+        .await
 }
 
 /// Returns the texts in the session's inbox.
 async fn inbox(session: &McpClient) -> Result<Vec<String>> {
     let page = session.reply("get_messages", json!({})).await?;
     let messages = page["messages"].as_array().context("messages")?;
-    Ok(messages.iter().filter_map(|message| message["message"].as_str()).map(str::to_owned).collect())
+    Ok(messages
+        .iter()
+        .filter_map(|message| message["message"].as_str())
+        .map(str::to_owned)
+        .collect())
 }
 
 async fn end(mut session: McpClient) -> Result<()> {
@@ -63,14 +72,22 @@ async fn reboots_in_either_order(mut coordinator: Coordinator, work: &Path) -> R
     let desk = session_on(work, "desk", "desk", &url).await?;
     for order in [["laptop", "nas"], ["nas", "laptop"]] {
         let project = format!("homeassistant-of-{}", order[0]);
-        let names = BTreeMap::from([(order[0], project.clone()), (order[1], format!("{project}-2"))]);
+        let names = BTreeMap::from([
+            (order[0], project.clone()),
+            (order[1], format!("{project}-2")),
+        ]);
         for host in order {
             let session = session_on(work, host, &project, &url).await?;
             assert_eq!(name(&session).await?, names[host], "{host}");
             end(session).await?;
         }
         for host in order {
-            send(&desk, &format!("{project}@{host}"), &format!("for {host} only")).await?;
+            send(
+                &desk,
+                &format!("{project}@{host}"),
+                &format!("for {host} only"),
+            )
+            .await?;
         }
         // Everything is rebooted without a goodbye; then the other host starts first.
         coordinator.kill().await?;
@@ -91,16 +108,27 @@ async fn reboots_in_either_order(mut coordinator: Coordinator, work: &Path) -> R
         }
     }
     mail_for_one_host_while_the_other_starts(&desk, work, &url).await?;
-    let unknown =
-        desk.call("send_message", json!({"target": "homeassistant-of-laptop-2@laptop", "message": "x"})).await?;
+    let unknown = desk
+        .call(
+            "send_message",
+            json!({"target": "homeassistant-of-laptop-2@laptop", "message": "x"}),
+        )
+        .await?;
     let refusal = unknown.json()?;
     assert_eq!(refusal["code"], "AGENT_NOT_FOUND", "{refusal}");
-    assert_eq!(refusal["suggestion"], "On laptop it is homeassistant-of-laptop.");
+    assert_eq!(
+        refusal["suggestion"],
+        "On laptop it is homeassistant-of-laptop."
+    );
     Ok(())
 }
 
 /// Sends to one host while a session of the same folder starts on the other.
-async fn mail_for_one_host_while_the_other_starts(desk: &McpClient, work: &Path, url: &str) -> Result<()> {
+async fn mail_for_one_host_while_the_other_starts(
+    desk: &McpClient,
+    work: &Path,
+    url: &str,
+) -> Result<()> {
     let project = "homeassistant-of-laptop";
     let target = format!("{project}@nas");
     let (sent, laptop) = tokio::join!(send(desk, &target, "while laptop starts"), async {
@@ -117,7 +145,10 @@ async fn mail_for_one_host_while_the_other_starts(desk: &McpClient, work: &Path,
     assert_eq!(inbox(&nas).await?.len(), 2);
     // A second session in the folder gets the host's next name, and inherits nothing.
     let second = session_on(work, "nas", project, url).await?;
-    assert_eq!((name(&second).await?, inbox(&second).await?), (format!("{project}-3"), Vec::<String>::new()));
+    assert_eq!(
+        (name(&second).await?, inbox(&second).await?),
+        (format!("{project}-3"), Vec::<String>::new())
+    );
     Ok(())
 }
 
@@ -130,7 +161,11 @@ async fn no_mail_of_one_host_is_shown_on_another_with_sqlite() -> Result<()> {
 #[tokio::test]
 async fn no_mail_of_one_host_is_shown_on_another_with_redis() -> Result<()> {
     let (work, redis) = (TempDir::new()?, Redis::start().await?);
-    reboots_in_either_order(Coordinator::start_on(work.path(), &redis.url()).await?, work.path()).await
+    reboots_in_either_order(
+        Coordinator::start_on(work.path(), &redis.url()).await?,
+        work.path(),
+    )
+    .await
 }
 
 /// Three hosts whose sessions in the same folder come and go, and a sender that addresses each by its host.
@@ -180,11 +215,21 @@ impl Coming<'_> {
         let before = self.names.entry(host).or_insert_with(|| name.clone());
         ensure!(*before == name, "{host} was {before} and is {name}");
         let texts = inbox(session).await?;
-        ensure!(texts.iter().all(|text| text == host), "{host} was shown {texts:?}");
+        ensure!(
+            texts.iter().all(|text| text == host),
+            "{host} was shown {texts:?}"
+        );
         let ids = session.reply("get_messages", json!({})).await?;
-        let ids: Vec<&Value> = ids["messages"].as_array().into_iter().flatten().map(|message| &message["id"]).collect();
+        let ids: Vec<&Value> = ids["messages"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|message| &message["id"])
+            .collect();
         if !ids.is_empty() {
-            session.reply("ack_messages", json!({"message_ids": ids})).await?;
+            session
+                .reply("ack_messages", json!({"message_ids": ids}))
+                .await?;
         }
         *self.read.entry(host).or_default() += texts.len();
         Ok(())
@@ -205,7 +250,10 @@ async fn three_hosts_come_and_go_and_each_gets_its_own_mail_and_all_of_it() -> R
     let second = TempDir::new()?;
     for (coordinator, work) in [
         (Coordinator::start(work.path()).await?, work.path()),
-        (Coordinator::start_on(second.path(), &redis.url()).await?, second.path()),
+        (
+            Coordinator::start_on(second.path(), &redis.url()).await?,
+            second.path(),
+        ),
     ] {
         let desk = session_on(work, "desk", "desk", &coordinator.url()).await?;
         let mut coming = Coming {
@@ -219,7 +267,10 @@ async fn three_hosts_come_and_go_and_each_gets_its_own_mail_and_all_of_it() -> R
         };
         let mut dice = Dice::new(7);
         for round in 0..ROUNDS {
-            coming.one_thing_happens(&mut dice).await.with_context(|| format!("round {round}"))?;
+            coming
+                .one_thing_happens(&mut dice)
+                .await
+                .with_context(|| format!("round {round}"))?;
         }
         for host in HOSTS {
             coming.comes(host).await?;

@@ -28,14 +28,23 @@ async fn receive(session: &McpClient, count: usize) -> Result<Vec<(String, Strin
     let mut received = Vec::new();
     let text = |message: &Value, name: &str| message[name].as_str().unwrap_or_default().to_owned();
     eventually("everything has arrived", SOON, async || {
-        let next = session.call("wait_for_message", json!({"timeout": 5})).await.ok()?.json().ok()?;
+        let next = session
+            .call("wait_for_message", json!({"timeout": 5}))
+            .await
+            .ok()?
+            .json()
+            .ok()?;
         if next["id"].is_string() {
             received.push((text(&next, "from_agent"), text(&next, "message")));
         }
         (received.len() == count).then_some(())
     })
     .await?;
-    assert_eq!(session.reply("get_messages", json!({})).await?["count"], count, "and nothing twice");
+    assert_eq!(
+        session.reply("get_messages", json!({})).await?["count"],
+        count,
+        "and nothing twice"
+    );
     Ok(received)
 }
 
@@ -47,7 +56,10 @@ async fn a_living_session_sends_the_queued_messages_of_dead_ones() -> Result<()>
     let mut first = session(work.path(), "homeassistant", &url).await?;
     first.reply("ping", json!({})).await?;
     let mut second = session(work.path(), "homeassistant", &url).await?;
-    assert_eq!(second.reply("ping", json!({})).await?["agent_id"], "homeassistant-2");
+    assert_eq!(
+        second.reply("ping", json!({})).await?["agent_id"],
+        "homeassistant-2"
+    );
     let meshtastic = session(work.path(), "meshtastic", &url).await?;
     meshtastic.reply("ping", json!({})).await?;
     coordinator.kill().await?;
@@ -60,8 +72,15 @@ async fn a_living_session_sends_the_queued_messages_of_dead_ones() -> Result<()>
     coordinator.restart().await?;
     let mut received = receive(&meshtastic, 3).await?;
     received.sort_by_key(|(sender, _)| sender.clone());
-    let expected = [("homeassistant", "one"), ("homeassistant-2", "two"), ("homeassistant-2", "three")];
-    assert_eq!(received, expected.map(|(sender, text)| (sender.to_owned(), text.to_owned())));
+    let expected = [
+        ("homeassistant", "one"),
+        ("homeassistant-2", "two"),
+        ("homeassistant-2", "three"),
+    ];
+    assert_eq!(
+        received,
+        expected.map(|(sender, text)| (sender.to_owned(), text.to_owned()))
+    );
     Ok(())
 }
 
@@ -81,15 +100,26 @@ async fn a_later_send_does_not_overtake_queued_messages() -> Result<()> {
     coordinator.restart().await?;
     // Without `queue_if_down`, as soon as there is a link.
     eventually("a plain send", SOON, async || {
-        let sent = homeassistant.call("send_message", json!({"target": "meshtastic", "message": "last"})).await.ok()?;
+        let sent = homeassistant
+            .call(
+                "send_message",
+                json!({"target": "meshtastic", "message": "last"}),
+            )
+            .await
+            .ok()?;
         (!sent.is_error).then_some(())
     })
     .await?;
     let received = receive(&meshtastic, KEPT + 1).await?;
     let texts: Vec<_> = received.into_iter().map(|(_, text)| text).collect();
-    let expected: Vec<_> = (0..KEPT).map(|number| number.to_string()).chain(["last".to_owned()]).collect();
+    let expected: Vec<_> = (0..KEPT)
+        .map(|number| number.to_string())
+        .chain(["last".to_owned()])
+        .collect();
     assert_eq!(texts, expected);
-    let journal = work.path().join(".local/state/c3po/journal/homeassistant.jsonl");
+    let journal = work
+        .path()
+        .join(".local/state/c3po/journal/homeassistant.jsonl");
     assert_eq!(fs::metadata(journal)?.len(), 0);
     Ok(())
 }
@@ -112,7 +142,11 @@ async fn a_new_session_does_not_overtake_messages_that_its_predecessor_queued() 
 
     // Its first call, before it has a link.
     let next = session(work.path(), "homeassistant", &url).await?;
-    next.reply("send_message", json!({"target": "meshtastic", "message": "four"})).await?;
+    next.reply(
+        "send_message",
+        json!({"target": "meshtastic", "message": "four"}),
+    )
+    .await?;
     let received = receive(&meshtastic, 4).await?;
     let texts: Vec<_> = received.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(texts, ["one", "two", "three", "four"]);
@@ -129,16 +163,23 @@ async fn doctor_reports_queued_messages_that_were_refused() -> Result<()> {
     queue(&homeassistant, "nobody", "to one who does not exist").await?;
     let doctor = async || -> Result<String> {
         let mut doctor = command(program("c3po")?, work.path());
-        doctor.arg("doctor").env("C3PO_COORDINATOR_URL", "http://127.0.0.1:1").env("XDG_RUNTIME_DIR", work.path());
+        doctor
+            .arg("doctor")
+            .env("C3PO_COORDINATOR_URL", "http://127.0.0.1:1")
+            .env("XDG_RUNTIME_DIR", work.path());
         Ok(String::from_utf8(doctor.output().await?.stdout)?)
     };
     let waiting = doctor().await?;
-    assert!(waiting.contains("messages that homeassistant queued on this host: 1"), "{waiting}");
+    assert!(
+        waiting.contains("messages that homeassistant queued on this host: 1"),
+        "{waiting}"
+    );
     coordinator.restart().await?;
     let refused = eventually("it is refused", SOON, async || {
         let said = doctor().await.ok()?;
-        (said.contains("of homeassistant that were refused: 1;") && !said.contains("queued on this host"))
-            .then_some(said)
+        (said.contains("of homeassistant that were refused: 1;")
+            && !said.contains("queued on this host"))
+        .then_some(said)
     })
     .await?;
     assert!(refused.contains("no agent named nobody"), "{refused}");

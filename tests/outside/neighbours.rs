@@ -36,15 +36,29 @@ impl User {
         fs::create_dir(&home)?;
         fs::set_permissions(&home, Permissions::from_mode(0o755))?;
         chown(&home, Some(id), Some(id))?;
-        Ok(Self { id, home, programs: base.join("bin") })
+        Ok(Self {
+            id,
+            home,
+            programs: base.join("bin"),
+        })
     }
 
     /// Returns a command of this user with umask 0, so that every file is open to all by default.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("sh");
-        command.args(["-c", "umask 000; exec \"$@\"", "sh"]).args(words).uid(self.id).gid(self.id);
-        command.env_clear().env("HOME", &self.home).env("TMPDIR", &self.home).current_dir(&self.home);
-        command.env("PATH", format!("{}:/usr/bin:/bin", self.programs.display())).stdin(Stdio::null());
+        command
+            .args(["-c", "umask 000; exec \"$@\"", "sh"])
+            .args(words)
+            .uid(self.id)
+            .gid(self.id);
+        command
+            .env_clear()
+            .env("HOME", &self.home)
+            .env("TMPDIR", &self.home)
+            .current_dir(&self.home);
+        command
+            .env("PATH", format!("{}:/usr/bin:/bin", self.programs.display()))
+            .stdin(Stdio::null());
         command
     }
 
@@ -55,17 +69,25 @@ impl User {
     /// Runs a command. Returns both its outputs.
     async fn says(&self, words: &[&str]) -> Result<String> {
         let output = self.run(words).await?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr))
     }
 
     /// Runs the prompt hook of the session beside this test. Returns its output for the client.
     async fn prompts(&self) -> Result<String> {
         let mut hook = self.command(&["c3po", "hook", "user-prompt-submit"]);
-        hook.env("CLAUDE_PID", std::process::id().to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        hook.env("CLAUDE_PID", std::process::id().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut hook = hook.spawn()?;
         let event = json!({"session_id": "s1", "prompt_id": "p1", "prompt": "go on"}).to_string();
         // A hook that finds no proxy may have exited.
-        let _ = hook.stdin.take().context("its input")?.write_all(event.as_bytes()).await;
+        let _ = hook
+            .stdin
+            .take()
+            .context("its input")?
+            .write_all(event.as_bytes())
+            .await;
         Ok(String::from_utf8(hook.wait_with_output().await?.stdout)?)
     }
 }
@@ -95,23 +117,42 @@ fn users(test: &str) -> Result<Option<(TempDir, User, User)>> {
     }
     // Different ids for each test and run, because the folder in `/tmp` contains the id.
     let first = 20_000 + std::process::id() % 20_000 * 2;
-    let (victim, other) = (User::new(base.path(), first)?, User::new(base.path(), first + 1)?);
+    let (victim, other) = (
+        User::new(base.path(), first)?,
+        User::new(base.path(), first + 1)?,
+    );
     Ok(Some((base, victim, other)))
 }
 
 /// Starts that user's coordinator, which requires keys, and joins its own host.
 async fn joined(user: &User, listen: &str) -> Result<(Process, String)> {
-    let mut command = user.command(&["c3po-coordinator", "--listen", listen, "--closed", "--tls", "auto"]);
+    let mut command = user.command(&[
+        "c3po-coordinator",
+        "--listen",
+        listen,
+        "--closed",
+        "--tls",
+        "auto",
+    ]);
     command.env("C3PO_LOG", "trace");
     let coordinator = Process::start(command, &user.home.join("coordinator.log"))?;
     let invite = ["c3po-coordinator", "invite", "--listen", listen];
     let line = eventually("an invite", SOON, async || {
         let said = user.says(&invite).await.ok()?;
-        said.lines().find(|line| line.contains("c3po join ")).map(|line| line.trim().to_owned())
+        said.lines()
+            .find(|line| line.contains("c3po join "))
+            .map(|line| line.trim().to_owned())
     });
     let line = line.await?;
-    let mut join = user.command(&["c3po", "join", line.split(' ').next_back().context("a URL")?]);
-    let joined = join.env("C3PO_JOIN_CODE", join_code(&line)?).output().await?;
+    let mut join = user.command(&[
+        "c3po",
+        "join",
+        line.split(' ').next_back().context("a URL")?,
+    ]);
+    let joined = join
+        .env("C3PO_JOIN_CODE", join_code(&line)?)
+        .output()
+        .await?;
     ensure!(joined.status.success(), "{joined:?}");
     Ok((coordinator, join_code(&line)?.to_owned()))
 }
@@ -128,9 +169,18 @@ fn take_logs(victim: &User) -> Result<()> {
 /// Asserts that a user can read no file, socket or environment of the other one.
 async fn reads_nothing_of(other: &User, victim: &User, coordinator: u32) -> Result<()> {
     let home = victim.home.display().to_string();
-    for found in [["-type", "f", "-readable"], ["-type", "s", "-writable"], ["-type", "d", "-writable"]] {
-        let found = other.says(&[&["find", &home, "-mindepth", "1"], &found[..]].concat()).await?;
-        let found: Vec<_> = found.lines().filter(|line| !line.contains("Permission denied")).collect();
+    for found in [
+        ["-type", "f", "-readable"],
+        ["-type", "s", "-writable"],
+        ["-type", "d", "-writable"],
+    ] {
+        let found = other
+            .says(&[&["find", &home, "-mindepth", "1"], &found[..]].concat())
+            .await?;
+        let found: Vec<_> = found
+            .lines()
+            .filter(|line| !line.contains("Permission denied"))
+            .collect();
         ensure!(found.is_empty(), "{found:?}");
     }
     let environment = format!("/proc/{}/environ", coordinator);
@@ -145,30 +195,62 @@ async fn another_user_of_the_machine_gets_nothing_and_silences_no_hook() -> Resu
     };
     let planted = Planted(PathBuf::from(format!("/tmp/c3po-{}", victim.id)));
     let place = planted.0.display().to_string();
-    ensure!(other.run(&["mkdir", "-m", "777", &place]).await?.status.success(), "he is first");
+    ensure!(
+        other
+            .run(&["mkdir", "-m", "777", &place])
+            .await?
+            .status
+            .success(),
+        "he is first"
+    );
     let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let (coordinator, code) = joined(&victim, &listen).await?;
 
     let log = victim.home.join("proxy.log").display().to_string();
     let mut proxy = victim.command(&["c3po", "proxy"]);
-    proxy.env("C3PO_AGENT_ID", "bank").env("C3PO_LOG", "trace").env("C3PO_LOG_FILE", &log);
+    proxy
+        .env("C3PO_AGENT_ID", "bank")
+        .env("C3PO_LOG", "trace")
+        .env("C3PO_LOG_FILE", &log);
     let session = McpClient::start(proxy, &victim.home.join("session.log"))?;
     session.initialize().await?;
-    session.reply("send_message", json!({"target": "bank", "message": TEXT})).await?;
+    session
+        .reply("send_message", json!({"target": "bank", "message": TEXT}))
+        .await?;
     take_logs(&victim)?;
 
     ensure!(other.prompts().await?.is_empty(), "nobody answers him");
     reads_nothing_of(&other, &victim, coordinator.id()?).await?;
     let data = victim.home.join(".local/share/c3po").display().to_string();
-    let keys = ["c3po-coordinator", "keys", "list", "--listen", &listen, "--data-dir", &data];
+    let keys = [
+        "c3po-coordinator",
+        "keys",
+        "list",
+        "--listen",
+        &listen,
+        "--data-dir",
+        &data,
+    ];
     ensure!(!other.run(&keys).await?.status.success() && victim.run(&keys).await?.status.success());
     let mut join = other.command(&["c3po", "join", &format!("https://{listen}")]);
-    ensure!(!join.env("C3PO_JOIN_CODE", &code).output().await?.status.success(), "the code was used");
+    ensure!(
+        !join
+            .env("C3PO_JOIN_CODE", &code)
+            .output()
+            .await?
+            .status
+            .success(),
+        "the code was used"
+    );
 
     let given = victim.prompts().await?;
     ensure!(given.contains(TEXT), "the hook answers: {given:?}");
-    let logs = fs::read_to_string(&log)? + &fs::read_to_string(victim.home.join("coordinator.log"))?;
-    ensure!(logs.contains("DEBUG") && !logs.contains(TEXT), "no log has a text");
+    let logs =
+        fs::read_to_string(&log)? + &fs::read_to_string(victim.home.join("coordinator.log"))?;
+    ensure!(
+        logs.contains("DEBUG") && !logs.contains(TEXT),
+        "no log has a text"
+    );
     Ok(())
 }
 
@@ -181,15 +263,53 @@ async fn a_folder_or_a_lock_that_another_user_prepared_is_refused() -> Result<()
     fs::create_dir(&shared)?;
     fs::set_permissions(&shared, Permissions::from_mode(0o777))?;
     let (prepared, precious) = (shared.join("prepared"), victim.home.join("precious"));
-    let [prepared, lock, database] =
-        [prepared, shared.join("c3po.db.lock"), shared.join("c3po.db")].map(|path| path.display().to_string());
-    ensure!(other.run(&["mkdir", "-m", "777", &prepared]).await?.status.success());
-    let refused = victim.says(&["c3po-coordinator", "--listen", "127.0.0.1:0", "--data-dir", &prepared]).await?;
-    ensure!(refused.contains(&format!("belongs to uid {}", other.id)), "{refused}");
+    let [prepared, lock, database] = [
+        prepared,
+        shared.join("c3po.db.lock"),
+        shared.join("c3po.db"),
+    ]
+    .map(|path| path.display().to_string());
+    ensure!(
+        other
+            .run(&["mkdir", "-m", "777", &prepared])
+            .await?
+            .status
+            .success()
+    );
+    let refused = victim
+        .says(&[
+            "c3po-coordinator",
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+            &prepared,
+        ])
+        .await?;
+    ensure!(
+        refused.contains(&format!("belongs to uid {}", other.id)),
+        "{refused}"
+    );
 
-    ensure!(other.run(&["ln", "-s", &precious.display().to_string(), &lock]).await?.status.success());
+    ensure!(
+        other
+            .run(&["ln", "-s", &precious.display().to_string(), &lock])
+            .await?
+            .status
+            .success()
+    );
     let store = format!("sqlite:{database}");
-    let refused = victim.says(&["c3po-coordinator", "--listen", "127.0.0.1:0", "--store", &store]).await?;
-    ensure!(refused.contains("symbolic link") && !precious.exists(), "{refused}");
+    let refused = victim
+        .says(&[
+            "c3po-coordinator",
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            &store,
+        ])
+        .await?;
+    ensure!(
+        refused.contains("symbolic link") && !precious.exists(),
+        "{refused}"
+    );
     Ok(())
 }

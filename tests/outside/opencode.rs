@@ -26,13 +26,17 @@ fn answerer() -> Script {
         .then([Block::call("get_messages", json!({}))])
         .then_with(|asked| {
             let id = &asked.tool_result()["messages"][0]["id"];
-            vec![Block::call("reply", json!({"message_id": id, "response": ANSWER}))]
+            vec![Block::call(
+                "reply",
+                json!({"message_id": id, "response": ANSWER}),
+            )]
         })
         .then([Block::text("answered")])
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_opencode_waits_reads_and_replies_and_the_sender_knows_how_far_it_got() -> Result<()> {
+async fn a_real_opencode_waits_reads_and_replies_and_the_sender_knows_how_far_it_got() -> Result<()>
+{
     let opencode = match Opencode::find() {
         Ok(opencode) => opencode,
         Err(reason) => return skipped("a real opencode session", &format!("{reason:#}")),
@@ -40,25 +44,52 @@ async fn a_real_opencode_waits_reads_and_replies_and_the_sender_knows_how_far_it
     let work = tempfile::tempdir()?;
     let coordinator = Coordinator::start(work.path()).await?;
     let model = FakeApi::start(answerer()).await?;
-    let mut asked = opencode.ask(work.path(), "meshtastic", "Answer who asks.", &model, &coordinator.url())?;
+    let mut asked = opencode.ask(
+        work.path(),
+        "meshtastic",
+        "Answer who asks.",
+        &model,
+        &coordinator.url(),
+    )?;
     let asker = session(work.path(), "homeassistant", &coordinator.url()).await?;
     let recipient = listed(&asker, "meshtastic").await?;
     assert_eq!(recipient["status"], "online");
-    assert_eq!(recipient["reach"], json!(["wait_for_message", "get_messages"]), "there are no hooks: {recipient}");
+    assert_eq!(
+        recipient["reach"],
+        json!(["wait_for_message", "get_messages"]),
+        "there are no hooks: {recipient}"
+    );
 
-    let sent = asker.reply("send_message", json!({"target": "meshtastic", "message": QUESTION})).await?;
+    let sent = asker
+        .reply(
+            "send_message",
+            json!({"target": "meshtastic", "message": QUESTION}),
+        )
+        .await?;
     let wait = json!({"message_id": sent["id"], "timeout": WAIT});
     let reply = asker.reply("wait_for_message", wait).await?;
-    assert_eq!((&reply["from_agent"], &reply["response"]), (&json!("meshtastic"), &json!(ANSWER)));
+    assert_eq!(
+        (&reply["from_agent"], &reply["response"]),
+        (&json!("meshtastic"), &json!(ANSWER))
+    );
     let status = asked.end(RUN).await?;
     ensure!(status.success(), "opencode ended with {status}");
 
     let shown = model.asked();
-    let waited = shown.iter().find(|asked| asked.holds(QUESTION)).context("its model was never shown the question")?;
+    let waited = shown
+        .iter()
+        .find(|asked| asked.holds(QUESTION))
+        .context("its model was never shown the question")?;
     assert_eq!(waited.tool_result()["message"], QUESTION);
-    let history = asker.reply("message_status", json!({"message_id": sent["id"]})).await?["history"].clone();
+    let history = asker
+        .reply("message_status", json!({"message_id": sent["id"]}))
+        .await?["history"]
+        .clone();
     let steps = history.as_array().context("no history")?;
-    assert_eq!(each(steps, "stage"), ["stored", "on_host", "in_session", "seen", "answered"]);
+    assert_eq!(
+        each(steps, "stage"),
+        ["stored", "on_host", "in_session", "seen", "answered"]
+    );
     assert_eq!(steps[2]["via"], "wait_for_message");
     Ok(())
 }
@@ -67,11 +98,18 @@ async fn a_real_opencode_waits_reads_and_replies_and_the_sender_knows_how_far_it
 async fn listed(asker: &McpClient, name: &str) -> Result<Value> {
     eventually("the agent is listed", RUN, async || {
         let agents = asker.reply("list_agents", json!({})).await.ok()?;
-        agents["agents"].as_array()?.iter().find(|agent| agent["id"] == name).cloned()
+        agents["agents"]
+            .as_array()?
+            .iter()
+            .find(|agent| agent["id"] == name)
+            .cloned()
     })
     .await
 }
 
 fn each<'a>(values: &'a [Value], field: &str) -> Vec<&'a str> {
-    values.iter().map(|value| value[field].as_str().unwrap_or_default()).collect()
+    values
+        .iter()
+        .map(|value| value[field].as_str().unwrap_or_default())
+        .collect()
 }

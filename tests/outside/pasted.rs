@@ -20,8 +20,13 @@ const ENDS: Duration = Duration::from_secs(60);
 /// The programs with which an indented command line may begin.
 const BEGINNINGS: [&str; 5] = ["c3po", "c3po-coordinator", "curl", "claude", "docker"];
 /// Commands that only inspect the system, with their exit codes: 1 and 2 report that nothing was found.
-const LOOKING: [(&str, &[i32]); 5] =
-    [("ss", &[0]), ("df", &[0]), ("openssl", &[0]), ("getent", &[0, 2]), ("ping", &[0, 1, 2])];
+const LOOKING: [(&str, &[i32]); 5] = [
+    ("ss", &[0]),
+    ("df", &[0]),
+    ("openssl", &[0]),
+    ("getent", &[0, 2]),
+    ("ping", &[0, 1, 2]),
+];
 /// The exit codes of `c3po`, as its help documents them; 2 is wrong usage.
 const ENDINGS: [i32; 5] = [0, 1, 3, 4, 5];
 
@@ -37,7 +42,12 @@ impl Terminals {
     /// Creates the terminals of a host with that home.
     pub(super) fn of(home: &Path) -> Self {
         let variables = vec![("XDG_RUNTIME_DIR".to_owned(), home.display().to_string())];
-        Self { home: home.to_owned(), variables, coordinator: None, apart: false }
+        Self {
+            home: home.to_owned(),
+            variables,
+            coordinator: None,
+            apart: false,
+        }
     }
 
     /// Adds an environment variable of the host.
@@ -64,7 +74,9 @@ impl Terminals {
     pub(super) async fn paste_all(&self, text: &str) -> Result<usize> {
         let found = commands(text)?;
         for line in &found {
-            self.check(line).await.with_context(|| format!("pasted: {line}"))?;
+            self.check(line)
+                .await
+                .with_context(|| format!("pasted: {line}"))?;
         }
         Ok(found.len())
     }
@@ -74,8 +86,16 @@ impl Terminals {
     /// Errors: it fails.
     pub(super) async fn paste(&self, line: &str) -> Result<String> {
         let output = self.run(line).await?;
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        ensure!(output.status.success(), "$ {line}\n{said}[{}]", output.status);
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        ensure!(
+            output.status.success(),
+            "$ {line}\n{said}[{}]",
+            output.status
+        );
         Ok(said)
     }
 
@@ -83,18 +103,33 @@ impl Terminals {
     async fn check(&self, line: &str) -> Result<()> {
         let (words, first) = (words(line), first(line));
         if line.starts_with("--") {
-            return self.paste(&format!("c3po-coordinator {line} --help")).await.map(drop);
+            return self
+                .paste(&format!("c3po-coordinator {line} --help"))
+                .await
+                .map(drop);
         }
-        if let Some((variable, _)) = line.split_once('=').filter(|_| words.len() == 1 && line.starts_with("C3PO_")) {
+        if let Some((variable, _)) = line
+            .split_once('=')
+            .filter(|_| words.len() == 1 && line.starts_with("C3PO_"))
+        {
             let document = std::fs::read_to_string(root().join("docs/CONFIGURATION.md"))?;
-            ensure!(document.contains(&format!("`{variable}")), "docs/CONFIGURATION.md lacks it");
+            ensure!(
+                document.contains(&format!("`{variable}")),
+                "docs/CONFIGURATION.md lacks it"
+            );
             return Ok(());
         }
         let is_ours = first == "c3po" || first == "c3po-coordinator";
-        if is_ours && (has_placeholder(&words) || first == "c3po-coordinator" && self.coordinator.is_none()) {
+        if is_ours
+            && (has_placeholder(&words)
+                || first == "c3po-coordinator" && self.coordinator.is_none())
+        {
             // The program's own parser rejects unknown arguments before it prints its help.
             let filled: Vec<_> = line.split(' ').map(filled).collect();
-            return self.paste(&format!("{} --help", filled.join(" "))).await.map(drop);
+            return self
+                .paste(&format!("{} --help", filled.join(" ")))
+                .await
+                .map(drop);
         }
         let expected: &[i32] = match first {
             "c3po" => &ENDINGS,
@@ -114,7 +149,13 @@ impl Terminals {
             }
         };
         let output = self.run(line).await?;
-        ensure!(output.status.code().is_some_and(|code| expected.contains(&code)), "{output:?}");
+        ensure!(
+            output
+                .status
+                .code()
+                .is_some_and(|code| expected.contains(&code)),
+            "{output:?}"
+        );
         Ok(())
     }
 
@@ -129,12 +170,23 @@ impl Terminals {
             (Some((folder, listen)), true) => (folder, Some(listen)),
             _ => (&self.home, None),
         };
-        let mut shell = if self.apart { command("unshare", home) } else { command("sh", home) };
+        let mut shell = if self.apart {
+            command("unshare", home)
+        } else {
+            command("sh", home)
+        };
         if self.apart {
             shell.args(["-n", "sh"]);
         }
-        shell.arg("-c").arg(line).current_dir(home).kill_on_drop(true);
-        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell
+            .arg("-c")
+            .arg(line)
+            .current_dir(home)
+            .kill_on_drop(true);
+        shell
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         match listen {
             Some(listen) => shell.env("C3PO_LISTEN", listen),
             None => shell.envs(self.variables.iter().cloned()),
@@ -147,12 +199,18 @@ impl Terminals {
             input.write_all(format!("{code}\n").as_bytes()).await?;
         }
         drop(input);
-        timeout(ENDS, running.wait_with_output()).await.context("it does not end")?.context("running a shell")
+        timeout(ENDS, running.wait_with_output())
+            .await
+            .context("it does not end")?
+            .context("running a shell")
     }
 
     /// Returns a join code, which a person types when `c3po join` asks for it.
     async fn code(&self) -> Result<String> {
-        ensure!(self.coordinator.is_some(), "there is no coordinator to join");
+        ensure!(
+            self.coordinator.is_some(),
+            "there is no coordinator to join"
+        );
         let said = Box::pin(self.paste("c3po-coordinator invite --agents '*,human'")).await?;
         Ok(join_code(&said)?.to_owned())
     }
@@ -160,7 +218,11 @@ impl Terminals {
 
 /// Sets a shell's PATH to our programs and those of the system.
 fn in_path(shell: &mut Command) -> Result<()> {
-    let programs = program("c3po-coordinator")?.parent().context("a folder")?.display().to_string();
+    let programs = program("c3po-coordinator")?
+        .parent()
+        .context("a folder")?
+        .display()
+        .to_string();
     let path = std::env::var("PATH").unwrap_or_default();
     shell.env("PATH", format!("{programs}:{path}:/usr/sbin:/sbin"));
     Ok(())
@@ -170,14 +232,21 @@ fn in_path(shell: &mut Command) -> Result<()> {
 fn words(line: &str) -> Vec<&str> {
     let is_set = |word: &&str| word.starts_with("C3PO_") && word.contains('=');
     let words: Vec<_> = line.split_whitespace().collect();
-    if words.len() > 1 { words.into_iter().skip_while(is_set).collect() } else { words }
+    if words.len() > 1 {
+        words.into_iter().skip_while(is_set).collect()
+    } else {
+        words
+    }
 }
 
 /// Returns the name of a command's program.
 fn first(line: &str) -> &str {
     let word = words(line).first().copied().unwrap_or_default();
     // A path with a space is quoted, and is the only quoted word.
-    let called = line.strip_prefix('\'').and_then(|rest| rest.split('\'').next()).unwrap_or(word);
+    let called = line
+        .strip_prefix('\'')
+        .and_then(|rest| rest.split('\'').next())
+        .unwrap_or(word);
     called.rsplit('/').next().unwrap_or(called)
 }
 
@@ -212,7 +281,13 @@ pub(super) fn commands(text: &str) -> Result<Vec<String>> {
         }
         let parts: Vec<_> = line.split('`').collect();
         ensure!(parts.len() % 2 == 1, "a backquote is not closed: {line}");
-        found.extend(parts.iter().skip(1).step_by(2).map(|part| (*part).to_owned()));
+        found.extend(
+            parts
+                .iter()
+                .skip(1)
+                .step_by(2)
+                .map(|part| (*part).to_owned()),
+        );
         for plain in parts.iter().step_by(2) {
             if let Some(bare) = bare_command(plain) {
                 bail!("{bare:?} is not marked as a command in: {line}");
@@ -227,11 +302,15 @@ pub(super) fn commands(text: &str) -> Result<Vec<String>> {
 /// Returns a command of ours in a text outside of marks.
 fn bare_command(text: &str) -> Option<String> {
     const COMMANDS: [&str; 12] = [
-        "invite", "invites", "keys", "guard", "agents", "join", "doctor", "status", "inbox", "install", "restore",
-        "send",
+        "invite", "invites", "keys", "guard", "agents", "join", "doctor", "status", "inbox",
+        "install", "restore", "send",
     ];
-    let words: Vec<_> = text.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
-    let is_ours = |pair: &&[&str]| matches!(pair[0], "c3po" | "c3po-coordinator") && COMMANDS.contains(&pair[1]);
+    let words: Vec<_> = text
+        .split(|c: char| !c.is_alphanumeric() && c != '-')
+        .collect();
+    let is_ours = |pair: &&[&str]| {
+        matches!(pair[0], "c3po" | "c3po-coordinator") && COMMANDS.contains(&pair[1])
+    };
     words.windows(2).find(is_ours).map(|pair| pair.join(" "))
 }
 
@@ -239,7 +318,15 @@ fn bare_command(text: &str) -> Option<String> {
 fn commands_are_found_by_their_marks_alone() -> Result<()> {
     let text = "$ c3po status\nRun `c3po doctor`, or `ss -l` there.\n\n  C3PO_JOIN_CODE=a c3po join https://nas:1\n  c3po is fine";
     let found = commands(text)?;
-    assert_eq!(found, ["C3PO_JOIN_CODE=a c3po join https://nas:1", "c3po doctor", "c3po is fine", "ss -l"]);
+    assert_eq!(
+        found,
+        [
+            "C3PO_JOIN_CODE=a c3po join https://nas:1",
+            "c3po doctor",
+            "c3po is fine",
+            "ss -l"
+        ]
+    );
     assert!(commands("then c3po-coordinator invite prints it").is_err());
     assert!(commands("`c3po doctor").is_err());
     Ok(())
@@ -249,14 +336,35 @@ fn commands_are_found_by_their_marks_alone() -> Result<()> {
 async fn a_command_that_is_wrong_does_not_pass() -> Result<()> {
     let home = TempDir::new()?;
     let terminals = Terminals::of(home.path()).with("C3PO_COORDINATOR_URL", "http://127.0.0.1:1");
-    for right in ["c3po status", "c3po thread ID", "c3po-coordinator invite", "--tls auto", "C3PO_LOG=debug", "make up"]
-    {
-        terminals.check(right).await.with_context(|| right.to_owned())?;
+    for right in [
+        "c3po status",
+        "c3po thread ID",
+        "c3po-coordinator invite",
+        "--tls auto",
+        "C3PO_LOG=debug",
+        "make up",
+    ] {
+        terminals
+            .check(right)
+            .await
+            .with_context(|| right.to_owned())?;
     }
-    for wrong in ["c3po join", "c3po reply", "c3po nothing", "c3po thread ID --nothing", "c3po-coordinator nothing"] {
+    for wrong in [
+        "c3po join",
+        "c3po reply",
+        "c3po nothing",
+        "c3po thread ID --nothing",
+        "c3po-coordinator nothing",
+    ] {
         assert!(terminals.check(wrong).await.is_err(), "{wrong} passes");
     }
-    for wrong in ["c3po-coordinator invite --agents", "--nothing", "C3PO_NOTHING=1", "make nothing", "guard"] {
+    for wrong in [
+        "c3po-coordinator invite --agents",
+        "--nothing",
+        "C3PO_NOTHING=1",
+        "make nothing",
+        "guard",
+    ] {
         assert!(terminals.check(wrong).await.is_err(), "{wrong} passes");
     }
     Ok(())

@@ -20,21 +20,40 @@ async fn in_the_way(fixture: &Fixture, name: &str) -> Result<Option<String>> {
     let Err(first) = fixture.store.claim(&claim(name)).await else {
         return Ok(None);
     };
-    let second = fixture.store.introduce(&id(name), None, &Quota::default()).await.expect_err("refused as well");
+    let second = fixture
+        .store
+        .introduce(&id(name), None, &Quota::default())
+        .await
+        .expect_err("refused as well");
     let known = [first, second].map(known);
     assert_eq!(known[0], known[1]);
-    assert_eq!(fixture.store.agent(&id(name)).await?, None, "nothing is left of it");
+    assert_eq!(
+        fixture.store.agent(&id(name)).await?,
+        None,
+        "nothing is left of it"
+    );
     Ok(Some(known[0].clone()))
 }
 
-pub(crate) async fn a_new_name_differs_from_others_in_more_than_case(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_new_name_differs_from_others_in_more_than_case(
+    fixture: Fixture,
+) -> Result<()> {
     let held = fixture.agent("Web").await?;
     fixture.introduce("cron.Job", None).await?;
     for (name, known) in [("web", "Web"), ("WEB", "Web"), ("CRON.job", "cron.Job")] {
-        assert_eq!(in_the_way(&fixture, name).await?.as_deref(), Some(known), "{name}");
+        assert_eq!(
+            in_the_way(&fixture, name).await?.as_deref(),
+            Some(known),
+            "{name}"
+        );
     }
     // Known agents keep working, and other names are free.
-    fixture.take(&Claim { instance: held.instance, ..claim("Web") }).await?;
+    fixture
+        .take(&Claim {
+            instance: held.instance,
+            ..claim("Web")
+        })
+        .await?;
     fixture.introduce("Web", None).await?;
     fixture.agent("web-2").await?;
     fixture.agent("We").await?;
@@ -53,14 +72,28 @@ pub(crate) async fn one_of_50_names_that_differ_in_case_is_taken(fixture: Fixtur
     for number in 0..50_u32 {
         let store = Arc::clone(&fixture.store);
         let letter = |(at, c): (usize, char)| {
-            if (number >> at) & 1 == 1 { c.to_ascii_uppercase() } else { c }
+            if (number >> at) & 1 == 1 {
+                c.to_ascii_uppercase()
+            } else {
+                c
+            }
         };
         let name: String = "agents".chars().enumerate().map(letter).collect();
         tasks.spawn(async move { store.claim(&claim(&name)).await });
     }
     let outcomes = tasks.join_all().await;
-    assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Ok(Some(_)))).count(), 1);
-    assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(Some(_)) | Err(StoreError::Alike { .. }))));
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, Ok(Some(_))))
+            .count(),
+        1
+    );
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| matches!(outcome, Ok(Some(_)) | Err(StoreError::Alike { .. })))
+    );
     assert_eq!(fixture.store.agents(None, 100).await?.len(), 1);
     Ok(())
 }

@@ -13,19 +13,41 @@ use super::fixture::{SOON, again, brief, id, message, reply, send};
 
 const STORED: AnswerOutcome = AnswerOutcome::Sent(SendOutcome::Stored);
 
-pub(crate) async fn a_reply_settles_the_question_and_lands_with_the_asker(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_reply_settles_the_question_and_lands_with_the_asker(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.pair().await?;
     let question = fixture.say("a", "b", "question").await?;
     let reply = reply(&question, "reply");
     assert_eq!(fixture.store.answer(&send(reply.clone())).await?, STORED);
-    assert_eq!((fixture.pending("b").await?, fixture.inbox("a").await?), (0, vec!["reply".into()]));
+    assert_eq!(
+        (fixture.pending("b").await?, fixture.inbox("a").await?),
+        (0, vec!["reply".into()])
+    );
     assert!(fixture.inbox("b").await?.is_empty() && fixture.unshown("b").await?.is_empty());
 
-    let kept = fixture.store.message(&question.id).await?.expect("the archive keeps it");
-    assert_eq!((kept.message, kept.reply.as_ref()), (question, Some(&reply.id)));
+    let kept = fixture
+        .store
+        .message(&question.id)
+        .await?
+        .expect("the archive keeps it");
+    assert_eq!(
+        (kept.message, kept.reply.as_ref()),
+        (question, Some(&reply.id))
+    );
     let last = kept.history.last().expect("a history has a first step");
-    assert_eq!((last.stage, last.via, last.reply_id.as_ref()), (Stage::Answered, Some(Via::Reply), Some(&reply.id)));
-    assert_eq!(fixture.store.message(&reply.id).await?.map(|kept| kept.message), Some(reply));
+    assert_eq!(
+        (last.stage, last.via, last.reply_id.as_ref()),
+        (Stage::Answered, Some(Via::Reply), Some(&reply.id))
+    );
+    assert_eq!(
+        fixture
+            .store
+            .message(&reply.id)
+            .await?
+            .map(|kept| kept.message),
+        Some(reply)
+    );
     Ok(())
 }
 
@@ -34,17 +56,32 @@ pub(crate) async fn the_first_of_50_racing_answers_wins(fixture: Fixture) -> Res
     let question = fixture.say("a", "b", "question").await?;
     let mut tasks = JoinSet::new();
     for n in 0..50 {
-        let (store, answer) = (Arc::clone(&fixture.store), send(reply(&question, &n.to_string())));
+        let (store, answer) = (
+            Arc::clone(&fixture.store),
+            send(reply(&question, &n.to_string())),
+        );
         tasks.spawn(async move { (answer.message.id.clone(), store.answer(&answer).await) });
     }
     let outcomes = tasks.join_all().await;
-    let first = fixture.store.message(&question.id).await?.and_then(|kept| kept.reply).expect("one has won");
+    let first = fixture
+        .store
+        .message(&question.id)
+        .await?
+        .and_then(|kept| kept.reply)
+        .expect("one has won");
     for (reply, outcome) in outcomes {
-        let expected = if reply == first { STORED } else { AnswerOutcome::AlreadyAnswered(first.clone()) };
+        let expected = if reply == first {
+            STORED
+        } else {
+            AnswerOutcome::AlreadyAnswered(first.clone())
+        };
         assert_eq!(outcome?, expected);
     }
     assert_eq!(fixture.pending("a").await?, 1);
-    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
+    assert_eq!(
+        fixture.stages(&question.id).await?,
+        [Stage::Stored, Stage::Answered]
+    );
     Ok(())
 }
 
@@ -52,13 +89,19 @@ pub(crate) async fn the_same_answering_call_answers_once(fixture: Fixture) -> Re
     fixture.pair().await?;
     let question = fixture.say("a", "b", "question").await?;
     let first = send(reply(&question, "reply"));
-    let again = Send { message: reply(&question, "reply, made again"), ..first.clone() };
+    let again = Send {
+        message: reply(&question, "reply, made again"),
+        ..first.clone()
+    };
     assert_eq!(fixture.store.answer(&first).await?, STORED);
     let repeated = AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(first.message.clone())));
     assert_eq!(fixture.store.answer(&again).await?, repeated);
     fixture.acknowledge(&first.message).await?;
     assert_eq!(fixture.store.answer(&again).await?, repeated);
-    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
+    assert_eq!(
+        fixture.stages(&question.id).await?,
+        [Stage::Stored, Stage::Answered]
+    );
     Ok(())
 }
 
@@ -68,19 +111,36 @@ pub(crate) async fn only_the_recipient_answers(fixture: Fixture) -> Result<()> {
     let question = fixture.say("a", "b", "question").await?;
     let mut of_another = reply(&question, "not mine to answer");
     of_another.from_agent = id("c");
-    assert_eq!(fixture.store.answer(&send(of_another)).await?, AnswerOutcome::NotFound);
+    assert_eq!(
+        fixture.store.answer(&send(of_another)).await?,
+        AnswerOutcome::NotFound
+    );
     let never_sent = message("a", "b", "never sent");
-    assert_eq!(fixture.answer(&never_sent, "to nothing").await?, AnswerOutcome::NotFound);
-    assert_eq!((fixture.pending("a").await?, fixture.pending("b").await?), (0, 1));
+    assert_eq!(
+        fixture.answer(&never_sent, "to nothing").await?,
+        AnswerOutcome::NotFound
+    );
+    assert_eq!(
+        (fixture.pending("a").await?, fixture.pending("b").await?),
+        (0, 1)
+    );
     Ok(())
 }
 
-pub(crate) async fn a_reply_to_a_full_inbox_leaves_the_question_open(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_reply_to_a_full_inbox_leaves_the_question_open(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.pair().await?;
     let question = fixture.say("a", "b", "question").await?;
     let other = fixture.say("b", "a", "fills the inbox").await?;
-    let answer = Send { bound: 1, ..send(reply(&question, "reply")) };
-    assert_eq!(fixture.store.answer(&answer).await?, AnswerOutcome::Sent(SendOutcome::Full(1)));
+    let answer = Send {
+        bound: 1,
+        ..send(reply(&question, "reply"))
+    };
+    assert_eq!(
+        fixture.store.answer(&answer).await?,
+        AnswerOutcome::Sent(SendOutcome::Full(1))
+    );
     assert_eq!(
         (fixture.inbox("b").await?, fixture.inbox("a").await?),
         (vec!["question".into()], vec![other.text().into()])
@@ -88,7 +148,10 @@ pub(crate) async fn a_reply_to_a_full_inbox_leaves_the_question_open(fixture: Fi
     assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored]);
     fixture.acknowledge(&other).await?;
     assert_eq!(fixture.store.answer(&answer).await?, STORED);
-    assert_eq!((fixture.pending("b").await?, fixture.inbox("a").await?), (0, vec!["reply".into()]));
+    assert_eq!(
+        (fixture.pending("b").await?, fixture.inbox("a").await?),
+        (0, vec!["reply".into()])
+    );
     Ok(())
 }
 
@@ -98,11 +161,20 @@ pub(crate) async fn a_reply_to_nobody_leaves_the_question_open(fixture: Fixture)
     let outcome = fixture.answer(&question, "reply").await?;
     assert_eq!(outcome, AnswerOutcome::Sent(SendOutcome::NoSuchAgent));
     assert_eq!(fixture.inbox("b").await?, ["question"]);
-    assert_eq!(fixture.store.message(&question.id).await?.and_then(|kept| kept.reply), None);
+    assert_eq!(
+        fixture
+            .store
+            .message(&question.id)
+            .await?
+            .and_then(|kept| kept.reply),
+        None
+    );
     Ok(())
 }
 
-pub(crate) async fn an_acknowledged_or_expired_question_can_still_be_answered(fixture: Fixture) -> Result<()> {
+pub(crate) async fn an_acknowledged_or_expired_question_can_still_be_answered(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.pair().await?;
     let acknowledged = fixture.say("a", "b", "acknowledged").await?;
     fixture.acknowledge(&acknowledged).await?;
@@ -111,21 +183,39 @@ pub(crate) async fn an_acknowledged_or_expired_question_can_still_be_answered(fi
     eventually("the question's time is over", SOON, out).await?;
     for question in [acknowledged, expired] {
         assert_eq!(fixture.answer(&question, question.text()).await?, STORED);
-        assert_eq!(fixture.stages(&question.id).await?.last(), Some(&Stage::Answered));
+        assert_eq!(
+            fixture.stages(&question.id).await?.last(),
+            Some(&Stage::Answered)
+        );
     }
     assert_eq!(fixture.inbox("a").await?, ["acknowledged", "expired"]);
     assert_eq!(fixture.pending("b").await?, 0);
     Ok(())
 }
 
-pub(crate) async fn a_call_that_sent_something_else_answers_nothing(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_call_that_sent_something_else_answers_nothing(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.pair().await?;
     let question = fixture.say("a", "b", "which?").await?;
     let other = send(message("b", "a", "something else"));
     assert_eq!(fixture.store.send(&other).await?, SendOutcome::Stored);
-    let outcome = fixture.store.answer(&again(&other, reply(&question, "this one"))).await?;
-    assert_eq!(outcome, AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(other.message))));
-    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored], "the question is open");
-    assert_eq!(fixture.answer(&question, "this one").await?, AnswerOutcome::Sent(SendOutcome::Stored));
+    let outcome = fixture
+        .store
+        .answer(&again(&other, reply(&question, "this one")))
+        .await?;
+    assert_eq!(
+        outcome,
+        AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(other.message)))
+    );
+    assert_eq!(
+        fixture.stages(&question.id).await?,
+        [Stage::Stored],
+        "the question is open"
+    );
+    assert_eq!(
+        fixture.answer(&question, "this one").await?,
+        AnswerOutcome::Sent(SendOutcome::Stored)
+    );
     Ok(())
 }

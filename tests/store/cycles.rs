@@ -18,7 +18,8 @@ fn asked(from: &str, to: &str) -> MessageId {
 
 pub(crate) async fn a_wait_that_would_close_a_cycle_is_found(fixture: Fixture) -> Result<()> {
     let waits = async |id: &MessageId| fixture.store.await_answer(id, LONG).await;
-    let ids = ["a b", "b c", "c d"].map(|pair| pair.split_once(' ').map(|(from, to)| asked(from, to)));
+    let ids =
+        ["a b", "b c", "c d"].map(|pair| pair.split_once(' ').map(|(from, to)| asked(from, to)));
     for id in ids.iter().flatten() {
         assert!(waits(id).await?.is_empty(), "{id}");
     }
@@ -39,13 +40,34 @@ pub(crate) async fn an_answer_or_its_time_ends_a_wait(fixture: Fixture) -> Resul
     fixture.pair().await?;
     let question = fixture.say("a", "b", "question").await?;
     let back = asked("b", "a");
-    assert!(fixture.store.await_answer(&question.id, LONG).await?.is_empty());
-    assert_eq!(fixture.store.await_answer(&back, LONG).await?, std::slice::from_ref(&question.id));
+    assert!(
+        fixture
+            .store
+            .await_answer(&question.id, LONG)
+            .await?
+            .is_empty()
+    );
+    assert_eq!(
+        fixture.store.await_answer(&back, LONG).await?,
+        std::slice::from_ref(&question.id)
+    );
     fixture.answer(&question, "answer").await?;
-    assert!(fixture.store.await_answer(&back, Duration::from_millis(200)).await?.is_empty());
+    assert!(
+        fixture
+            .store
+            .await_answer(&back, Duration::from_millis(200))
+            .await?
+            .is_empty()
+    );
     let again = asked("a", "b");
     eventually("the wait is over", SOON, async || {
-        fixture.store.await_answer(&again, LONG).await.ok()?.is_empty().then_some(())
+        fixture
+            .store
+            .await_answer(&again, LONG)
+            .await
+            .ok()?
+            .is_empty()
+            .then_some(())
     })
     .await?;
     Ok(())
@@ -57,6 +79,13 @@ pub(crate) async fn a_long_row_of_waits_is_no_cycle(fixture: Fixture) -> Result<
         let id = asked(&format!("n{number}"), &format!("n{}", number + 1));
         assert!(fixture.store.await_answer(&id, LONG).await?.is_empty());
     }
-    assert_eq!(fixture.store.await_answer(&asked("n100", "n0"), LONG).await?.len(), 100);
+    assert_eq!(
+        fixture
+            .store
+            .await_answer(&asked("n100", "n0"), LONG)
+            .await?
+            .len(),
+        100
+    );
     Ok(())
 }

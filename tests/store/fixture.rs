@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use c3po_coordinator::store::{
-    Agent, AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
+    Agent, AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store, Stretch,
+    Tenure, Wake,
 };
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, PAGE_MAX};
@@ -27,7 +28,8 @@ pub(crate) const LEASE: Duration = Duration::from_secs(600);
 /// A lifetime or lease that a test waits for.
 pub(crate) const SHORT: Duration = Duration::from_millis(150);
 
-type Opener = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>>> + std::marker::Send + Sync>;
+type Opener =
+    Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>>> + std::marker::Send + Sync>;
 
 /// An open store and the resources that it needs.
 pub(crate) struct Fixture {
@@ -38,8 +40,15 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     /// Opens the store for the first time. `place` lives as long as the fixture: a folder or a server.
-    pub(crate) async fn new(place: impl Any + std::marker::Send + Sync, open: Opener) -> Result<Self> {
-        Ok(Self { store: open().await?, open, _place: Box::new(place) })
+    pub(crate) async fn new(
+        place: impl Any + std::marker::Send + Sync,
+        open: Opener,
+    ) -> Result<Self> {
+        Ok(Self {
+            store: open().await?,
+            open,
+            _place: Box::new(place),
+        })
     }
 
     /// Closes the store and opens it again.
@@ -56,7 +65,10 @@ impl Fixture {
 
     /// Creates an agent without a session.
     pub(crate) async fn introduce(&self, name: &str, host: Option<&str>) -> Result<Agent> {
-        Ok(self.store.introduce(&id(name), host, &Quota::default()).await?)
+        Ok(self
+            .store
+            .introduce(&id(name), host, &Quota::default())
+            .await?)
     }
 
     /// Claims a name that must be free.
@@ -74,14 +86,28 @@ impl Fixture {
     /// Sends the message with a new call.
     pub(crate) async fn post(&self, message: Message) -> Result<Message> {
         let outcome = self.store.send(&send(message.clone())).await?;
-        ensure!(outcome == SendOutcome::Stored, "{} was not stored: {outcome:?}", message.id);
+        ensure!(
+            outcome == SendOutcome::Stored,
+            "{} was not stored: {outcome:?}",
+            message.id
+        );
         Ok(message)
     }
 
     /// Sends the message with a new call; it is not kept after it is settled.
     pub(crate) async fn post_for_once(&self, message: Message) -> Result<Message> {
-        let outcome = self.store.send(&Send { kept: Duration::ZERO, ..send(message.clone()) }).await?;
-        ensure!(outcome == SendOutcome::Stored, "{} was not stored: {outcome:?}", message.id);
+        let outcome = self
+            .store
+            .send(&Send {
+                kept: Duration::ZERO,
+                ..send(message.clone())
+            })
+            .await?;
+        ensure!(
+            outcome == SendOutcome::Stored,
+            "{} was not stored: {outcome:?}",
+            message.id
+        );
         Ok(message)
     }
 
@@ -98,13 +124,19 @@ impl Fixture {
     /// Returns the texts in the inbox.
     pub(crate) async fn inbox(&self, name: &str) -> Result<Vec<String>> {
         let placed = self.store.inbox(&id(name), everything()).await?;
-        Ok(placed.iter().map(|placed| placed.message.text().to_owned()).collect())
+        Ok(placed
+            .iter()
+            .map(|placed| placed.message.text().to_owned())
+            .collect())
     }
 
     /// Returns the texts not yet shown to the current session.
     pub(crate) async fn unshown(&self, name: &str) -> Result<Vec<String>> {
         let placed = self.store.unshown(&id(name), everything()).await?;
-        Ok(placed.iter().map(|placed| placed.message.text().to_owned()).collect())
+        Ok(placed
+            .iter()
+            .map(|placed| placed.message.text().to_owned())
+            .collect())
     }
 
     /// Returns the number of messages in the inbox.
@@ -117,7 +149,12 @@ impl Fixture {
         let reader = id(reader);
         let (mut messages, mut after) = (Vec::new(), None);
         loop {
-            let stretch = Stretch { reader: &reader, after: after.as_ref(), limit: PAGE_MAX, bytes: usize::MAX };
+            let stretch = Stretch {
+                reader: &reader,
+                after: after.as_ref(),
+                limit: PAGE_MAX,
+                bytes: usize::MAX,
+            };
             let excerpt = self.store.thread(thread, stretch).await?;
             messages.extend(excerpt.messages);
             let Some(next) = excerpt.next else {
@@ -130,15 +167,34 @@ impl Fixture {
 
     /// Acknowledges one message, as the agent itself.
     pub(crate) async fn acknowledge(&self, message: &Message) -> Result<()> {
-        let settled = self.store.acknowledge(&message.to_agent, None, std::slice::from_ref(&message.id)).await?;
-        ensure!(settled.acked == [message.id.clone()] && settled.unknown.is_empty(), "{settled:?}");
+        let settled = self
+            .store
+            .acknowledge(&message.to_agent, None, std::slice::from_ref(&message.id))
+            .await?;
+        ensure!(
+            settled.acked == [message.id.clone()] && settled.unknown.is_empty(),
+            "{settled:?}"
+        );
         Ok(())
     }
 
     /// Records that the message reached that stage in the session's current context.
-    pub(crate) async fn advance(&self, message: &Message, tenure: &Tenure, stage: Stage, via: Via) -> Result<()> {
+    pub(crate) async fn advance(
+        &self,
+        message: &Message,
+        tenure: &Tenure,
+        stage: Stage,
+        via: Via,
+    ) -> Result<()> {
         let agent = self.store.agent(&message.to_agent).await?;
-        self.advance_in(agent.map_or(0, |agent| agent.context), message, tenure, stage, via).await
+        self.advance_in(
+            agent.map_or(0, |agent| agent.context),
+            message,
+            tenure,
+            stage,
+            via,
+        )
+        .await
     }
 
     /// Records that the message reached that stage in that context of the session.
@@ -150,8 +206,15 @@ impl Fixture {
         stage: Stage,
         via: Via,
     ) -> Result<()> {
-        let progress = Progress { context, ..progress(std::slice::from_ref(&message.id), stage, via) };
-        Ok(self.store.advance(&message.to_agent, Some(tenure), &progress).await.map(drop)?)
+        let progress = Progress {
+            context,
+            ..progress(std::slice::from_ref(&message.id), stage, via)
+        };
+        Ok(self
+            .store
+            .advance(&message.to_agent, Some(tenure), &progress)
+            .await
+            .map(drop)?)
     }
 
     /// Returns the stages of the message's history.
@@ -164,22 +227,38 @@ impl Fixture {
 
 /// Creates a report that messages reached one stage in the first context of a session.
 pub(crate) fn progress(messages: &[MessageId], stage: Stage, via: Via) -> Progress {
-    Progress { message_ids: messages.to_vec(), stage, via, seen_via: None, context: 0 }
+    Progress {
+        message_ids: messages.to_vec(),
+        stage,
+        via,
+        seen_via: None,
+        context: 0,
+    }
 }
 
 /// Creates a report that messages are in a session and were seen, in that context.
 pub(crate) fn seen_at_once(messages: &[MessageId], context: u64) -> Progress {
-    Progress { seen_via: Some(Via::Hook), context, ..progress(messages, Stage::InSession, Via::InboxSocket) }
+    Progress {
+        seen_via: Some(Via::Hook),
+        context,
+        ..progress(messages, Stage::InSession, Via::InboxSocket)
+    }
 }
 
 /// Creates the change that a host reports when its session is in that context.
 pub(crate) fn context(context: u64) -> SessionChange {
-    SessionChange { context: Some(context), ..SessionChange::default() }
+    SessionChange {
+        context: Some(context),
+        ..SessionChange::default()
+    }
 }
 
 /// Creates the change that a host reports when its session is in that state.
 pub(crate) fn does(state: State) -> SessionChange {
-    SessionChange { state: Some(state), ..SessionChange::default() }
+    SessionChange {
+        state: Some(state),
+        ..SessionChange::default()
+    }
 }
 
 /// Returns the agent id with that name.
@@ -189,7 +268,11 @@ pub(crate) fn id(name: &str) -> AgentId {
 
 /// Returns the owner: a base name, a host and its slot.
 pub(crate) fn owner(base: &str, host: &str, slot: u32) -> Owner {
-    Owner { base: id(base), host: host.into(), slot }
+    Owner {
+        base: id(base),
+        host: host.into(),
+        slot,
+    }
 }
 
 /// Creates the claim of a new process for that name.
@@ -213,13 +296,19 @@ pub(crate) fn claim(name: &str) -> Claim {
 
 /// Creates a message that needs no answer.
 pub(crate) fn news(from: &str, to: &str, text: &str) -> Message {
-    Message { requires_response: false, ..message(from, to, text) }
+    Message {
+        requires_response: false,
+        ..message(from, to, text)
+    }
 }
 
 /// Creates a message that expires soon.
 pub(crate) fn brief(from: &str, to: &str, text: &str) -> Message {
     let message = message(from, to, text);
-    Message { expires_at: message.timestamp + SHORT, ..message }
+    Message {
+        expires_at: message.timestamp + SHORT,
+        ..message
+    }
 }
 
 /// Creates the reply of the question's recipient.
@@ -253,14 +342,30 @@ pub(crate) fn send(message: Message) -> Send {
 
 /// Creates a repetition of an earlier call, possibly with a different message.
 pub(crate) fn again(before: &Send, message: Message) -> Send {
-    let number = before.message.id.as_str().rsplit("::").next().and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    let id = MessageId::new(&message.from_agent, &message.to_agent, number.expect("an id ends with its number"));
-    Send { message: Message { id, ..message }, ..before.clone() }
+    let number = before
+        .message
+        .id
+        .as_str()
+        .rsplit("::")
+        .next()
+        .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let id = MessageId::new(
+        &message.from_agent,
+        &message.to_agent,
+        number.expect("an id ends with its number"),
+    );
+    Send {
+        message: Message { id, ..message },
+        ..before.clone()
+    }
 }
 
 /// Selects everything.
 pub(crate) fn everything() -> Selection<'static> {
-    Selection { limit: PAGE_MAX, ..Selection::default() }
+    Selection {
+        limit: PAGE_MAX,
+        ..Selection::default()
+    }
 }
 
 /// Waits for a wake of that agent. A wake for everyone does not prove a publication.
@@ -275,5 +380,7 @@ pub(crate) async fn woken(wakes: &mut broadcast::Receiver<Wake>, agent: &str) ->
             }
         }
     };
-    timeout(SOON, wait).await.map_err(|_| anyhow::anyhow!("{agent} was not woken within {SOON:?}"))?
+    timeout(SOON, wait)
+        .await
+        .map_err(|_| anyhow::anyhow!("{agent} was not woken within {SOON:?}"))?
 }

@@ -28,7 +28,11 @@ async fn connect(redis: &Redis) -> Result<TcpStream> {
 
 #[tokio::test]
 async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands() -> Result<()> {
-    let Shared { redis, fixture, other } = shared().await?;
+    let Shared {
+        redis,
+        fixture,
+        other,
+    } = shared().await?;
     let tenure = fixture.agent("c").await?;
     let mut monitor = connect(&redis).await?;
     monitor.write_all(b"MONITOR\r\n").await?;
@@ -52,11 +56,17 @@ async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands
             *most = (*most).max(*count);
         }
     }
-    let over: Vec<_> = counts.iter().filter(|(_, (_, most))| *most > COMMANDS_MAX).collect();
+    let over: Vec<_> = counts
+        .iter()
+        .filter(|(_, (_, most))| *most > COMMANDS_MAX)
+        .collect();
     assert!(over.is_empty(), "{over:?}");
     assert!(counts.len() >= 16, "{counts:?}");
     let keys = redis.tell(&["KEYS", "*"]).await?;
-    let foreign: Vec<_> = keys.lines().filter(|line| line.contains(':') && !line.starts_with("{c3po}:")).collect();
+    let foreign: Vec<_> = keys
+        .lines()
+        .filter(|line| line.contains(':') && !line.starts_with("{c3po}:"))
+        .collect();
     assert!(foreign.is_empty(), "{foreign:?}");
     Ok(())
 }
@@ -79,17 +89,30 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
         sent.push(fixture.post(next).await?.id);
     }
     let store = &fixture.store;
-    let shown = Progress { context: 1, ..progress(&sent, Stage::InSession, Via::GetMessages) };
+    let shown = Progress {
+        context: 1,
+        ..progress(&sent, Stage::InSession, Via::GetMessages)
+    };
     store.advance(&tenure.agent, Some(tenure), &shown).await?;
     begin_context(fixture, tenure, 2).await?;
-    store.advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 2)).await?;
+    store
+        .advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 2))
+        .await?;
     assert_eq!(fixture.inbox("c").await?.len(), INBOX_MAX);
-    let one = Selection { thread: Some(&question.id), ..everything() };
+    let one = Selection {
+        thread: Some(&question.id),
+        ..everything()
+    };
     assert_eq!(store.unshown(&tenure.agent, one).await?.len(), 0);
     assert_eq!(fixture.thread(&question.id, "c").await?.len(), INBOX_MAX);
-    eventually("the others' time is over", SOON * 6, async || (Timestamp::now() > end).then_some(())).await?;
+    eventually("the others' time is over", SOON * 6, async || {
+        (Timestamp::now() > end).then_some(())
+    })
+    .await?;
     assert_eq!(fixture.pending("c").await?, INBOX_MAX / 2);
-    store.acknowledge(&tenure.agent, Some(tenure), &sent).await?;
+    store
+        .acknowledge(&tenure.agent, Some(tenure), &sent)
+        .await?;
     store.renew(tenure, LEASE).await?;
     fixture.introduce("human", None).await?;
     store.rule(&Pair::of(&id("a"), &id("b")), false).await?;
@@ -109,14 +132,20 @@ async fn settle_full_inbox(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
         sent.push(fixture.post(news("a", "c", "news")).await?.id);
     }
     begin_context(fixture, tenure, 1).await?;
-    fixture.store.advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 0)).await?;
+    fixture
+        .store
+        .advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 0))
+        .await?;
     assert_eq!(fixture.pending("c").await?, 0);
     Ok(())
 }
 
 async fn begin_context(fixture: &Fixture, tenure: &Tenure, number: u64) -> Result<()> {
     let change = context(number).into();
-    fixture.store.amend(&tenure.agent, Some(tenure), &change).await?;
+    fixture
+        .store
+        .amend(&tenure.agent, Some(tenure), &change)
+        .await?;
     Ok(())
 }
 
@@ -130,7 +159,14 @@ async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
     for _ in 0..EACH {
         kept.push(fixture.say("a", "reader", "kept").await?.id);
     }
-    fixture.store.advance(&reader.agent, Some(&reader), &progress(&kept, Stage::InSession, Via::GetMessages)).await?;
+    fixture
+        .store
+        .advance(
+            &reader.agent,
+            Some(&reader),
+            &progress(&kept, Stage::InSession, Via::GetMessages),
+        )
+        .await?;
     let end = Timestamp::now() + Duration::from_secs(4);
     for to in ["reader", "both", "both-2"] {
         fixture.introduce(to, None).await?;
@@ -140,20 +176,46 @@ async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
             fixture.post(next).await?;
         }
     }
-    eventually("their time is over", SOON, async || (Timestamp::now() > end).then_some(())).await?;
+    eventually("their time is over", SOON, async || {
+        (Timestamp::now() > end).then_some(())
+    })
+    .await?;
     // Each of these calls finds both inboxes, or its own, full of expired messages.
-    assert!(matches!(fixture.answer(&question, "me").await?, AnswerOutcome::Sent(SendOutcome::Stored)));
+    assert!(matches!(
+        fixture.answer(&question, "me").await?,
+        AnswerOutcome::Sent(SendOutcome::Stored)
+    ));
     fixture.say("a", "both-2", "room again").await?;
-    fixture.store.advance(&both.agent, Some(&both), &seen_at_once(std::slice::from_ref(&question.id), 1)).await?;
-    fixture.store.amend(&reader.agent, Some(&reader), &context(1).into()).await?;
-    assert_eq!(fixture.store.unshown(&reader.agent, everything()).await?.len(), EACH + 1);
+    fixture
+        .store
+        .advance(
+            &both.agent,
+            Some(&both),
+            &seen_at_once(std::slice::from_ref(&question.id), 1),
+        )
+        .await?;
+    fixture
+        .store
+        .amend(&reader.agent, Some(&reader), &context(1).into())
+        .await?;
+    assert_eq!(
+        fixture
+            .store
+            .unshown(&reader.agent, everything())
+            .await?
+            .len(),
+        EACH + 1
+    );
     Ok(())
 }
 
 async fn lines_until(stream: &mut TcpStream, end: &str) -> Result<String> {
     let mut heard = Vec::new();
     while !String::from_utf8_lossy(&heard).contains(end) {
-        ensure!(timeout(SOON, stream.read_buf(&mut heard)).await?? > 0, "Redis closed the connection");
+        ensure!(
+            timeout(SOON, stream.read_buf(&mut heard)).await?? > 0,
+            "Redis closed the connection"
+        );
     }
     Ok(String::from_utf8_lossy(&heard).into_owned())
 }

@@ -18,19 +18,32 @@ pub(crate) async fn a_ruling_takes_the_place_of_the_one_before_it(fixture: Fixtu
     let (first, second) = (Pair::of(&id("a"), &id("b")), Pair::of(&id("c"), &id("a")));
     let stopped = fixture.store.rule(&first, true).await?;
     let allowed = fixture.store.rule(&second, false).await?;
-    let ruling = |pair: &Pair, is_stopped, at| Ruling { pair: pair.clone(), is_stopped, at };
-    let expected = [ruling(&first, true, stopped), ruling(&second, false, allowed)];
+    let ruling = |pair: &Pair, is_stopped, at| Ruling {
+        pair: pair.clone(),
+        is_stopped,
+        at,
+    };
+    let expected = [
+        ruling(&first, true, stopped),
+        ruling(&second, false, allowed),
+    ];
     assert_eq!(rulings(&fixture).await?, expected);
 
     let other_way = Pair::of(&id("b"), &id("a"));
     let allowed_too = fixture.store.rule(&other_way, false).await?;
     assert!(allowed_too >= stopped);
-    assert_eq!(rulings(&fixture).await?[0], ruling(&first, false, allowed_too));
+    assert_eq!(
+        rulings(&fixture).await?[0],
+        ruling(&first, false, allowed_too)
+    );
     Ok(())
 }
 
 pub(crate) async fn rulings_survive_closing_and_opening(mut fixture: Fixture) -> Result<()> {
-    fixture.store.rule(&Pair::of(&id("a"), &id("b")), true).await?;
+    fixture
+        .store
+        .rule(&Pair::of(&id("a"), &id("b")), true)
+        .await?;
     let before = rulings(&fixture).await?;
     fixture.reopen().await?;
     assert_eq!(rulings(&fixture).await?, before);

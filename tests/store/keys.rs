@@ -49,12 +49,19 @@ fn invite(uses: u32, life: Duration) -> Invite {
 
 pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
     let store = &fixture.store;
-    assert_eq!((store.keys().await?, store.key_changes().await?), (vec![], 0));
+    assert_eq!(
+        (store.keys().await?, store.key_changes().await?),
+        (vec![], 0)
+    );
     let (one, other) = (key("00000001"), key("00000002"));
     assert!(store.put_key(&one, KEYS_MAX).await? && store.put_key(&other, KEYS_MAX).await?);
     let counted = store.key_changes().await?;
     assert!(counted > 0);
-    let revoked = Key { revoked_at: Some(Timestamp::now()), revision: 2, ..other };
+    let revoked = Key {
+        revoked_at: Some(Timestamp::now()),
+        revision: 2,
+        ..other
+    };
     assert!(store.put_key(&revoked, KEYS_MAX).await?);
     assert!(store.key_changes().await? > counted);
     let mut kept = store.keys().await?;
@@ -66,7 +73,10 @@ pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
 pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> {
     let store = &fixture.store;
     let (one, other) = (key("00000001"), key("00000002"));
-    let changed = Key { revision: 2, ..one.clone() };
+    let changed = Key {
+        revision: 2,
+        ..one.clone()
+    };
     assert!(
         store.put_key(&one, KEYS_MAX).await?
             && store.put_key(&changed, KEYS_MAX).await?
@@ -74,7 +84,11 @@ pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> 
     );
     let before = store.key_changes().await?;
     store.forget_key(&one).await?;
-    assert_eq!((store.keys().await?.len(), store.key_changes().await?), (2, before), "it was changed since");
+    assert_eq!(
+        (store.keys().await?.len(), store.key_changes().await?),
+        (2, before),
+        "it was changed since"
+    );
     store.forget_key(&changed).await?;
     let after = store.key_changes().await?;
     assert!(after > before);
@@ -91,12 +105,18 @@ pub(crate) async fn when_a_key_was_used_is_kept_and_goes_with_it(fixture: Fixtur
     assert!(store.put_key(&one, KEYS_MAX).await? && store.put_key(&other, KEYS_MAX).await?);
     let changes = store.key_changes().await?;
     let use_of = |key: &Key, millis| (key.id.clone(), Timestamp::from_millis(millis));
-    store.note_uses(&[use_of(&one, 5), use_of(&other, 6)]).await?;
+    store
+        .note_uses(&[use_of(&one, 5), use_of(&other, 6)])
+        .await?;
     store.note_uses(&[use_of(&other, 9)]).await?;
     let mut uses = store.uses().await?;
     uses.sort();
     assert_eq!(uses, [use_of(&one, 5), use_of(&other, 9)]);
-    assert_eq!(store.key_changes().await?, changes, "nobody reads the keys again for that");
+    assert_eq!(
+        store.key_changes().await?,
+        changes,
+        "nobody reads the keys again for that"
+    );
     assert_eq!(store.keys().await?.len(), 2);
     store.forget_key(&one).await?;
     assert_eq!(store.uses().await?, [use_of(&other, 9)]);
@@ -104,14 +124,19 @@ pub(crate) async fn when_a_key_was_used_is_kept_and_goes_with_it(fixture: Fixtur
     Ok(())
 }
 
-pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(fixture: Fixture) -> Result<()> {
+pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(
+    fixture: Fixture,
+) -> Result<()> {
     let (store, invite) = (&fixture.store, invite(100, SOON));
     store.put_invite(&invite).await?;
     let most = 5;
     let tries = (0..50).map(|number| {
         let invite = &invite;
         async move {
-            let (made, joined) = (key(&format!("a{number:07x}")), key(&format!("b{number:07x}")));
+            let (made, joined) = (
+                key(&format!("a{number:07x}")),
+                key(&format!("b{number:07x}")),
+            );
             let made = store.put_key(&made, most).await?;
             let joined = store.redeem(&invite.hash, &joined, None, most).await?;
             anyhow::Ok(usize::from(made) + usize::from(joined))
@@ -120,10 +145,21 @@ pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(fi
     let done: usize = try_join_all(tries).await?.into_iter().sum();
     let kept = store.keys().await?;
     assert_eq!((done, kept.len()), (most, most));
-    let changed = Key { revision: 2, ..kept[0].clone() };
-    assert!(store.put_key(&changed, most).await?, "keys may still be changed");
+    let changed = Key {
+        revision: 2,
+        ..kept[0].clone()
+    };
+    assert!(
+        store.put_key(&changed, most).await?,
+        "keys may still be changed"
+    );
     store.forget_key(&changed).await?;
-    assert!(store.redeem(&invite.hash, &key("c0000000"), None, most).await?, "there is room again");
+    assert!(
+        store
+            .redeem(&invite.hash, &key("c0000000"), None, most)
+            .await?,
+        "there is room again"
+    );
     assert!(!store.put_key(&key("c0000001"), most).await?);
     Ok(())
 }
@@ -131,17 +167,48 @@ pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(fi
 pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Result<()> {
     let first = key("00000001");
     assert!(fixture.store.put_key(&first, KEYS_MAX).await?);
-    assert!(!fixture.store.put_key(&first, KEYS_MAX).await?, "it is there");
+    assert!(
+        !fixture.store.put_key(&first, KEYS_MAX).await?,
+        "it is there"
+    );
     let changes = (0..20).map(|number| {
-        let (store, change) =
-            (Arc::clone(&fixture.store), Key { revision: 2, name: number.to_string(), ..first.clone() });
+        let (store, change) = (
+            Arc::clone(&fixture.store),
+            Key {
+                revision: 2,
+                name: number.to_string(),
+                ..first.clone()
+            },
+        );
         async move { store.put_key(&change, KEYS_MAX).await }
     });
     let done: Vec<bool> = try_join_all(changes).await?;
     assert_eq!(done.iter().filter(|done| **done).count(), 1);
-    assert!(!fixture.store.put_key(&Key { revision: 4, ..first.clone() }, KEYS_MAX).await?, "a revision is missing");
     assert!(
-        !fixture.store.put_key(&Key { id: "00000009".into(), revision: 2, ..first }, KEYS_MAX).await?,
+        !fixture
+            .store
+            .put_key(
+                &Key {
+                    revision: 4,
+                    ..first.clone()
+                },
+                KEYS_MAX
+            )
+            .await?,
+        "a revision is missing"
+    );
+    assert!(
+        !fixture
+            .store
+            .put_key(
+                &Key {
+                    id: "00000009".into(),
+                    revision: 2,
+                    ..first
+                },
+                KEYS_MAX
+            )
+            .await?,
         "there is no first"
     );
     Ok(())
@@ -150,12 +217,26 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
 pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -> Result<()> {
     let invite = invite(3, SOON);
     fixture.store.put_invite(&invite).await?;
-    assert!(!fixture.store.redeem(&"e".repeat(64), &key("00000001"), None, KEYS_MAX).await?, "there is none");
+    assert!(
+        !fixture
+            .store
+            .redeem(&"e".repeat(64), &key("00000001"), None, KEYS_MAX)
+            .await?,
+        "there is none"
+    );
     assert_eq!(fixture.store.invite(&"e".repeat(64)).await?, None);
-    assert_eq!(fixture.store.invite(&invite.hash).await?, Some(invite.clone()), "to look takes nothing");
+    assert_eq!(
+        fixture.store.invite(&invite.hash).await?,
+        Some(invite.clone()),
+        "to look takes nothing"
+    );
     let tries = (0..20).map(|number| {
         let (store, hash) = (Arc::clone(&fixture.store), invite.hash.clone());
-        async move { store.redeem(&hash, &key(&format!("{number:08x}")), None, KEYS_MAX).await }
+        async move {
+            store
+                .redeem(&hash, &key(&format!("{number:08x}")), None, KEYS_MAX)
+                .await
+        }
     });
     let done: Vec<bool> = try_join_all(tries).await?;
     assert_eq!(done.iter().filter(|done| **done).count(), 3, "{done:?}");
@@ -164,48 +245,113 @@ pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -
     Ok(())
 }
 
-pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_use(fixture: Fixture) -> Result<()> {
+pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_use(
+    fixture: Fixture,
+) -> Result<()> {
     let (store, invite) = (&fixture.store, invite(1, SOON));
     store.put_invite(&invite).await?;
     let (taken, free) = (key("00000001"), key("00000002"));
     assert!(store.put_key(&taken, KEYS_MAX).await?);
     let before = store.key_changes().await?;
-    let namesake = Key { name: "other".into(), ..taken.clone() };
-    assert!(!store.redeem(&invite.hash, &namesake, None, KEYS_MAX).await?, "its id is another's");
-    assert_eq!(store.invite(&invite.hash).await?, Some(invite.clone()), "the use is still there");
-    assert!(!store.redeem(&"e".repeat(64), &free, None, KEYS_MAX).await?, "there is no such invite");
-    assert_eq!((store.keys().await?, store.key_changes().await?), (vec![taken.clone()], before));
+    let namesake = Key {
+        name: "other".into(),
+        ..taken.clone()
+    };
+    assert!(
+        !store
+            .redeem(&invite.hash, &namesake, None, KEYS_MAX)
+            .await?,
+        "its id is another's"
+    );
+    assert_eq!(
+        store.invite(&invite.hash).await?,
+        Some(invite.clone()),
+        "the use is still there"
+    );
+    assert!(
+        !store.redeem(&"e".repeat(64), &free, None, KEYS_MAX).await?,
+        "there is no such invite"
+    );
+    assert_eq!(
+        (store.keys().await?, store.key_changes().await?),
+        (vec![taken.clone()], before)
+    );
 
     assert!(store.redeem(&invite.hash, &free, None, KEYS_MAX).await?);
-    assert!(!store.redeem(&invite.hash, &key("00000003"), None, KEYS_MAX).await?, "its use was taken");
-    assert!(store.key_changes().await? > before, "whoever follows the keys reads them again");
+    assert!(
+        !store
+            .redeem(&invite.hash, &key("00000003"), None, KEYS_MAX)
+            .await?,
+        "its use was taken"
+    );
+    assert!(
+        store.key_changes().await? > before,
+        "whoever follows the keys reads them again"
+    );
     let mut kept = store.keys().await?;
     kept.sort_by(|a, b| a.id.cmp(&b.id));
     assert_eq!(kept, [taken, free.clone()]);
-    let changed = Key { revision: 2, ..free };
-    assert!(store.put_key(&changed, KEYS_MAX).await?, "it is changed like any other");
+    let changed = Key {
+        revision: 2,
+        ..free
+    };
+    assert!(
+        store.put_key(&changed, KEYS_MAX).await?,
+        "it is changed like any other"
+    );
     Ok(())
 }
 
 pub(crate) async fn an_invite_ends_when_its_key_changes(fixture: Fixture) -> Result<()> {
     let (store, invite, inviter) = (&fixture.store, invite(3, SOON), key("00000001"));
     store.put_invite(&invite).await?;
-    assert!(!store.redeem(&invite.hash, &key("00000002"), Some(&inviter), KEYS_MAX).await?, "there is no such key");
+    assert!(
+        !store
+            .redeem(&invite.hash, &key("00000002"), Some(&inviter), KEYS_MAX)
+            .await?,
+        "there is no such key"
+    );
     assert!(store.put_key(&inviter, KEYS_MAX).await?);
-    assert!(store.redeem(&invite.hash, &key("00000002"), Some(&inviter), KEYS_MAX).await?);
-    let changed = Key { revision: 2, ..inviter.clone() };
+    assert!(
+        store
+            .redeem(&invite.hash, &key("00000002"), Some(&inviter), KEYS_MAX)
+            .await?
+    );
+    let changed = Key {
+        revision: 2,
+        ..inviter.clone()
+    };
     assert!(store.put_key(&changed, KEYS_MAX).await?);
     let before = (store.keys().await?.len(), store.invite(&invite.hash).await?);
-    assert!(!store.redeem(&invite.hash, &key("00000003"), Some(&inviter), KEYS_MAX).await?);
-    assert_eq!((store.keys().await?.len(), store.invite(&invite.hash).await?), before);
-    assert!(store.redeem(&invite.hash, &key("00000003"), Some(&changed), KEYS_MAX).await?);
+    assert!(
+        !store
+            .redeem(&invite.hash, &key("00000003"), Some(&inviter), KEYS_MAX)
+            .await?
+    );
+    assert_eq!(
+        (store.keys().await?.len(), store.invite(&invite.hash).await?),
+        before
+    );
+    assert!(
+        store
+            .redeem(&invite.hash, &key("00000003"), Some(&changed), KEYS_MAX)
+            .await?
+    );
     Ok(())
 }
 
-pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_once(fixture: Fixture) -> Result<()> {
+pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_once(
+    fixture: Fixture,
+) -> Result<()> {
     let store = &fixture.store;
     assert_eq!(store.invites().await?, []);
-    let (one, used) = (invite(2, SOON), Invite { hash: "c".repeat(64), ..invite(1, SOON) });
+    let (one, used) = (
+        invite(2, SOON),
+        Invite {
+            hash: "c".repeat(64),
+            ..invite(1, SOON)
+        },
+    );
     for invite in [&one, &used] {
         store.put_invite(invite).await?;
     }
@@ -215,21 +361,43 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
         Ok(listed)
     };
     assert_eq!(listed().await?, [used.clone(), one.clone()]);
-    let brief = Invite { hash: "b".repeat(64), ..invite(1, Duration::from_secs(1)) };
+    let brief = Invite {
+        hash: "b".repeat(64),
+        ..invite(1, Duration::from_secs(1))
+    };
     store.put_invite(&brief).await?;
     assert!(
-        store.redeem(&one.hash, &key("00000001"), None, KEYS_MAX).await?
-            && store.redeem(&used.hash, &key("00000002"), None, KEYS_MAX).await?
+        store
+            .redeem(&one.hash, &key("00000001"), None, KEYS_MAX)
+            .await?
+            && store
+                .redeem(&used.hash, &key("00000002"), None, KEYS_MAX)
+                .await?
     );
-    let rest = Invite { uses: 1, ..one.clone() };
-    eventually("one has ended", SOON, async || (store.invites().await.ok()? == [rest.clone()]).then_some(())).await?;
-    assert_eq!(store.forget_invite(&brief.hash).await?, None, "it has ended");
+    let rest = Invite {
+        uses: 1,
+        ..one.clone()
+    };
+    eventually("one has ended", SOON, async || {
+        (store.invites().await.ok()? == [rest.clone()]).then_some(())
+    })
+    .await?;
+    assert_eq!(
+        store.forget_invite(&brief.hash).await?,
+        None,
+        "it has ended"
+    );
     assert_eq!(store.forget_invite(&used.hash).await?, None, "it was used");
     let forgets = (0..20).map(|_| store.forget_invite(&one.hash));
     let forgotten: Vec<Invite> = try_join_all(forgets).await?.into_iter().flatten().collect();
     assert_eq!(forgotten, [rest]);
     assert_eq!(
-        (store.invites().await?, store.redeem(&one.hash, &key("00000003"), None, KEYS_MAX).await?),
+        (
+            store.invites().await?,
+            store
+                .redeem(&one.hash, &key("00000003"), None, KEYS_MAX)
+                .await?
+        ),
         (vec![], false)
     );
     Ok(())
@@ -238,11 +406,35 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
 pub(crate) async fn an_invite_ends(fixture: Fixture) -> Result<()> {
     let brief = invite(1_000, Duration::from_millis(500));
     fixture.store.put_invite(&brief).await?;
-    let over = async || fixture.store.invite(&brief.hash).await.ok()?.is_none().then_some(());
+    let over = async || {
+        fixture
+            .store
+            .invite(&brief.hash)
+            .await
+            .ok()?
+            .is_none()
+            .then_some(())
+    };
     eventually("it has ended", SOON, over).await?;
-    fixture.store.put_invite(&Invite { hash: "a".repeat(64), ..invite(1, SOON) }).await?;
-    assert!(!fixture.store.redeem(&brief.hash, &key("00000001"), None, KEYS_MAX).await?);
-    assert!(fixture.store.redeem(&"a".repeat(64), &key("00000001"), None, KEYS_MAX).await?);
+    fixture
+        .store
+        .put_invite(&Invite {
+            hash: "a".repeat(64),
+            ..invite(1, SOON)
+        })
+        .await?;
+    assert!(
+        !fixture
+            .store
+            .redeem(&brief.hash, &key("00000001"), None, KEYS_MAX)
+            .await?
+    );
+    assert!(
+        fixture
+            .store
+            .redeem(&"a".repeat(64), &key("00000001"), None, KEYS_MAX)
+            .await?
+    );
     Ok(())
 }
 
@@ -252,7 +444,9 @@ async fn a_record_in_redis_that_cannot_be_read_is_in_no_other_keys_way() -> Resu
     let store = store::open(&redis.url().parse::<StoreAddress>()?, &Fleet::default()).await?;
     let key = key("00000001");
     assert!(store.put_key(&key, KEYS_MAX).await?);
-    redis.tell(&["HSET", "{c3po}:credentials", "00000002", "1 {}"]).await?;
+    redis
+        .tell(&["HSET", "{c3po}:credentials", "00000002", "1 {}"])
+        .await?;
     assert_eq!(store.keys().await?, [key]);
     store.close().await;
     Ok(())

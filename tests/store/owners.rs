@@ -14,12 +14,18 @@ use super::fixture::{claim, id, owner};
 
 /// Creates the claim of a new process with that owner.
 pub(crate) fn wish(name: &str, owner: Owner) -> Claim {
-    Claim { owner, ..claim(name) }
+    Claim {
+        owner,
+        ..claim(name)
+    }
 }
 
 /// Creates the claim of a process whose agent is forgotten when it leaves nothing.
 pub(crate) fn brief(name: &str, host: &str) -> Claim {
-    Claim { fleeting: true, ..wish(name, owner(name, host, 2)) }
+    Claim {
+        fleeting: true,
+        ..wish(name, owner(name, host, 2))
+    }
 }
 
 fn names(agents: &[Namesake]) -> Vec<&str> {
@@ -32,15 +38,37 @@ pub(crate) async fn no_host_gets_the_name_or_the_mail_of_another(fixture: Fixtur
     let laptop = fixture.take(&wish("a", owner("a", "laptop", 1))).await?;
     fixture.say("b", "a", "for laptop").await?;
     fixture.store.release(&laptop, true).await?;
-    assert_eq!(fixture.store.claim(&wish("a", owner("a", "nas", 1))).await?, None);
-    assert_eq!(fixture.store.claim(&wish("a", owner("a", "laptop", 2))).await?, None);
-    let dead = Claim { succeeds: vec![laptop.instance], ..wish("a", owner("a", "nas", 1)) };
+    assert_eq!(
+        fixture
+            .store
+            .claim(&wish("a", owner("a", "nas", 1)))
+            .await?,
+        None
+    );
+    assert_eq!(
+        fixture
+            .store
+            .claim(&wish("a", owner("a", "laptop", 2)))
+            .await?,
+        None
+    );
+    let dead = Claim {
+        succeeds: vec![laptop.instance],
+        ..wish("a", owner("a", "nas", 1))
+    };
     assert_eq!(fixture.store.claim(&dead).await?, None);
 
     let nas = fixture.take(&wish("a-2", owner("a", "nas", 1))).await?;
     assert_eq!((nas.generation, fixture.pending("a-2").await?), (1, 0));
-    let agent = fixture.store.agent(&id("a-2")).await?.expect("it was taken");
-    assert_eq!((agent.owner, agent.host.as_deref()), (Some(owner("a", "nas", 1)), Some("nas")));
+    let agent = fixture
+        .store
+        .agent(&id("a-2"))
+        .await?
+        .expect("it was taken");
+    assert_eq!(
+        (agent.owner, agent.host.as_deref()),
+        (Some(owner("a", "nas", 1)), Some("nas"))
+    );
     let back = fixture.take(&wish("a", owner("a", "laptop", 1))).await?;
     assert_eq!((back.uid, back.generation), (laptop.uid, 2));
     assert_eq!(fixture.unshown("a").await?, ["for laptop"]);
@@ -50,12 +78,29 @@ pub(crate) async fn no_host_gets_the_name_or_the_mail_of_another(fixture: Fixtur
 pub(crate) async fn an_owner_has_one_agent(mut fixture: Fixture) -> Result<()> {
     let first = fixture.take(&wish("a-2", owner("a", "nas", 1))).await?;
     for free in ["a", "a-3"] {
-        assert_eq!(fixture.store.claim(&wish(free, owner("a", "nas", 1))).await?, None, "{free}");
+        assert_eq!(
+            fixture
+                .store
+                .claim(&wish(free, owner("a", "nas", 1)))
+                .await?,
+            None,
+            "{free}"
+        );
     }
     fixture.store.release(&first, true).await?;
     fixture.reopen().await?;
-    assert_eq!(fixture.store.claim(&wish("a-3", owner("a", "nas", 1))).await?, None, "it keeps its name");
-    assert_eq!(fixture.store.remove(&id("a-2"), false).await?, Removal::Removed);
+    assert_eq!(
+        fixture
+            .store
+            .claim(&wish("a-3", owner("a", "nas", 1)))
+            .await?,
+        None,
+        "it keeps its name"
+    );
+    assert_eq!(
+        fixture.store.remove(&id("a-2"), false).await?,
+        Removal::Removed
+    );
     let anew = fixture.take(&wish("a-3", owner("a", "nas", 1))).await?;
     assert_eq!((anew.generation, anew.uid == first.uid), (1, false));
     Ok(())
@@ -65,7 +110,11 @@ pub(crate) async fn one_owner_that_races_for_many_names_gets_one(fixture: Fixtur
     let mut tasks = JoinSet::new();
     for number in 2..52 {
         let store = Arc::clone(&fixture.store);
-        tasks.spawn(async move { store.claim(&wish(&format!("a-{number}"), owner("a", "nas", 1))).await });
+        tasks.spawn(async move {
+            store
+                .claim(&wish(&format!("a-{number}"), owner("a", "nas", 1)))
+                .await
+        });
     }
     let mut tenures = Vec::new();
     for outcome in tasks.join_all().await {
@@ -89,9 +138,18 @@ pub(crate) async fn namesakes_were_wished_by_one_name(fixture: Fixture) -> Resul
         fixture.take(&wish(name, owner)).await?;
     }
     fixture.introduce("cron", Some("nas")).await?;
-    assert_eq!(names(&fixture.store.namesakes(&id("a")).await?), ["a", "a-2", "a-3"]);
-    assert_eq!(names(&fixture.store.namesakes(&id("a-2")).await?), ["a-2", "a-2-2"]);
-    assert_eq!(names(&fixture.store.namesakes(&id("cron")).await?), ["cron"]);
+    assert_eq!(
+        names(&fixture.store.namesakes(&id("a")).await?),
+        ["a", "a-2", "a-3"]
+    );
+    assert_eq!(
+        names(&fixture.store.namesakes(&id("a-2")).await?),
+        ["a-2", "a-2-2"]
+    );
+    assert_eq!(
+        names(&fixture.store.namesakes(&id("cron")).await?),
+        ["cron"]
+    );
     let many = (4..240).map(|number| (format!("a-{number}"), owner("a", "nas", number)));
     for (name, owner) in many {
         fixture.take(&wish(&name, owner)).await?;
@@ -100,22 +158,40 @@ pub(crate) async fn namesakes_were_wished_by_one_name(fixture: Fixture) -> Resul
     Ok(())
 }
 
-pub(crate) async fn an_agent_without_a_session_goes_to_its_own_host(fixture: Fixture) -> Result<()> {
+pub(crate) async fn an_agent_without_a_session_goes_to_its_own_host(
+    fixture: Fixture,
+) -> Result<()> {
     let introduced = fixture.introduce("cron", Some("nas")).await?;
-    assert_eq!((introduced.owner, introduced.host.as_deref()), (None, Some("nas")));
+    assert_eq!(
+        (introduced.owner, introduced.host.as_deref()),
+        (None, Some("nas"))
+    );
     fixture.say("b", "cron", "hello").await?;
-    assert_eq!(fixture.store.claim(&wish("cron", owner("cron", "laptop", 1))).await?, None);
+    assert_eq!(
+        fixture
+            .store
+            .claim(&wish("cron", owner("cron", "laptop", 1)))
+            .await?,
+        None
+    );
     let tenure = fixture.take(&wish("cron", owner("cron", "nas", 1))).await?;
-    assert_eq!((tenure.uid, fixture.inbox("cron").await?), (introduced.uid, vec!["hello".to_owned()]));
+    assert_eq!(
+        (tenure.uid, fixture.inbox("cron").await?),
+        (introduced.uid, vec!["hello".to_owned()])
+    );
     fixture.introduce("free", None).await?;
-    fixture.take(&wish("free", owner("free", "laptop", 1))).await?;
+    fixture
+        .take(&wish("free", owner("free", "laptop", 1)))
+        .await?;
     Ok(())
 }
 
 pub(crate) async fn the_agents_of_a_host_move_to_its_new_name(fixture: Fixture) -> Result<()> {
     let old = fixture.take(&wish("a", owner("a", "laptop", 1))).await?;
     fixture.say("b", "a", "for the old name").await?;
-    fixture.take(&wish("a-2", owner("a", "laptop.local", 1))).await?;
+    fixture
+        .take(&wish("a-2", owner("a", "laptop.local", 1)))
+        .await?;
     fixture.take(&wish("a-3", owner("a", "nas", 1))).await?;
     fixture.introduce("cron", Some("laptop")).await?;
 
@@ -126,16 +202,40 @@ pub(crate) async fn the_agents_of_a_host_move_to_its_new_name(fixture: Fixture) 
     assert_eq!(moved("a").await?, 1);
     assert_eq!(moved("cron").await?, 1);
     assert_eq!(moved("a").await?, 0);
-    let owned = async |name: &str| anyhow::Ok(fixture.store.agent(&id(name)).await?.expect("it is kept").owner);
+    let owned = async |name: &str| {
+        anyhow::Ok(
+            fixture
+                .store
+                .agent(&id(name))
+                .await?
+                .expect("it is kept")
+                .owner,
+        )
+    };
     assert_eq!(owned("a").await?, Some(owner("a", "laptop.local", 1)));
-    assert_eq!(owned("a-2").await?, Some(owner("a", "laptop.local", 2)), "what was moved keeps its slot");
+    assert_eq!(
+        owned("a-2").await?,
+        Some(owner("a", "laptop.local", 2)),
+        "what was moved keeps its slot"
+    );
     assert_eq!(owned("a-3").await?, Some(owner("a", "nas", 1)));
     let cron = fixture.store.agent(&id("cron")).await?.expect("it is kept");
-    assert_eq!((cron.owner, cron.host.as_deref()), (None, Some("laptop.local")));
+    assert_eq!(
+        (cron.owner, cron.host.as_deref()),
+        (None, Some("laptop.local"))
+    );
 
     fixture.store.release(&old, true).await?;
-    assert_eq!(fixture.store.claim(&wish("a", owner("a", "laptop", 1))).await?, None);
-    fixture.take(&wish("a", owner("a", "laptop.local", 1))).await?;
+    assert_eq!(
+        fixture
+            .store
+            .claim(&wish("a", owner("a", "laptop", 1)))
+            .await?,
+        None
+    );
+    fixture
+        .take(&wish("a", owner("a", "laptop.local", 1)))
+        .await?;
     assert_eq!(fixture.unshown("a").await?, ["for the old name"]);
     fixture.take(&wish("a-4", owner("a", "laptop", 1))).await?;
     Ok(())
@@ -145,14 +245,27 @@ pub(crate) async fn the_agents_of_a_host_move_to_its_new_name(fixture: Fixture) 
 pub(crate) async fn many_move(fixture: &Fixture) -> Result<()> {
     const EACH: u32 = 120;
     for slot in 1..=EACH {
-        for (host, name) in [("laptop", format!("m-{slot}")), ("nas", format!("n-{slot}"))] {
+        for (host, name) in [
+            ("laptop", format!("m-{slot}")),
+            ("nas", format!("n-{slot}")),
+        ] {
             fixture.take(&wish(&name, owner("m", host, slot))).await?;
         }
     }
-    assert_eq!(fixture.store.move_host(&id("m"), "laptop", "nas").await?, EACH as usize);
+    assert_eq!(
+        fixture.store.move_host(&id("m"), "laptop", "nas").await?,
+        EACH as usize
+    );
     let moved = fixture.store.namesakes(&id("m")).await?;
-    let slots: BTreeSet<u32> = moved.iter().filter_map(|agent| Some(agent.owner.as_ref()?.slot)).collect();
-    assert_eq!((moved.len(), slots.len()), (2 * EACH as usize, 2 * EACH as usize), "each has a slot of its own");
+    let slots: BTreeSet<u32> = moved
+        .iter()
+        .filter_map(|agent| Some(agent.owner.as_ref()?.slot))
+        .collect();
+    assert_eq!(
+        (moved.len(), slots.len()),
+        (2 * EACH as usize, 2 * EACH as usize),
+        "each has a slot of its own"
+    );
     for agent in &moved {
         let owner = agent.owner.as_ref().expect("a session had it");
         assert_eq!(owner.host, "nas");
@@ -165,20 +278,33 @@ pub(crate) async fn many_move(fixture: &Fixture) -> Result<()> {
 async fn a_host_keeps_a_name_for_30_days_and_no_longer_with_redis() -> Result<()> {
     let redis = Redis::start().await?;
     let fixture = super::redis::fixture_on(redis.url(), ()).await?;
-    let days_ago = |days: u64| (Timestamp::now().millis() - days * 24 * 60 * 60 * 1_000).to_string();
+    let days_ago =
+        |days: u64| (Timestamp::now().millis() - days * 24 * 60 * 60 * 1_000).to_string();
     for (name, days) in [("gone", 31), ("late", 29), ("mail", 31)] {
         let tenure = fixture.agent(name).await?;
         fixture.store.release(&tenure, true).await?;
-        redis.tell(&["HSET", &format!("{{c3po}}:agent:{name}"), "last_seen", &days_ago(days)]).await?;
+        redis
+            .tell(&[
+                "HSET",
+                &format!("{{c3po}}:agent:{name}"),
+                "last_seen",
+                &days_ago(days),
+            ])
+            .await?;
     }
     fixture.introduce("human", None).await?;
-    redis.tell(&["HSET", "{c3po}:agent:human", "last_seen", &days_ago(31)]).await?;
+    redis
+        .tell(&["HSET", "{c3po}:agent:human", "last_seen", &days_ago(31)])
+        .await?;
     fixture.say("late", "mail", "hello").await?;
     fixture.store.sweep().await?;
     let kept = fixture.store.agents(None, 10).await?;
     let kept: Vec<_> = kept.iter().map(|agent| agent.id.as_str()).collect();
     assert_eq!(kept, ["human", "late", "mail"]);
-    assert_eq!(redis.tell(&["EXISTS", "{c3po}:names:gone"]).await?.trim(), ":0");
+    assert_eq!(
+        redis.tell(&["EXISTS", "{c3po}:names:gone"]).await?.trim(),
+        ":0"
+    );
     Ok(())
 }
 
@@ -189,13 +315,24 @@ async fn agents_of_builds_without_owners_go_to_their_last_host_in_redis() -> Res
     for (name, host) in [("a", "laptop"), ("a-2", "nas")] {
         let tenure = fixture.take(&wish(name, owner("a", host, 1))).await?;
         fixture.store.release(&tenure, true).await?;
-        redis.tell(&["HDEL", &format!("{{c3po}}:agent:{name}"), "base", "slot"]).await?;
+        redis
+            .tell(&["HDEL", &format!("{{c3po}}:agent:{name}"), "base", "slot"])
+            .await?;
         fixture.say("b", name, host).await?;
     }
     redis.tell(&["DEL", "{c3po}:names:a"]).await?;
-    assert_eq!(fixture.store.claim(&wish("a", owner("a", "nas", 1))).await?, None);
+    assert_eq!(
+        fixture
+            .store
+            .claim(&wish("a", owner("a", "nas", 1)))
+            .await?,
+        None
+    );
     fixture.take(&wish("a-2", owner("a", "nas", 1))).await?;
     fixture.take(&wish("a", owner("a", "laptop", 1))).await?;
-    assert_eq!((fixture.inbox("a").await?, fixture.inbox("a-2").await?), (vec!["laptop".into()], vec!["nas".into()]));
+    assert_eq!(
+        (fixture.inbox("a").await?, fixture.inbox("a-2").await?),
+        (vec!["laptop".into()], vec!["nas".into()])
+    );
     Ok(())
 }

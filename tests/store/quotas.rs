@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use c3po_coordinator::store::{AnswerOutcome, Claim, Crowded, Exceeded, Quota, Send, SendOutcome, StoreError};
+use c3po_coordinator::store::{
+    AnswerOutcome, Claim, Crowded, Exceeded, Quota, Send, SendOutcome, StoreError,
+};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::Stage;
 use c3po_shared::time::Timestamp;
@@ -22,17 +24,30 @@ const HOUR: u64 = 60 * 60 * 1_000;
 
 /// Returns the quota of a key with a limit of three agents.
 fn of(key: &str) -> Quota {
-    Quota { key: key.into(), bytes: None, agents: Some(3) }
+    Quota {
+        key: key.into(),
+        bytes: None,
+        agents: Some(3),
+    }
 }
 
 /// Creates the claim of a new process with that key.
 fn wish(key: &str, name: &str) -> Claim {
-    Claim { quota: of(key), ..claim(name) }
+    Claim {
+        quota: of(key),
+        ..claim(name)
+    }
 }
 
 /// Creates the send of a new call with that key.
 fn with(key: &str, message: Message) -> Send {
-    Send { quota: Quota { bytes: Some(LIMIT), ..of(key) }, ..send(message) }
+    Send {
+        quota: Quota {
+            bytes: Some(LIMIT),
+            ..of(key)
+        },
+        ..send(message)
+    }
 }
 
 fn long() -> Message {
@@ -53,26 +68,52 @@ async fn fill(fixture: &Fixture, key: &str) -> Result<(Vec<Send>, Send, Exceeded
     anyhow::bail!("a hundred messages were stored")
 }
 
-pub(crate) async fn a_key_stores_its_quota_and_no_more_and_others_go_on(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_key_stores_its_quota_and_no_more_and_others_go_on(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.pair().await?;
     let began = Timestamp::now();
     let (stored, refused, exceeded) = fill(&fixture, "k1").await?;
     let (count, each) = (exceeded.count, exceeded.count / stored.len() as u64);
-    assert!(stored.len() > 3 && each > TEXT as u64 + 1_024, "more counts than the texts: {exceeded:?}");
+    assert!(
+        stored.len() > 3 && each > TEXT as u64 + 1_024,
+        "more counts than the texts: {exceeded:?}"
+    );
     assert!(count <= LIMIT && count + each > LIMIT, "{exceeded:?}");
     assert_eq!((exceeded.key.as_str(), exceeded.limit), ("k1", LIMIT));
     let wait = exceeded.until.since(began);
-    assert!(wait > Duration::from_secs(22 * 3_600) && wait <= Duration::from_secs(25 * 3_600), "{wait:?}");
+    assert!(
+        wait > Duration::from_secs(22 * 3_600) && wait <= Duration::from_secs(25 * 3_600),
+        "{wait:?}"
+    );
     assert_eq!(exceeded.until.millis() % HOUR, 0);
 
-    assert_eq!(fixture.store.message(&refused.message.id).await?, None, "nothing is left of what was refused");
+    assert_eq!(
+        fixture.store.message(&refused.message.id).await?,
+        None,
+        "nothing is left of what was refused"
+    );
     assert_eq!(fixture.pending("b").await?, stored.len());
     let before = SendOutcome::Repeated(Box::new(stored[0].message.clone()));
-    assert_eq!(fixture.store.send(&stored[0]).await?, before, "a call that is sent again has its answer");
+    assert_eq!(
+        fixture.store.send(&stored[0]).await?,
+        before,
+        "a call that is sent again has its answer"
+    );
     fixture.acknowledge(&stored[0].message).await?;
-    assert!(fixture.store.send(&refused).await.is_err(), "what is settled counts all the same");
-    assert_eq!(fixture.store.send(&with("k2", long())).await?, SendOutcome::Stored);
-    assert_eq!(fixture.store.send(&send(long())).await?, SendOutcome::Stored, "without a quota nothing counts");
+    assert!(
+        fixture.store.send(&refused).await.is_err(),
+        "what is settled counts all the same"
+    );
+    assert_eq!(
+        fixture.store.send(&with("k2", long())).await?,
+        SendOutcome::Stored
+    );
+    assert_eq!(
+        fixture.store.send(&send(long())).await?,
+        SendOutcome::Stored,
+        "without a quota nothing counts"
+    );
     Ok(())
 }
 
@@ -85,8 +126,19 @@ pub(crate) async fn a_quota_holds_when_50_race(fixture: Fixture) -> Result<()> {
         tasks.spawn(async move { store.send(&with("raced", long())).await });
     }
     let outcomes = tasks.join_all().await;
-    assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Ok(SendOutcome::Stored))).count(), expected.len());
-    assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(_) | Err(StoreError::OverQuota(_)))), "{outcomes:?}");
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, Ok(SendOutcome::Stored)))
+            .count(),
+        expected.len()
+    );
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| matches!(outcome, Ok(_) | Err(StoreError::OverQuota(_)))),
+        "{outcomes:?}"
+    );
     Ok(())
 }
 
@@ -97,28 +149,51 @@ pub(crate) async fn refused_messages_count_against_no_quota(fixture: Fixture) ->
     for _ in 0..50 {
         let nobody = with("k2", message("a", "nobody", &"x".repeat(TEXT)));
         assert_eq!(fixture.store.send(&nobody).await?, SendOutcome::NoSuchAgent);
-        let full = Send { bound: 1, ..with("k2", long()) };
-        assert_eq!(fixture.store.send(&full).await?, SendOutcome::Full(expected.len()));
+        let full = Send {
+            bound: 1,
+            ..with("k2", long())
+        };
+        assert_eq!(
+            fixture.store.send(&full).await?,
+            SendOutcome::Full(expected.len())
+        );
     }
     assert_eq!(fixture.store.send(&first).await?, SendOutcome::Stored);
     for _ in 0..50 {
-        assert!(matches!(fixture.store.send(&first).await?, SendOutcome::Repeated(_)));
+        assert!(matches!(
+            fixture.store.send(&first).await?,
+            SendOutcome::Repeated(_)
+        ));
     }
     assert_eq!(fill(&fixture, "k2").await?.0.len(), expected.len() - 1);
     Ok(())
 }
 
-pub(crate) async fn a_reply_beyond_the_quota_leaves_the_question_open(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_reply_beyond_the_quota_leaves_the_question_open(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.pair().await?;
     let question = fixture.say("b", "a", "question").await?;
     let (_, _, exceeded) = fill(&fixture, "k1").await?;
     let answer = with("k1", reply(&question, &"x".repeat(TEXT)));
-    assert!(matches!(fixture.store.answer(&answer).await, Err(StoreError::OverQuota(_))));
+    assert!(matches!(
+        fixture.store.answer(&answer).await,
+        Err(StoreError::OverQuota(_))
+    ));
     assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored]);
     assert_eq!(fixture.store.message(&answer.message.id).await?, None);
     // With a larger quota for its sender it is stored, and counted.
-    let more = Quota { bytes: Some(2 * LIMIT), ..answer.quota.clone() };
-    let outcome = fixture.store.answer(&Send { quota: more, ..answer }).await?;
+    let more = Quota {
+        bytes: Some(2 * LIMIT),
+        ..answer.quota.clone()
+    };
+    let outcome = fixture
+        .store
+        .answer(&Send {
+            quota: more,
+            ..answer
+        })
+        .await?;
     assert_eq!(outcome, AnswerOutcome::Sent(SendOutcome::Stored));
     let (none, _, later) = fill(&fixture, "k1").await?;
     assert!(none.is_empty() && later.count > exceeded.count, "{later:?}");
@@ -145,12 +220,32 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
     fixture.take(&wish("k1", "b")).await?;
     fixture.store.introduce(&id("c"), None, &of("k1")).await?;
     let expected = || ("k1".to_owned(), 3, 3);
-    assert_eq!(fixture.store.claim(&wish("k1", "d")).await.map_err(full), Err(expected()));
-    assert_eq!(fixture.store.introduce(&id("d"), None, &of("k1")).await.map(drop).map_err(full), Err(expected()));
-    assert_eq!(fixture.store.agent(&id("d")).await?, None, "nothing is left of what was refused");
+    assert_eq!(
+        fixture.store.claim(&wish("k1", "d")).await.map_err(full),
+        Err(expected())
+    );
+    assert_eq!(
+        fixture
+            .store
+            .introduce(&id("d"), None, &of("k1"))
+            .await
+            .map(drop)
+            .map_err(full),
+        Err(expected())
+    );
+    assert_eq!(
+        fixture.store.agent(&id("d")).await?,
+        None,
+        "nothing is left of what was refused"
+    );
 
     // Known agents keep working, also in a new session; another key has its own limit.
-    let held = fixture.take(&Claim { instance: held.instance, ..wish("k1", "a") }).await?;
+    let held = fixture
+        .take(&Claim {
+            instance: held.instance,
+            ..wish("k1", "a")
+        })
+        .await?;
     fixture.store.release(&held, true).await?;
     let held = fixture.take(&wish("k1", "a")).await?;
     fixture.store.introduce(&id("c"), None, &of("k1")).await?;
@@ -159,10 +254,20 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
 
     // Every way of forgetting an agent frees a place.
     fixture.store.unregister(&held.agent).await?;
-    let brief = fixture.take(&Claim { fleeting: true, ..wish("k1", "f") }).await?;
+    let brief = fixture
+        .take(&Claim {
+            fleeting: true,
+            ..wish("k1", "f")
+        })
+        .await?;
     assert!(fixture.store.claim(&wish("k1", "g")).await.is_err());
     fixture.store.release(&brief, true).await?;
-    fixture.take(&Claim { one_shot: true, ..wish("k1", "g") }).await?;
+    fixture
+        .take(&Claim {
+            one_shot: true,
+            ..wish("k1", "g")
+        })
+        .await?;
     assert!(fixture.store.claim(&wish("k1", "h")).await.is_err());
     fixture.store.remove(&id("c"), false).await?;
     fixture.take(&wish("k1", "h")).await?;
@@ -170,25 +275,38 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
     Ok(())
 }
 
-pub(crate) async fn an_agent_of_before_counts_from_its_next_session_on(fixture: Fixture) -> Result<()> {
+pub(crate) async fn an_agent_of_before_counts_from_its_next_session_on(
+    fixture: Fixture,
+) -> Result<()> {
     for name in ["a", "b", "c"] {
         let tenure = fixture.agent(name).await?;
         fixture.store.release(&tenure, true).await?;
         fixture.take(&wish("k1", name)).await?;
     }
-    assert!(matches!(fixture.store.claim(&wish("k1", "d")).await, Err(StoreError::Crowded(_))));
+    assert!(matches!(
+        fixture.store.claim(&wish("k1", "d")).await,
+        Err(StoreError::Crowded(_))
+    ));
     fixture.take(&wish("k2", "d")).await?;
     Ok(())
 }
 
-pub(crate) async fn no_more_agents_are_made_with_a_key_when_50_race(fixture: Fixture) -> Result<()> {
+pub(crate) async fn no_more_agents_are_made_with_a_key_when_50_race(
+    fixture: Fixture,
+) -> Result<()> {
     let mut tasks = JoinSet::new();
     for number in 0..50 {
         let store = Arc::clone(&fixture.store);
         tasks.spawn(async move { store.claim(&wish("k1", &format!("a{number}"))).await });
     }
     let outcomes = tasks.join_all().await;
-    assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Ok(Some(_)))).count(), 3);
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, Ok(Some(_))))
+            .count(),
+        3
+    );
     assert_eq!(fixture.store.agents(None, 100).await?.len(), 3);
     Ok(())
 }
@@ -212,10 +330,21 @@ async fn in_redis_a_day_goes_by_hour_by_hour() -> Result<()> {
     let begun = format!("{hour} {each} {old} {}:{old}", hour - 23);
     assert!(now.contains(&begun), "{now:?} instead of {begun:?}");
     let (more, _, next) = fill(&fixture, "k1").await?;
-    assert_eq!(more.len() + 3, stored.len(), "one of this hour and two of 23 hours ago count");
-    assert_eq!(next.until.millis(), (hour + 1) * HOUR, "those two are a day old then");
+    assert_eq!(
+        more.len() + 3,
+        stored.len(),
+        "one of this hour and two of 23 hours ago count"
+    );
+    assert_eq!(
+        next.until.millis(),
+        (hour + 1) * HOUR,
+        "those two are a day old then"
+    );
     let ends = redis.tell(&["PTTL", key]).await?;
     let ends: u64 = ends.trim().trim_start_matches(':').parse().context(ends)?;
-    assert!((23 * HOUR..=24 * HOUR).contains(&ends), "it ends by itself: {ends}");
+    assert!(
+        (23 * HOUR..=24 * HOUR).contains(&ends),
+        "it ends by itself: {ends}"
+    );
     Ok(())
 }

@@ -8,17 +8,30 @@ use harness::eventually::eventually;
 use super::Fixture;
 use super::fixture::{SOON, brief, claim, id, message, news, progress, seen_at_once, woken};
 
-pub(crate) async fn a_history_has_each_step_once_in_order_with_its_evidence(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_history_has_each_step_once_in_order_with_its_evidence(
+    fixture: Fixture,
+) -> Result<()> {
     let tenure = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
     for _ in 0..2 {
-        fixture.advance(&sent, &tenure, Stage::OnHost, Via::Deliver).await?;
-        fixture.advance(&sent, &tenure, Stage::InSession, Via::WaitForMessage).await?;
-        fixture.advance(&sent, &tenure, Stage::Seen, Via::ToolCall).await?;
+        fixture
+            .advance(&sent, &tenure, Stage::OnHost, Via::Deliver)
+            .await?;
+        fixture
+            .advance(&sent, &tenure, Stage::InSession, Via::WaitForMessage)
+            .await?;
+        fixture
+            .advance(&sent, &tenure, Stage::Seen, Via::ToolCall)
+            .await?;
     }
     fixture.answer(&sent, "reply").await?;
 
-    let history = fixture.store.message(&sent.id).await?.map(|kept| kept.history).unwrap_or_default();
+    let history = fixture
+        .store
+        .message(&sent.id)
+        .await?
+        .map(|kept| kept.history)
+        .unwrap_or_default();
     let steps: Vec<_> = history.iter().map(|step| (step.stage, step.via)).collect();
     let expected = [
         (Stage::Stored, None),
@@ -29,7 +42,11 @@ pub(crate) async fn a_history_has_each_step_once_in_order_with_its_evidence(fixt
     ];
     assert_eq!(steps, expected);
     assert!(history.is_sorted_by_key(|step| step.at));
-    assert!(history[1..4].iter().all(|step| step.session.as_deref() == Some("1")));
+    assert!(
+        history[1..4]
+            .iter()
+            .all(|step| step.session.as_deref() == Some("1"))
+    );
     assert_eq!(history[0].session, None);
     Ok(())
 }
@@ -37,8 +54,13 @@ pub(crate) async fn a_history_has_each_step_once_in_order_with_its_evidence(fixt
 pub(crate) async fn in_session_proves_on_host(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    fixture.advance(&sent, &tenure, Stage::InSession, Via::GetMessages).await?;
-    assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored, Stage::OnHost, Stage::InSession]);
+    fixture
+        .advance(&sent, &tenure, Stage::InSession, Via::GetMessages)
+        .await?;
+    assert_eq!(
+        fixture.stages(&sent.id).await?,
+        [Stage::Stored, Stage::OnHost, Stage::InSession]
+    );
     Ok(())
 }
 
@@ -47,25 +69,38 @@ pub(crate) async fn seen_settles_only_what_wants_no_answer(fixture: Fixture) -> 
     let question = fixture.say("a", "b", "question").await?;
     let news = fixture.post(news("a", "b", "news")).await?;
     for message in [&question, &news] {
-        fixture.advance(message, &tenure, Stage::InSession, Via::GetMessages).await?;
+        fixture
+            .advance(message, &tenure, Stage::InSession, Via::GetMessages)
+            .await?;
         assert_eq!(fixture.pending("b").await?, 2);
     }
     for message in [&question, &news] {
-        fixture.advance(message, &tenure, Stage::Seen, Via::ToolCall).await?;
-        assert_eq!(fixture.stages(&message.id).await?.last(), Some(&Stage::Seen));
+        fixture
+            .advance(message, &tenure, Stage::Seen, Via::ToolCall)
+            .await?;
+        assert_eq!(
+            fixture.stages(&message.id).await?.last(),
+            Some(&Stage::Seen)
+        );
     }
     assert_eq!(fixture.inbox("b").await?, ["question"]);
     assert_eq!(fixture.pending("b").await?, 1);
     Ok(())
 }
 
-pub(crate) async fn in_session_shows_a_message_and_a_new_session_shows_it_again(fixture: Fixture) -> Result<()> {
+pub(crate) async fn in_session_shows_a_message_and_a_new_session_shows_it_again(
+    fixture: Fixture,
+) -> Result<()> {
     let first = fixture.pair().await?;
     let shown = fixture.say("a", "b", "shown").await?;
     fixture.say("a", "b", "waiting").await?;
-    fixture.advance(&shown, &first, Stage::OnHost, Via::Deliver).await?;
+    fixture
+        .advance(&shown, &first, Stage::OnHost, Via::Deliver)
+        .await?;
     assert_eq!(fixture.unshown("b").await?, ["shown", "waiting"]);
-    fixture.advance(&shown, &first, Stage::InSession, Via::WaitForMessage).await?;
+    fixture
+        .advance(&shown, &first, Stage::InSession, Via::WaitForMessage)
+        .await?;
     assert_eq!(fixture.unshown("b").await?, ["waiting"]);
     assert_eq!(fixture.inbox("b").await?, ["shown", "waiting"]);
 
@@ -73,11 +108,21 @@ pub(crate) async fn in_session_shows_a_message_and_a_new_session_shows_it_again(
     let second = fixture.take(&claim("b")).await?;
     assert_eq!(fixture.unshown("b").await?, ["shown", "waiting"]);
     for _ in 0..2 {
-        fixture.advance(&shown, &second, Stage::InSession, Via::GetMessages).await?;
+        fixture
+            .advance(&shown, &second, Stage::InSession, Via::GetMessages)
+            .await?;
         assert_eq!(fixture.unshown("b").await?, ["waiting"]);
     }
-    let history = fixture.store.message(&shown.id).await?.map(|kept| kept.history).unwrap_or_default();
-    let sessions: Vec<_> = history.iter().map(|step| (step.stage, step.session.as_deref())).collect();
+    let history = fixture
+        .store
+        .message(&shown.id)
+        .await?
+        .map(|kept| kept.history)
+        .unwrap_or_default();
+    let sessions: Vec<_> = history
+        .iter()
+        .map(|step| (step.stage, step.session.as_deref()))
+        .collect();
     let expected = [
         (Stage::Stored, None),
         (Stage::OnHost, Some("1")),
@@ -91,8 +136,12 @@ pub(crate) async fn in_session_shows_a_message_and_a_new_session_shows_it_again(
 pub(crate) async fn late_evidence_adds_nothing(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    fixture.advance(&sent, &tenure, Stage::InSession, Via::GetMessages).await?;
-    fixture.advance(&sent, &tenure, Stage::Seen, Via::ToolCall).await?;
+    fixture
+        .advance(&sent, &tenure, Stage::InSession, Via::GetMessages)
+        .await?;
+    fixture
+        .advance(&sent, &tenure, Stage::Seen, Via::ToolCall)
+        .await?;
     for stage in [Stage::OnHost, Stage::InSession] {
         fixture.advance(&sent, &tenure, stage, Via::Deliver).await?;
         assert_eq!(fixture.stages(&sent.id).await?.last(), Some(&Stage::Seen));
@@ -100,7 +149,9 @@ pub(crate) async fn late_evidence_adds_nothing(fixture: Fixture) -> Result<()> {
     fixture.answer(&sent, "reply").await?;
     let before = fixture.stages(&sent.id).await?;
     for stage in [Stage::OnHost, Stage::InSession, Stage::Seen] {
-        fixture.advance(&sent, &tenure, stage, Via::ToolCall).await?;
+        fixture
+            .advance(&sent, &tenure, stage, Via::ToolCall)
+            .await?;
     }
     assert_eq!(fixture.stages(&sent.id).await?, before);
     Ok(())
@@ -109,29 +160,55 @@ pub(crate) async fn late_evidence_adds_nothing(fixture: Fixture) -> Result<()> {
 pub(crate) async fn evidence_counts_after_the_message_expired(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
     let sent = fixture.post(brief("a", "b", "brief")).await?;
-    fixture.advance(&sent, &tenure, Stage::OnHost, Via::Deliver).await?;
+    fixture
+        .advance(&sent, &tenure, Stage::OnHost, Via::Deliver)
+        .await?;
     let out = async || (fixture.pending("b").await.ok()? == 0).then_some(());
     eventually("the message's time is over", SOON, out).await?;
 
-    fixture.advance(&sent, &tenure, Stage::InSession, Via::UserPromptSubmit).await?;
-    fixture.advance(&sent, &tenure, Stage::Seen, Via::Hook).await?;
-    let expected = [Stage::Stored, Stage::OnHost, Stage::Expired, Stage::InSession, Stage::Seen];
+    fixture
+        .advance(&sent, &tenure, Stage::InSession, Via::UserPromptSubmit)
+        .await?;
+    fixture
+        .advance(&sent, &tenure, Stage::Seen, Via::Hook)
+        .await?;
+    let expected = [
+        Stage::Stored,
+        Stage::OnHost,
+        Stage::Expired,
+        Stage::InSession,
+        Stage::Seen,
+    ];
     assert_eq!(fixture.stages(&sent.id).await?, expected);
-    fixture.advance(&sent, &tenure, Stage::Seen, Via::Hook).await?;
+    fixture
+        .advance(&sent, &tenure, Stage::Seen, Via::Hook)
+        .await?;
     assert_eq!(fixture.pending("b").await?, 0);
     assert_eq!(fixture.stages(&sent.id).await?, expected);
     Ok(())
 }
 
-pub(crate) async fn others_mail_and_unknown_messages_do_not_advance(fixture: Fixture) -> Result<()> {
+pub(crate) async fn others_mail_and_unknown_messages_do_not_advance(
+    fixture: Fixture,
+) -> Result<()> {
     let tenure = fixture.pair().await?;
     let to_a = fixture.say("b", "a", "for a").await?;
     let to_b = fixture.say("a", "b", "for b").await?;
-    let messages = [message("a", "b", "never sent").id, to_a.id.clone(), to_b.id.clone()];
+    let messages = [
+        message("a", "b", "never sent").id,
+        to_a.id.clone(),
+        to_b.id.clone(),
+    ];
     let progress = progress(&messages, Stage::InSession, Via::GetMessages);
-    fixture.store.advance(&id("b"), Some(&tenure), &progress).await?;
+    fixture
+        .store
+        .advance(&id("b"), Some(&tenure), &progress)
+        .await?;
     assert_eq!(fixture.stages(&to_a.id).await?, [Stage::Stored]);
-    assert_eq!(fixture.stages(&to_b.id).await?.last(), Some(&Stage::InSession));
+    assert_eq!(
+        fixture.stages(&to_b.id).await?.last(),
+        Some(&Stage::InSession)
+    );
     Ok(())
 }
 
@@ -141,7 +218,10 @@ pub(crate) async fn an_outdated_session_advances_nothing(fixture: Fixture) -> Re
     fixture.store.release(&old, true).await?;
     fixture.take(&claim("b")).await?;
     let messages = std::slice::from_ref(&sent.id);
-    for progress in [progress(messages, Stage::InSession, Via::GetMessages), seen_at_once(messages, 0)] {
+    for progress in [
+        progress(messages, Stage::InSession, Via::GetMessages),
+        seen_at_once(messages, 0),
+    ] {
         let refused = fixture.store.advance(&id("b"), Some(&old), &progress).await;
         assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
     }
@@ -157,26 +237,53 @@ pub(crate) async fn evidence_without_a_session_is_recorded(fixture: Fixture) -> 
         let progress = progress(std::slice::from_ref(&sent.id), stage, Via::Terminal);
         fixture.store.advance(&id("human"), None, &progress).await?;
     }
-    let history = fixture.store.message(&sent.id).await?.map(|kept| kept.history).unwrap_or_default();
-    assert!(history[1..].iter().all(|step| step.session.is_none() && step.via == Some(Via::Terminal)));
+    let history = fixture
+        .store
+        .message(&sent.id)
+        .await?
+        .map(|kept| kept.history)
+        .unwrap_or_default();
+    assert!(
+        history[1..]
+            .iter()
+            .all(|step| step.session.is_none() && step.via == Some(Via::Terminal))
+    );
     let stages = [Stage::Stored, Stage::OnHost, Stage::InSession, Stage::Seen];
     assert_eq!(fixture.stages(&sent.id).await?, stages);
     assert_eq!(fixture.pending("human").await?, 0);
     Ok(())
 }
 
-pub(crate) async fn a_combined_receipt_records_every_stage_with_its_evidence(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_combined_receipt_records_every_stage_with_its_evidence(
+    fixture: Fixture,
+) -> Result<()> {
     let tenure = fixture.pair().await?;
-    let (question, news) = (fixture.say("a", "b", "question").await?, fixture.post(news("a", "b", "news")).await?);
+    let (question, news) = (
+        fixture.say("a", "b", "question").await?,
+        fixture.post(news("a", "b", "news")).await?,
+    );
     let both = [question.id.clone(), news.id.clone()];
     let mut wakes = fixture.store.wakes();
-    let recorded = fixture.store.advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0)).await?;
-    let expected = both.iter().flat_map(|id| [(id.clone(), Stage::InSession), (id.clone(), Stage::Seen)]);
+    let recorded = fixture
+        .store
+        .advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0))
+        .await?;
+    let expected = both
+        .iter()
+        .flat_map(|id| [(id.clone(), Stage::InSession), (id.clone(), Stage::Seen)]);
     assert_eq!(recorded, expected.collect::<Vec<_>>());
     woken(&mut wakes, "a").await?;
     for id in &both {
-        let history = fixture.store.message(id).await?.map(|kept| kept.history).unwrap_or_default();
-        let steps: Vec<_> = history.iter().map(|step| (step.stage, step.via, step.session.as_deref())).collect();
+        let history = fixture
+            .store
+            .message(id)
+            .await?
+            .map(|kept| kept.history)
+            .unwrap_or_default();
+        let steps: Vec<_> = history
+            .iter()
+            .map(|step| (step.stage, step.via, step.session.as_deref()))
+            .collect();
         let expected = [
             (Stage::Stored, None, None),
             (Stage::OnHost, Some(Via::InboxSocket), Some("1")),
@@ -185,29 +292,62 @@ pub(crate) async fn a_combined_receipt_records_every_stage_with_its_evidence(fix
         ];
         assert_eq!(steps, expected);
     }
-    assert_eq!((fixture.inbox("b").await?, fixture.unshown("b").await?.len()), (vec!["question".to_owned()], 0));
-    assert!(fixture.store.advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0)).await?.is_empty(), "once");
+    assert_eq!(
+        (fixture.inbox("b").await?, fixture.unshown("b").await?.len()),
+        (vec!["question".to_owned()], 0)
+    );
+    assert!(
+        fixture
+            .store
+            .advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0))
+            .await?
+            .is_empty(),
+        "once"
+    );
     Ok(())
 }
 
-pub(crate) async fn a_combined_receipt_adds_the_missing_stages_of_each_message(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_combined_receipt_adds_the_missing_stages_of_each_message(
+    fixture: Fixture,
+) -> Result<()> {
     let tenure = fixture.pair().await?;
     let shown = fixture.say("a", "b", "shown").await?;
     let seen = fixture.say("a", "b", "seen").await?;
     let fresh = fixture.say("a", "b", "fresh").await?;
     let answered = fixture.say("a", "b", "answered").await?;
     for message in [&shown, &seen] {
-        fixture.advance(message, &tenure, Stage::OnHost, Via::Deliver).await?;
-        fixture.advance(message, &tenure, Stage::InSession, Via::GetMessages).await?;
+        fixture
+            .advance(message, &tenure, Stage::OnHost, Via::Deliver)
+            .await?;
+        fixture
+            .advance(message, &tenure, Stage::InSession, Via::GetMessages)
+            .await?;
     }
-    fixture.advance(&seen, &tenure, Stage::Seen, Via::ToolCall).await?;
+    fixture
+        .advance(&seen, &tenure, Stage::Seen, Via::ToolCall)
+        .await?;
     fixture.answer(&answered, "reply").await?;
     let all = [&shown, &seen, &fresh, &answered].map(|message| message.id.clone());
-    let recorded = fixture.store.advance(&id("b"), Some(&tenure), &seen_at_once(&all, 0)).await?;
+    let recorded = fixture
+        .store
+        .advance(&id("b"), Some(&tenure), &seen_at_once(&all, 0))
+        .await?;
     let of_fresh = [Stage::InSession, Stage::Seen].map(|stage| (fresh.id.clone(), stage));
-    assert_eq!(recorded, [[(shown.id.clone(), Stage::Seen)].as_slice(), &of_fresh].concat());
-    let history = fixture.store.message(&shown.id).await?.map(|kept| kept.history).unwrap_or_default();
+    assert_eq!(
+        recorded,
+        [[(shown.id.clone(), Stage::Seen)].as_slice(), &of_fresh].concat()
+    );
+    let history = fixture
+        .store
+        .message(&shown.id)
+        .await?
+        .map(|kept| kept.history)
+        .unwrap_or_default();
     let via: Vec<_> = history.iter().filter_map(|step| step.via).collect();
-    assert_eq!(via, [Via::Deliver, Via::GetMessages, Via::Hook], "the evidence that came first stays");
+    assert_eq!(
+        via,
+        [Via::Deliver, Via::GetMessages, Via::Hook],
+        "the evidence that came first stays"
+    );
     Ok(())
 }

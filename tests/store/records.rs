@@ -12,7 +12,13 @@ use super::fixture::{SOON, claim, does, id};
 
 pub(crate) async fn an_unknown_agent_is_nobody(fixture: Fixture) -> Result<()> {
     assert_eq!(fixture.store.agent(&id("nobody")).await?, None);
-    assert_eq!(fixture.store.amend(&id("nobody"), None, &Amendment::default()).await?, None);
+    assert_eq!(
+        fixture
+            .store
+            .amend(&id("nobody"), None, &Amendment::default())
+            .await?,
+        None
+    );
     assert!(!fixture.store.unregister(&id("nobody")).await?);
     assert!(fixture.store.agents(None, 10).await?.is_empty());
     Ok(())
@@ -60,35 +66,91 @@ pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) ->
     let amend = async |amendment: &Amendment| fixture.store.amend(&id("a"), None, amendment).await;
     let first = amend(&amendment_of_everything()).await?.expect("it exists");
     assert_eq!(fixture.store.agent(&id("a")).await?.as_ref(), Some(&first));
-    assert_eq!((first.description.as_deref(), first.role.as_deref()), (Some("home"), Some("triage")));
-    assert_eq!((first.state, first.current_task.as_deref()), (State::Busy, Some("wiring")));
-    assert_eq!((first.capabilities.len(), first.session_id.as_deref()), (2, Some("second")));
-    assert_eq!((&first.reach[..], first.context), (&[Via::Stop, Via::InboxSocket][..], 2));
+    assert_eq!(
+        (first.description.as_deref(), first.role.as_deref()),
+        (Some("home"), Some("triage"))
+    );
+    assert_eq!(
+        (first.state, first.current_task.as_deref()),
+        (State::Busy, Some("wiring"))
+    );
+    assert_eq!(
+        (first.capabilities.len(), first.session_id.as_deref()),
+        (2, Some("second"))
+    );
+    assert_eq!(
+        (&first.reach[..], first.context),
+        (&[Via::Stop, Via::InboxSocket][..], 2)
+    );
 
     assert_eq!(amend(&Amendment::default()).await?.as_ref(), Some(&first));
-    let little =
-        Amendment { capabilities: Some(Vec::new()), current_task: Some(String::new()), ..Amendment::default() };
+    let little = Amendment {
+        capabilities: Some(Vec::new()),
+        current_task: Some(String::new()),
+        ..Amendment::default()
+    };
     let second = amend(&little).await?.expect("it exists");
     assert_eq!((second.capabilities.len(), second.current_task), (0, None));
     assert_eq!((second.reach, second.context), (first.reach, first.context));
-    assert_eq!((second.description, second.role, second.state), (first.description, first.role, first.state));
-    let none = Amendment { description: Some(String::new()), ..Amendment::default() };
-    assert_eq!(amend(&none).await?.and_then(|agent| agent.description), None);
+    assert_eq!(
+        (second.description, second.role, second.state),
+        (first.description, first.role, first.state)
+    );
+    let none = Amendment {
+        description: Some(String::new()),
+        ..Amendment::default()
+    };
+    assert_eq!(
+        amend(&none).await?.and_then(|agent| agent.description),
+        None
+    );
     Ok(())
 }
 
-pub(crate) async fn a_prompt_is_noted_with_its_time_until_the_next_one(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_prompt_is_noted_with_its_time_until_the_next_one(
+    fixture: Fixture,
+) -> Result<()> {
     let tenure = fixture.agent("a").await?;
-    let prompted = || Amendment::from(SessionChange { prompted: true, ..SessionChange::default() });
-    let prompted_at = async || anyhow::Ok(fixture.store.agent(&id("a")).await?.and_then(|agent| agent.prompted_at));
+    let prompted = || {
+        Amendment::from(SessionChange {
+            prompted: true,
+            ..SessionChange::default()
+        })
+    };
+    let prompted_at = async || {
+        anyhow::Ok(
+            fixture
+                .store
+                .agent(&id("a"))
+                .await?
+                .and_then(|agent| agent.prompted_at),
+        )
+    };
     assert_eq!(prompted_at().await?, None);
     let before = Timestamp::now();
-    let agent = fixture.store.amend(&id("a"), Some(&tenure), &prompted()).await?.expect("it exists");
+    let agent = fixture
+        .store
+        .amend(&id("a"), Some(&tenure), &prompted())
+        .await?
+        .expect("it exists");
     let first = agent.prompted_at.expect("it was just typed");
-    assert!(first.since(before) < SOON && before.since(first) < SOON, "{first}");
-    fixture.store.amend(&id("a"), Some(&tenure), &does(State::Busy).into()).await?;
-    assert_eq!(prompted_at().await?, Some(first), "another change is not a prompt");
-    fixture.store.amend(&id("a"), Some(&tenure), &prompted()).await?;
+    assert!(
+        first.since(before) < SOON && before.since(first) < SOON,
+        "{first}"
+    );
+    fixture
+        .store
+        .amend(&id("a"), Some(&tenure), &does(State::Busy).into())
+        .await?;
+    assert_eq!(
+        prompted_at().await?,
+        Some(first),
+        "another change is not a prompt"
+    );
+    fixture
+        .store
+        .amend(&id("a"), Some(&tenure), &prompted())
+        .await?;
     assert!(prompted_at().await? >= Some(first));
     Ok(())
 }
@@ -98,7 +160,10 @@ pub(crate) async fn a_person_is_introduced_without_a_session(fixture: Fixture) -
     assert!(!person.is_online(Timestamp::now()));
     assert_eq!(person.host.as_deref(), Some("nas2"));
     let again = fixture.introduce("human", Some("nas2")).await?;
-    assert_eq!((again.uid, again.registered_at), (person.uid, person.registered_at));
+    assert_eq!(
+        (again.uid, again.registered_at),
+        (person.uid, person.registered_at)
+    );
     assert!(again.last_seen >= person.last_seen);
     fixture.say("a", "human", "hello").await?;
     assert_eq!(fixture.inbox("human").await?, ["hello"]);
@@ -107,12 +172,17 @@ pub(crate) async fn a_person_is_introduced_without_a_session(fixture: Fixture) -
     let tenure = fixture.agent("a").await?;
     let agent = fixture.introduce("a", Some("elsewhere")).await?;
     assert_eq!(agent.host.as_deref(), Some("nas2"));
-    assert_eq!((agent.uid, agent.generation, agent.instance), (tenure.uid, 1, tenure.instance));
+    assert_eq!(
+        (agent.uid, agent.generation, agent.instance),
+        (tenure.uid, 1, tenure.instance)
+    );
     assert!(agent.is_online(Timestamp::now()));
     Ok(())
 }
 
-pub(crate) async fn unregister_forgets_an_agent_with_an_empty_inbox(fixture: Fixture) -> Result<()> {
+pub(crate) async fn unregister_forgets_an_agent_with_an_empty_inbox(
+    fixture: Fixture,
+) -> Result<()> {
     let old = fixture.agent("a").await?;
     assert!(fixture.store.unregister(&id("a")).await?);
     assert_eq!(fixture.store.agent(&id("a")).await?, None);
@@ -125,7 +195,11 @@ pub(crate) async fn unregister_keeps_an_agent_with_mail(fixture: Fixture) -> Res
     let old = fixture.agent("a").await?;
     fixture.say("b", "a", "hello").await?;
     assert!(fixture.store.unregister(&id("a")).await?);
-    let agent = fixture.store.agent(&id("a")).await?.expect("its mail keeps it");
+    let agent = fixture
+        .store
+        .agent(&id("a"))
+        .await?
+        .expect("its mail keeps it");
     assert!(!agent.is_online(Timestamp::now()));
     let new = fixture.take(&claim("a")).await?;
     assert_eq!(new.uid, old.uid);

@@ -35,7 +35,11 @@ pub(super) async fn shared() -> Result<Shared> {
     let fixture = fixture_on(redis.url(), ()).await?;
     let other = open(&redis.url()).await?;
     fixture.pair().await?;
-    Ok(Shared { redis, fixture, other })
+    Ok(Shared {
+        redis,
+        fixture,
+        other,
+    })
 }
 
 /// Parses an address.
@@ -54,12 +58,19 @@ pub(super) async fn fixture_on(url: String, place: impl Any + Send + Sync) -> Re
 }
 
 /// Creates a fixture at that address, whose servers live as long as `place`.
-pub(super) async fn fixture_at(address: RedisAddress, place: impl Any + Send + Sync) -> Result<Fixture> {
+pub(super) async fn fixture_at(
+    address: RedisAddress,
+    place: impl Any + Send + Sync,
+) -> Result<Fixture> {
     fixture_of(Fleet::default(), address, place).await
 }
 
 /// Creates a fixture of that fleet.
-pub(super) async fn fixture_of(fleet: Fleet, address: RedisAddress, place: impl Any + Send + Sync) -> Result<Fixture> {
+pub(super) async fn fixture_of(
+    fleet: Fleet,
+    address: RedisAddress,
+    place: impl Any + Send + Sync,
+) -> Result<Fixture> {
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let (fleet, address) = (fleet.clone(), address.clone());
         Box::pin(async move { Ok(Arc::new(opened(&address, &fleet).await?) as Arc<dyn Store>) })
@@ -92,25 +103,42 @@ pub(super) async fn recovered(store: &dyn Store) -> Result<()> {
 
 #[tokio::test]
 async fn everything_survives_a_restart_of_redis_and_the_store_finds_it_again() -> Result<()> {
-    let Shared { mut redis, fixture, .. } = shared().await?;
+    let Shared {
+        mut redis, fixture, ..
+    } = shared().await?;
     let question = fixture.say("a", "b", "still there?").await?;
     redis.restart().await?;
     recovered(&*fixture.store).await?;
     assert_eq!(fixture.inbox("b").await?, ["still there?"]);
     fixture.answer(&question, "yes").await?;
-    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
+    assert_eq!(
+        fixture.stages(&question.id).await?,
+        [Stage::Stored, Stage::Answered]
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn without_redis_every_call_is_refused_soon_and_the_store_opens_no_more() -> Result<()> {
-    let Shared { mut redis, fixture, .. } = shared().await?;
+    let Shared {
+        mut redis, fixture, ..
+    } = shared().await?;
     redis.kill()?;
     let begun = Instant::now();
-    let refused = fixture.store.pending(&id("b")).await.expect_err("there is no Redis");
-    assert!(matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED, "{refused}");
+    let refused = fixture
+        .store
+        .pending(&id("b"))
+        .await
+        .expect_err("there is no Redis");
+    assert!(
+        matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED,
+        "{refused}"
+    );
     let refused = open(&redis.url()).await.expect_err("there is no Redis");
-    assert!(matches!(refused, OpenError::Unreachable { .. }), "{refused}");
+    assert!(
+        matches!(refused, OpenError::Unreachable { .. }),
+        "{refused}"
+    );
     Ok(())
 }
 
@@ -128,14 +156,21 @@ async fn a_hanging_redis_is_unavailable_soon_and_the_repeated_call_is_applied_on
     redis.resume()?;
     recovered(&*fixture.store).await?;
     let outcome = fixture.store.send(&call).await?;
-    assert!(matches!(outcome, SendOutcome::Stored | SendOutcome::Repeated(_)), "{outcome:?}");
+    assert!(
+        matches!(outcome, SendOutcome::Stored | SendOutcome::Repeated(_)),
+        "{outcome:?}"
+    );
     assert_eq!(fixture.inbox("b").await?, ["once"]);
     Ok(())
 }
 
 #[tokio::test]
 async fn changes_by_one_coordinator_wake_the_listeners_of_another() -> Result<()> {
-    let Shared { redis: _redis, fixture, other } = shared().await?;
+    let Shared {
+        redis: _redis,
+        fixture,
+        other,
+    } = shared().await?;
     let mut wakes = other.wakes();
     let question = fixture.say("a", "b", "ping").await?;
     woken(&mut wakes, "b").await?;
@@ -143,19 +178,29 @@ async fn changes_by_one_coordinator_wake_the_listeners_of_another() -> Result<()
     woken(&mut wakes, "a").await?;
     fixture.post(brief("a", "b", "gone soon")).await?;
     woken(&mut wakes, "b").await?;
-    eventually("it has expired", SOON, async || (fixture.pending("b").await.ok()? == 0).then_some(())).await?;
+    eventually("it has expired", SOON, async || {
+        (fixture.pending("b").await.ok()? == 0).then_some(())
+    })
+    .await?;
     woken(&mut wakes, "a").await
 }
 
 #[tokio::test]
 async fn a_lost_subscription_wakes_all_listeners_and_is_renewed() -> Result<()> {
-    let Shared { redis, fixture, other } = shared().await?;
+    let Shared {
+        redis,
+        fixture,
+        other,
+    } = shared().await?;
     let mut wakes = other.wakes();
     redis.tell(&["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
     let heard = timeout(SOON, wakes.recv()).await??;
     assert_eq!(heard, Wake::Everyone);
     fixture.say("a", "b", "ping").await?;
-    assert_eq!(timeout(SOON, wakes.recv()).await??, Wake::Inbox(id("b"), None));
+    assert_eq!(
+        timeout(SOON, wakes.recv()).await??,
+        Wake::Inbox(id("b"), None)
+    );
     Ok(())
 }
 
@@ -177,15 +222,25 @@ async fn another_database_is_another_store() -> Result<()> {
     first.pair().await?;
     first.say("a", "b", "in the first").await?;
     second.pair().await?;
-    assert_eq!((first.pending("b").await?, second.pending("b").await?), (1, 0));
-    assert!(redis.tell_all(&[&["SELECT", "3"], &["EXISTS", "{c3po}:agent:b"]]).await?.starts_with(":1"));
+    assert_eq!(
+        (first.pending("b").await?, second.pending("b").await?),
+        (1, 0)
+    );
+    assert!(
+        redis
+            .tell_all(&[&["SELECT", "3"], &["EXISTS", "{c3po}:agent:b"]])
+            .await?
+            .starts_with(":1")
+    );
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_at_any_point_of_a_reply_leaves_it_done_or_not_done() -> Result<()> {
     const ROUNDS: usize = 15;
-    let Shared { mut redis, fixture, .. } = shared().await?;
+    let Shared {
+        mut redis, fixture, ..
+    } = shared().await?;
     for round in 0..ROUNDS {
         let question = fixture.say("a", "b", &format!("question {round}")).await?;
         let answer = send(reply(&question, &format!("answer {round}")));
@@ -199,15 +254,41 @@ async fn a_kill_at_any_point_of_a_reply_leaves_it_done_or_not_done() -> Result<(
 
         let stages = fixture.stages(&question.id).await?;
         let (is_open, is_there) = (
-            fixture.inbox("b").await?.contains(&question.text().to_owned()),
-            fixture.inbox("a").await?.contains(&answer.message.text().to_owned()),
+            fixture
+                .inbox("b")
+                .await?
+                .contains(&question.text().to_owned()),
+            fixture
+                .inbox("a")
+                .await?
+                .contains(&answer.message.text().to_owned()),
         );
         let is_done = stages == [Stage::Stored, Stage::Answered];
-        ensure!(is_done == is_there && is_done != is_open, "round {round}: {stages:?} {is_there} {is_open}");
-        ensure!(is_done || outcome.is_err(), "round {round}: {outcome:?} and not done");
+        ensure!(
+            is_done == is_there && is_done != is_open,
+            "round {round}: {stages:?} {is_there} {is_open}"
+        );
+        ensure!(
+            is_done || outcome.is_err(),
+            "round {round}: {outcome:?} and not done"
+        );
         let again = fixture.store.answer(&answer).await?;
-        ensure!(matches!(again, AnswerOutcome::Sent(SendOutcome::Stored | SendOutcome::Repeated(_))), "{again:?}");
-        assert_eq!(fixture.inbox("a").await?.iter().filter(|text| *text == answer.message.text()).count(), 1);
+        ensure!(
+            matches!(
+                again,
+                AnswerOutcome::Sent(SendOutcome::Stored | SendOutcome::Repeated(_))
+            ),
+            "{again:?}"
+        );
+        assert_eq!(
+            fixture
+                .inbox("a")
+                .await?
+                .iter()
+                .filter(|text| *text == answer.message.text())
+                .count(),
+            1
+        );
     }
     Ok(())
 }
@@ -227,9 +308,15 @@ pub(super) async fn keep_apart(first: &Fixture, second: &Fixture) -> Result<()> 
         fixture.pair().await?;
     }
     let question = first.say("a", "b", "in the first").await?;
-    assert_eq!((first.pending("b").await?, second.pending("b").await?), (1, 0));
+    assert_eq!(
+        (first.pending("b").await?, second.pending("b").await?),
+        (1, 0)
+    );
     assert!(second.store.message(&question.id).await?.is_none());
-    first.store.note(&[Entry::new(Event::PolicyChanged)], 10).await?;
+    first
+        .store
+        .note(&[Entry::new(Event::PolicyChanged)], 10)
+        .await?;
     assert!(second.store.audit(0, 10).await?.is_empty());
     first.agent("c").await?;
     assert_eq!(second.store.agents(None, 10).await?.len(), 2);
@@ -252,16 +339,40 @@ async fn a_coordinator_without_peers_publishes_nothing() -> Result<()> {
     fixture.say("a", "b", "not alone").await?;
     woken(&mut wakes, "b").await?;
     other.close().await;
-    assert!(redis.tell(&["EXISTS", "{c3po}:peers"]).await?.starts_with(":0"), "the other one has left");
+    assert!(
+        redis
+            .tell(&["EXISTS", "{c3po}:peers"])
+            .await?
+            .starts_with(":0"),
+        "the other one has left"
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn an_allowance_is_forgotten_when_every_count_is_younger() -> Result<()> {
     let Shared { redis, fixture, .. } = shared().await?;
-    redis.tell(&["HSET", "{c3po}:guard", "a b", "allow 1000", "a c", "stop 1000"]).await?;
-    fixture.store.rule(&Pair::of(&id("a"), &id("d")), false).await?;
-    let mut pairs: Vec<_> = fixture.store.rulings().await?.iter().map(|ruling| ruling.pair.to_string()).collect();
+    redis
+        .tell(&[
+            "HSET",
+            "{c3po}:guard",
+            "a b",
+            "allow 1000",
+            "a c",
+            "stop 1000",
+        ])
+        .await?;
+    fixture
+        .store
+        .rule(&Pair::of(&id("a"), &id("d")), false)
+        .await?;
+    let mut pairs: Vec<_> = fixture
+        .store
+        .rulings()
+        .await?
+        .iter()
+        .map(|ruling| ruling.pair.to_string())
+        .collect();
     pairs.sort();
     assert_eq!(pairs, ["a c", "a d"]);
     Ok(())

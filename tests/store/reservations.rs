@@ -11,7 +11,10 @@ use super::fixture::{id, owner};
 use super::owners::{brief, wish};
 
 pub(crate) async fn a_removed_agent_leaves_nothing_but_receipts(fixture: Fixture) -> Result<()> {
-    assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Unknown);
+    assert_eq!(
+        fixture.store.remove(&id("a"), false).await?,
+        Removal::Unknown
+    );
     let held = fixture.agent("a").await?;
     fixture.agent("b").await?;
     let mut sent = Vec::new();
@@ -21,50 +24,90 @@ pub(crate) async fn a_removed_agent_leaves_nothing_but_receipts(fixture: Fixture
     assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Held);
     assert_eq!(fixture.pending("a").await?, 120);
     fixture.store.release(&held, true).await?;
-    assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Removed);
-    assert_eq!((fixture.store.agent(&id("a")).await?, fixture.pending("a").await?), (None, 0));
+    assert_eq!(
+        fixture.store.remove(&id("a"), false).await?,
+        Removal::Removed
+    );
+    assert_eq!(
+        (
+            fixture.store.agent(&id("a")).await?,
+            fixture.pending("a").await?
+        ),
+        (None, 0)
+    );
     for message in &sent {
-        assert_eq!(fixture.stages(&message.id).await?.last(), Some(&Stage::Expired));
+        assert_eq!(
+            fixture.stages(&message.id).await?.last(),
+            Some(&Stage::Expired)
+        );
     }
     assert_ne!(fixture.agent("a").await?.uid, held.uid);
     Ok(())
 }
 
-pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(mut fixture: Fixture) -> Result<()> {
+pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
+    mut fixture: Fixture,
+) -> Result<()> {
     fixture.agent("b").await?;
     let held = fixture.take(&brief("a", "laptop")).await?;
     let question = fixture.say("a", "b", "question").await?;
     fixture.store.release(&held, true).await?;
     assert_eq!(fixture.store.agent(&id("a")).await?, None);
     fixture.reopen().await?;
-    assert_eq!(fixture.store.former_host(&id("a")).await?.as_deref(), Some("laptop"));
+    assert_eq!(
+        fixture.store.former_host(&id("a")).await?.as_deref(),
+        Some("laptop")
+    );
     assert_eq!(fixture.store.claim(&brief("a", "nas")).await?, None);
-    let refused = fixture.store.introduce(&id("a"), Some("nas"), &Quota::default()).await;
+    let refused = fixture
+        .store
+        .introduce(&id("a"), Some("nas"), &Quota::default())
+        .await;
     assert!(matches!(refused, Err(StoreError::Reserved { host, .. }) if host == "laptop"));
-    assert_eq!(fixture.store.agent(&id("a")).await?, None, "a refused name makes no agent");
+    assert_eq!(
+        fixture.store.agent(&id("a")).await?,
+        None,
+        "a refused name makes no agent"
+    );
 
     let back = fixture.take(&brief("a", "laptop")).await?;
     assert_eq!(fixture.store.former_host(&id("a")).await?, None);
-    assert_eq!(fixture.answer(&question, "answer").await?, AnswerOutcome::Sent(SendOutcome::Stored));
+    assert_eq!(
+        fixture.answer(&question, "answer").await?,
+        AnswerOutcome::Sent(SendOutcome::Stored)
+    );
     assert_eq!(fixture.unshown("a").await?, ["answer"]);
     fixture.store.release(&back, true).await?;
-    assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Removed);
+    assert_eq!(
+        fixture.store.remove(&id("a"), false).await?,
+        Removal::Removed
+    );
     let introduced = fixture.introduce("a", Some("laptop")).await?;
-    assert_eq!((introduced.owner, introduced.host.as_deref()), (None, Some("laptop")));
+    assert_eq!(
+        (introduced.owner, introduced.host.as_deref()),
+        (None, Some("laptop"))
+    );
     assert_eq!(fixture.store.claim(&brief("a", "nas")).await?, None);
     let back = fixture.take(&brief("a", "laptop")).await?;
     fixture.store.release(&back, true).await?;
     Ok(())
 }
 
-pub(crate) async fn an_administrator_frees_the_name_of_a_deleted_agent(fixture: Fixture) -> Result<()> {
+pub(crate) async fn an_administrator_frees_the_name_of_a_deleted_agent(
+    fixture: Fixture,
+) -> Result<()> {
     let held = fixture.take(&brief("a", "laptop")).await?;
     fixture.store.release(&held, true).await?;
     let remove = async |frees_name| fixture.store.remove(&id("a"), frees_name).await;
     assert_eq!(remove(false).await?, Removal::Unknown);
     assert_eq!(remove(true).await?, Removal::Removed);
     assert_eq!(remove(true).await?, Removal::Unknown);
-    let other = fixture.take(&Claim { reserved: false, ..brief("a", "nas") }).await?;
+    let other = fixture
+        .take(&Claim {
+            reserved: false,
+            ..brief("a", "nas")
+        })
+        .await?;
     fixture.store.release(&other, true).await?;
     fixture.take(&brief("a", "laptop")).await?;
     Ok(())
@@ -72,8 +115,15 @@ pub(crate) async fn an_administrator_frees_the_name_of_a_deleted_agent(fixture: 
 
 /// Has an agent of that key and host made and deleted.
 async fn reserve(fixture: &Fixture, key: &str, name: &str, host: &str) -> Result<()> {
-    let quota = Quota { key: key.into(), agents: Some(10), ..Quota::default() };
-    let claim = Claim { quota, ..wish(name, owner(name, host, 1)) };
+    let quota = Quota {
+        key: key.into(),
+        agents: Some(10),
+        ..Quota::default()
+    };
+    let claim = Claim {
+        quota,
+        ..wish(name, owner(name, host, 1))
+    };
     let held = fixture.take(&claim).await?;
     fixture.store.unregister(&held.agent).await?;
     Ok(())
@@ -91,16 +141,32 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
     for number in 0..=NAMES_MAX {
         reserve(&fixture, "k1", &format!("a-{number}"), "nas").await?;
     }
-    let reserved = async |name: &str| anyhow::Ok(fixture.store.former_host(&id(name)).await?.is_some());
+    let reserved =
+        async |name: &str| anyhow::Ok(fixture.store.former_host(&id(name)).await?.is_some());
     assert!(!reserved("a-0").await?, "the oldest reservation ends first");
     assert!(reserved("a-1").await? && reserved(&format!("a-{NAMES_MAX}")).await?);
     assert!(reserved("other").await?, "another key has its own limit");
-    assert!(reserved("passed").await?, "the name is of the other key now");
+    assert!(
+        reserved("passed").await?,
+        "the name is of the other key now"
+    );
 
     // A host that gets another name keeps its reservations.
-    fixture.store.move_reservations("k1", "nas", "attic").await?;
-    for (name, host) in [("a-1", "attic"), ("a-500", "attic"), ("a-1000", "attic"), ("other", "nas")] {
-        assert_eq!(fixture.store.former_host(&id(name)).await?.as_deref(), Some(host), "{name}");
+    fixture
+        .store
+        .move_reservations("k1", "nas", "attic")
+        .await?;
+    for (name, host) in [
+        ("a-1", "attic"),
+        ("a-500", "attic"),
+        ("a-1000", "attic"),
+        ("other", "nas"),
+    ] {
+        assert_eq!(
+            fixture.store.former_host(&id(name)).await?.as_deref(),
+            Some(host),
+            "{name}"
+        );
     }
     Ok(())
 }

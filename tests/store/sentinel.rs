@@ -29,8 +29,15 @@ async fn after_a_failover_the_store_finds_the_new_master() -> Result<()> {
     watched.servers[0].kill()?;
     let call = send(message("a", "b", "after"));
     let begun = Instant::now();
-    let refused = fixture.store.send(&call).await.expect_err("there is no master");
-    assert!(matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED, "{refused}");
+    let refused = fixture
+        .store
+        .send(&call)
+        .await
+        .expect_err("there is no master");
+    assert!(
+        matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED,
+        "{refused}"
+    );
     eventually("the new master is found", FAILOVER, async || {
         let begun = Instant::now();
         let sent = fixture.store.send(&call).await;
@@ -41,13 +48,18 @@ async fn after_a_failover_the_store_finds_the_new_master() -> Result<()> {
     assert_ne!(watched.master_port().await?, old);
     assert_eq!(fixture.inbox("b").await?, ["before", "after"]);
     fixture.answer(&question, "yes").await?;
-    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
+    assert_eq!(
+        fixture.stages(&question.id).await?,
+        [Stage::Stored, Stage::Answered]
+    );
 
     // Listeners were woken because hints may have been lost, and they receive the next one from the new master.
     eventually("the wakes are heard again", SOON, async || {
         let other = open(&watched.url()).await.ok()?;
         other.send(&send(message("b", "a", "hello"))).await.ok()?;
-        let heard = async { while !matches!(wakes.recv().await, Ok(Wake::Inbox(agent, None)) if agent == id("a")) {} };
+        let heard = async {
+            while !matches!(wakes.recv().await, Ok(Wake::Inbox(agent, None)) if agent == id("a")) {}
+        };
         timeout(Duration::from_millis(200), heard).await.ok()
     })
     .await
@@ -62,15 +74,21 @@ async fn a_master_that_is_made_a_replica_on_purpose_is_left_for_the_new_one() ->
         let old = watched.master_port().await?;
         eventually("the sentinel changes the master", FAILOVER, async || {
             // The sentinel refuses while it is unsure about the replica, or has not finished the last failover.
-            watched.sentinels[0].tell(&["SENTINEL", "FAILOVER", MASTER]).await.ok()
+            watched.sentinels[0]
+                .tell(&["SENTINEL", "FAILOVER", MASTER])
+                .await
+                .ok()
         })
         .await?;
         let mut sent = Vec::new();
         eventually("the master has changed", FAILOVER, async || {
             let call = send(message("a", "b", &format!("{round} {}", sent.len())));
             eventually("it is stored", SOON, async || {
-                matches!(fixture.store.send(&call).await, Ok(SendOutcome::Stored | SendOutcome::Repeated(_)))
-                    .then_some(())
+                matches!(
+                    fixture.store.send(&call).await,
+                    Ok(SendOutcome::Stored | SendOutcome::Repeated(_))
+                )
+                .then_some(())
             })
             .await
             .ok()?;
@@ -80,7 +98,15 @@ async fn a_master_that_is_made_a_replica_on_purpose_is_left_for_the_new_one() ->
         .await?;
         // The last writes to the old master may be lost with it, but not those to the new one.
         let last = sent.last().context("something was sent")?;
-        assert!(fixture.inbox("b").await?.iter().any(|text| text == last.text()), "{}", last.text());
+        assert!(
+            fixture
+                .inbox("b")
+                .await?
+                .iter()
+                .any(|text| text == last.text()),
+            "{}",
+            last.text()
+        );
     }
     Ok(())
 }
@@ -91,17 +117,28 @@ async fn a_silent_sentinel_is_not_waited_for() -> Result<()> {
     let fixture = fixture_on(watched.url(), ()).await?;
     watched.sentinels[0].pause()?;
     for _ in 0..3 {
-        watched.servers[0].tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await?;
+        watched.servers[0]
+            .tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .await?;
         let begun = Instant::now();
         recovered(&*fixture.store).await?;
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            begun.elapsed()
+        );
     }
     watched.sentinels[0].resume()
 }
 
 /// Waits until a replica has the message, because otherwise it is lost with its master.
 async fn replicated(watched: &Watched, message: &Message) -> Result<()> {
-    let number = message.id.as_str().rsplit("::").next().context("a number")?;
+    let number = message
+        .id
+        .as_str()
+        .rsplit("::")
+        .next()
+        .context("a number")?;
     let key = format!("{{c3po}}:m:{}:{number}", message.to_agent);
     eventually("the replica has it", SOON, async || {
         let told = watched.servers[1].tell(&["EXISTS", &key]).await.ok()?;
@@ -116,10 +153,24 @@ async fn a_store_without_a_master_does_not_open_and_reports_why() -> Result<()> 
     let check = async |url: &str, part: &str| {
         let begun = Instant::now();
         let refused = open(url).await.expect_err("there is no master").to_string();
-        assert!(refused.contains(part) && begun.elapsed() < ANSWERED, "{refused}");
+        assert!(
+            refused.contains(part) && begun.elapsed() < ANSWERED,
+            "{refused}"
+        );
     };
-    check(&watched.url().replace("mymaster", "nobody"), "No such master").await;
-    check(&format!("redis+sentinel://127.0.0.1:{}/mymaster", watched.servers[0].port()), "SENTINEL").await;
+    check(
+        &watched.url().replace("mymaster", "nobody"),
+        "No such master",
+    )
+    .await;
+    check(
+        &format!(
+            "redis+sentinel://127.0.0.1:{}/mymaster",
+            watched.servers[0].port()
+        ),
+        "SENTINEL",
+    )
+    .await;
     watched.servers[0].pause()?;
     check(&watched.url(), "127.0.0.1").await;
     watched.servers[0].resume()?;

@@ -6,18 +6,32 @@ use c3po_coordinator::store::{Settled, StoreError};
 use super::Fixture;
 use super::fixture::{claim, id, message};
 
-pub(crate) async fn acknowledged_is_out_of_the_inbox_and_stays_acknowledged(fixture: Fixture) -> Result<()> {
+pub(crate) async fn acknowledged_is_out_of_the_inbox_and_stays_acknowledged(
+    fixture: Fixture,
+) -> Result<()> {
     let tenure = fixture.pair().await?;
     let first = fixture.say("a", "b", "first").await?;
     fixture.say("a", "b", "second").await?;
     for _ in 0..2 {
-        let settled = fixture.store.acknowledge(&id("b"), Some(&tenure), std::slice::from_ref(&first.id)).await?;
-        assert_eq!(settled, Settled { acked: vec![first.id.clone()], unknown: vec![] });
+        let settled = fixture
+            .store
+            .acknowledge(&id("b"), Some(&tenure), std::slice::from_ref(&first.id))
+            .await?;
+        assert_eq!(
+            settled,
+            Settled {
+                acked: vec![first.id.clone()],
+                unknown: vec![]
+            }
+        );
         assert_eq!(fixture.inbox("b").await?, ["second"]);
         assert_eq!(fixture.unshown("b").await?, ["second"]);
         assert_eq!(fixture.pending("b").await?, 1);
     }
-    assert!(fixture.store.message(&first.id).await?.is_some(), "the archive keeps it");
+    assert!(
+        fixture.store.message(&first.id).await?.is_some(),
+        "the archive keeps it"
+    );
     Ok(())
 }
 
@@ -28,8 +42,17 @@ pub(crate) async fn unknown_and_others_mail_is_not_acknowledged(fixture: Fixture
     let never = message("a", "b", "never sent");
     let ids = [never.id.clone(), to_b.id.clone(), to_a.id.clone()];
     let settled = fixture.store.acknowledge(&id("b"), None, &ids).await?;
-    assert_eq!(settled, Settled { acked: vec![to_b.id], unknown: vec![never.id, to_a.id] });
-    assert_eq!((fixture.pending("a").await?, fixture.pending("b").await?), (1, 0));
+    assert_eq!(
+        settled,
+        Settled {
+            acked: vec![to_b.id],
+            unknown: vec![never.id, to_a.id]
+        }
+    );
+    assert_eq!(
+        (fixture.pending("a").await?, fixture.pending("b").await?),
+        (1, 0)
+    );
     Ok(())
 }
 
@@ -38,7 +61,10 @@ pub(crate) async fn an_outdated_session_acknowledges_nothing(fixture: Fixture) -
     let sent = fixture.say("a", "b", "hello").await?;
     fixture.store.release(&old, true).await?;
     fixture.take(&claim("b")).await?;
-    let refused = fixture.store.acknowledge(&id("b"), Some(&old), std::slice::from_ref(&sent.id)).await;
+    let refused = fixture
+        .store
+        .acknowledge(&id("b"), Some(&old), std::slice::from_ref(&sent.id))
+        .await;
     assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
     assert_eq!(fixture.inbox("b").await?, ["hello"]);
     Ok(())

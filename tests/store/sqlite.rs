@@ -23,7 +23,9 @@ async fn start() -> Result<Fixture> {
     let path = folder.path().join("c3po.db");
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let path = path.clone();
-        Box::pin(async move { Ok(Arc::new(SqliteStore::open(&path, &Fleet::default()).await?) as Arc<dyn Store>) })
+        Box::pin(async move {
+            Ok(Arc::new(SqliteStore::open(&path, &Fleet::default()).await?) as Arc<dyn Store>)
+        })
     };
     Fixture::new(folder, Box::new(open)).await
 }
@@ -31,7 +33,9 @@ async fn start() -> Result<Fixture> {
 /// Opens a file that must be refused, and returns the error. The file must not change by a single byte.
 async fn refused(path: &Path) -> OpenError {
     let before = fs::read(path).ok();
-    let error = SqliteStore::open(path, &Fleet::default()).await.expect_err("it must be refused");
+    let error = SqliteStore::open(path, &Fleet::default())
+        .await
+        .expect_err("it must be refused");
     assert_eq!(fs::read(path).ok(), before);
     error
 }
@@ -56,7 +60,10 @@ async fn a_store_of_its_size_refuses_messages_and_lets_everything_else_go_on() -
     }
     let question = message("a", "b", "question");
     store.send(&send(question.clone())).await?;
-    let long = || Send { kept: Duration::ZERO, ..send(news("a", "b", &"x".repeat(20_000))) };
+    let long = || Send {
+        kept: Duration::ZERO,
+        ..send(news("a", "b", &"x".repeat(20_000)))
+    };
     let mut stored = Vec::new();
     let refused = loop {
         let next = long();
@@ -67,16 +74,34 @@ async fn a_store_of_its_size_refuses_messages_and_lets_everything_else_go_on() -
         }
         anyhow::ensure!(stored.len() < 100, "there is no end");
     };
-    assert!(refused.contains("--store-max") && stored.len() > 10, "{refused} after {}", stored.len());
-    let fill = store.fill().await?.unwrap_or_else(|| panic!("it is a file"));
-    assert!((MAX..MAX + 100_000).contains(&fill.bytes) && fill.max == Some(MAX), "{fill:?}");
-    assert!(matches!(store.send(&stored[0]).await?, SendOutcome::Repeated(_)), "what was stored is said to be");
+    assert!(
+        refused.contains("--store-max") && stored.len() > 10,
+        "{refused} after {}",
+        stored.len()
+    );
+    let fill = store
+        .fill()
+        .await?
+        .unwrap_or_else(|| panic!("it is a file"));
+    assert!(
+        (MAX..MAX + 100_000).contains(&fill.bytes) && fill.max == Some(MAX),
+        "{fill:?}"
+    );
+    assert!(
+        matches!(store.send(&stored[0]).await?, SendOutcome::Repeated(_)),
+        "what was stored is said to be"
+    );
 
-    let outcome = store.answer(&send(reply(&question, "all the same"))).await?;
+    let outcome = store
+        .answer(&send(reply(&question, "all the same")))
+        .await?;
     assert_eq!(outcome, AnswerOutcome::Sent(SendOutcome::Stored));
     store.claim(&claim("c")).await?;
     let ids: Vec<_> = stored.iter().map(|send| send.message.id.clone()).collect();
-    assert_eq!(store.acknowledge(&id("b"), None, &ids).await?.acked.len(), ids.len());
+    assert_eq!(
+        store.acknowledge(&id("b"), None, &ids).await?.acked.len(),
+        ids.len()
+    );
     let sent = async || {
         store.sweep().await.ok()?;
         (store.send(&long()).await.ok()? == SendOutcome::Stored).then_some(())
@@ -94,7 +119,11 @@ async fn a_file_that_is_no_database_is_refused() -> Result<()> {
         fs::write(&path, content)?;
         assert!(matches!(refused(&path).await, OpenError::Unreadable { .. }));
     }
-    assert_eq!(fs::read_dir(folder.path())?.count(), 1, "nothing was put beside it");
+    assert_eq!(
+        fs::read_dir(folder.path())?.count(),
+        1,
+        "nothing was put beside it"
+    );
     Ok(())
 }
 
@@ -121,13 +150,20 @@ async fn a_damaged_database_is_refused() -> Result<()> {
 async fn a_database_holds_one_fleet() -> Result<()> {
     let folder = tempdir()?;
     let path = folder.path().join("c3po.db");
-    SqliteStore::open(&path, &"home-2".parse()?).await?.close().await;
+    SqliteStore::open(&path, &"home-2".parse()?)
+        .await?
+        .close()
+        .await;
     let error = refused(&path).await;
     assert!(
-        matches!(error, OpenError::OtherFleet { .. }) && error.to_string().contains("C3PO_FLEET=home-2"),
+        matches!(error, OpenError::OtherFleet { .. })
+            && error.to_string().contains("C3PO_FLEET=home-2"),
         "{error}"
     );
-    SqliteStore::open(&path, &"home-2".parse()?).await?.close().await;
+    SqliteStore::open(&path, &"home-2".parse()?)
+        .await?
+        .close()
+        .await;
     Ok(())
 }
 
@@ -143,14 +179,20 @@ async fn a_newer_or_foreign_database_is_refused() -> Result<()> {
     newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
     fs::write(&path, newer)?;
     let error = refused(&path).await;
-    assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
+    assert!(
+        matches!(error, OpenError::Newer { found: 99, .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("update c3po-coordinator"));
 
     let mut foreign = whole;
     foreign[68..72].copy_from_slice(b"them");
     fs::write(&path, foreign)?;
     let error = refused(&path).await;
-    assert!(error.to_string().contains("belongs to another program"), "{error}");
+    assert!(
+        error.to_string().contains("belongs to another program"),
+        "{error}"
+    );
     Ok(())
 }
 
@@ -160,7 +202,10 @@ async fn a_path_that_cannot_be_a_file_is_refused() -> Result<()> {
     let file = folder.path().join("file");
     fs::write(&file, "x")?;
     let below_a_file = refused(&file.join("c3po.db")).await;
-    assert!(matches!(below_a_file, OpenError::NotWritable { .. }), "{below_a_file}");
+    assert!(
+        matches!(below_a_file, OpenError::NotWritable { .. }),
+        "{below_a_file}"
+    );
 
     let directory = folder.path().join("c3po.db");
     fs::create_dir(&directory)?;
@@ -178,7 +223,10 @@ async fn a_second_coordinator_is_refused_until_the_first_has_closed() -> Result<
     assert!(matches!(refused(&path).await, OpenError::InUse { .. }));
     let other_name = folder.path().join("link.db");
     std::os::unix::fs::symlink(&path, &other_name)?;
-    assert!(matches!(refused(&other_name).await, OpenError::InUse { .. }), "by another name it is the same file");
+    assert!(
+        matches!(refused(&other_name).await, OpenError::InUse { .. }),
+        "by another name it is the same file"
+    );
     first.introduce(&id("b"), None, &Quota::default()).await?;
     first.close().await;
     let second = SqliteStore::open(&path, &Fleet::default()).await?;
@@ -195,10 +243,21 @@ async fn a_database_that_was_deleted_takes_nothing_more_and_reads_on() -> Result
     make(&path).await?;
     let store = SqliteStore::open(&path, &Fleet::default()).await?;
     fs::rename(&path, &aside)?;
-    let refused = store.send(&send(message("a", "b", "into nothing"))).await.expect_err("the file is gone");
-    assert!(matches!(&refused, StoreError::Unavailable(why) if why.contains("c3po.db was deleted")), "{refused}");
+    let refused = store
+        .send(&send(message("a", "b", "into nothing")))
+        .await
+        .expect_err("the file is gone");
+    assert!(
+        matches!(&refused, StoreError::Unavailable(why) if why.contains("c3po.db was deleted")),
+        "{refused}"
+    );
     fs::write(&path, b"")?;
-    assert!(store.send(&send(message("a", "b", "into another file"))).await.is_err());
+    assert!(
+        store
+            .send(&send(message("a", "b", "into another file")))
+            .await
+            .is_err()
+    );
     assert_eq!(store.pending(&id("b")).await?.count, 1);
     fs::rename(&aside, &path)?;
     store.send(&send(message("a", "b", "it is back"))).await?;
@@ -213,7 +272,8 @@ async fn missing_folders_and_the_file_are_made_for_their_owner_alone() -> Result
     let folder = tempdir()?;
     let path = folder.path().join("share/c3po/c3po.db");
     let store = SqliteStore::open(&path, &Fleet::default()).await?;
-    let mode = |path: &Path| -> Result<u32> { Ok(fs::metadata(path)?.permissions().mode() & 0o777) };
+    let mode =
+        |path: &Path| -> Result<u32> { Ok(fs::metadata(path)?.permissions().mode() & 0o777) };
     assert_eq!(mode(&folder.path().join("share/c3po"))?, 0o700);
     store.introduce(&id("b"), None, &Quota::default()).await?;
     for file in fs::read_dir(folder.path().join("share/c3po"))? {

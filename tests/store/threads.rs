@@ -15,7 +15,11 @@ use super::fixture::{SOON, id, message, reply, send};
 /// Creates a message in the thread of `first`, that many milliseconds after it.
 fn further(first: &Message, from: &str, to: &str, text: &str, millis: u64) -> Message {
     let timestamp = first.timestamp + Duration::from_millis(millis);
-    Message { thread_id: first.thread_id.clone(), timestamp, ..message(from, to, text) }
+    Message {
+        thread_id: first.thread_id.clone(),
+        timestamp,
+        ..message(from, to, text)
+    }
 }
 
 async fn stretch(fixture: &Fixture, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
@@ -28,46 +32,83 @@ pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result
     let mut first = reply(&question, "reply");
     first.timestamp = question.timestamp + Duration::from_millis(5);
     fixture.store.answer(&send(first.clone())).await?;
-    let last = fixture.post(further(&question, "a", "b", "thanks", 9)).await?;
+    let last = fixture
+        .post(further(&question, "a", "b", "thanks", 9))
+        .await?;
     fixture.say("a", "b", "unrelated").await?;
     fixture.acknowledge(&last).await?;
 
     for reader in ["a", "b"] {
         let both = fixture.thread(&question.id, reader).await?;
-        assert_eq!(both, [question.clone(), first.clone(), last.clone()], "{reader}");
+        assert_eq!(
+            both,
+            [question.clone(), first.clone(), last.clone()],
+            "{reader}"
+        );
     }
     assert_eq!(fixture.thread(&question.id, "c").await?, []);
-    assert_eq!(fixture.thread(&message("a", "b", "no thread").id, "a").await?, []);
+    assert_eq!(
+        fixture
+            .thread(&message("a", "b", "no thread").id, "a")
+            .await?,
+        []
+    );
     Ok(())
 }
 
 /// Reads a thread as `b`, each time at most that many messages and bytes beyond the last message.
-async fn read_in_stretches(fixture: &Fixture, thread: &MessageId, limit: usize, bytes: usize) -> Result<Vec<Message>> {
+async fn read_in_stretches(
+    fixture: &Fixture,
+    thread: &MessageId,
+    limit: usize,
+    bytes: usize,
+) -> Result<Vec<Message>> {
     let reader = id("b");
     let (mut read, mut after) = (Vec::new(), None);
     loop {
-        let part = Stretch { reader: &reader, after: after.as_ref(), limit, bytes };
+        let part = Stretch {
+            reader: &reader,
+            after: after.as_ref(),
+            limit,
+            bytes,
+        };
         let excerpt = stretch(fixture, thread, part).await?;
-        let sizes: Vec<usize> = excerpt.messages.iter().map(|one| one.text().len()).collect();
+        let sizes: Vec<usize> = excerpt
+            .messages
+            .iter()
+            .map(|one| one.text().len())
+            .collect();
         let last = sizes.last().copied().unwrap_or_default();
-        ensure!(sizes.len() <= limit && sizes.iter().sum::<usize>() - last <= bytes, "{limit} {bytes}: {sizes:?}");
+        ensure!(
+            sizes.len() <= limit && sizes.iter().sum::<usize>() - last <= bytes,
+            "{limit} {bytes}: {sizes:?}"
+        );
         read.extend(excerpt.messages);
         let Some(next) = excerpt.next else {
             return Ok(read);
         };
-        ensure!(after.as_ref() < Some(&next), "{limit} {bytes}: no way forward from {next}");
+        ensure!(
+            after.as_ref() < Some(&next),
+            "{limit} {bytes}: no way forward from {next}"
+        );
         after = Some(next);
     }
 }
 
-pub(crate) async fn a_thread_is_the_same_in_stretches_of_any_length(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_thread_is_the_same_in_stretches_of_any_length(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.pair().await?;
     // The first message does not have the earliest time, because another coordinator's clock may be behind. Most share a
     // millisecond.
     let first = fixture.say("a", "b", "first").await?;
     let mut all = vec![first.clone()];
     for number in 0..24_u64 {
-        let (from, to) = if number % 3 == 0 { ("b", "a") } else { ("a", "b") };
+        let (from, to) = if number % 3 == 0 {
+            ("b", "a")
+        } else {
+            ("a", "b")
+        };
         let text = "x".repeat(if number % 5 == 0 { 9_000 } else { 10 });
         let mut next = further(&first, from, to, &text, number / 8);
         next.timestamp = c3po_shared::time::Timestamp::from_millis(next.timestamp.millis() - 1);
@@ -76,26 +117,51 @@ pub(crate) async fn a_thread_is_the_same_in_stretches_of_any_length(fixture: Fix
     all.sort_by_key(Mark::of);
     assert_eq!(fixture.thread(&first.id, "a").await?, all);
 
-    for (limit, bytes) in [(1, usize::MAX), (7, usize::MAX), (25, usize::MAX), (25, 0), (25, 9_500), (3, 9_500)] {
+    for (limit, bytes) in [
+        (1, usize::MAX),
+        (7, usize::MAX),
+        (25, usize::MAX),
+        (25, 0),
+        (25, 9_500),
+        (3, 9_500),
+    ] {
         let read = read_in_stretches(&fixture, &first.id, limit, bytes).await?;
-        assert!(read == all, "{limit} {bytes}: {} of {}", read.len(), all.len());
+        assert!(
+            read == all,
+            "{limit} {bytes}: {} of {}",
+            read.len(),
+            all.len()
+        );
     }
     Ok(())
 }
 
-pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.pair().await?;
     let first = fixture.post_for_once(message("a", "b", "first")).await?;
     let mut old = vec![first.clone()];
     for millis in 1..=3 {
-        old.push(fixture.post_for_once(further(&first, "a", "b", "old", millis)).await?);
+        old.push(
+            fixture
+                .post_for_once(further(&first, "a", "b", "old", millis))
+                .await?,
+        );
     }
     let young = [
         fixture.post(further(&first, "b", "a", "young", 4)).await?,
-        fixture.post(further(&first, "a", "b", "younger", 5)).await?,
+        fixture
+            .post(further(&first, "a", "b", "younger", 5))
+            .await?,
     ];
     let reader = id("a");
-    let begin = Stretch { reader: &reader, after: None, limit: 3, bytes: usize::MAX };
+    let begin = Stretch {
+        reader: &reader,
+        after: None,
+        limit: 3,
+        bytes: usize::MAX,
+    };
     let before = stretch(&fixture, &first.id, begin).await?;
     assert_eq!(before.messages, old[..3]);
     let after = before.next;
@@ -111,26 +177,52 @@ pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes
     };
     eventually("what is kept no longer is gone", SOON, gone).await?;
     let last = fixture.post(further(&first, "a", "b", "last", 6)).await?;
-    let rest = Stretch { reader: &reader, after: after.as_ref(), limit: PAGE_MAX, bytes: usize::MAX };
+    let rest = Stretch {
+        reader: &reader,
+        after: after.as_ref(),
+        limit: PAGE_MAX,
+        bytes: usize::MAX,
+    };
     let rest = stretch(&fixture, &first.id, rest).await?;
-    assert_eq!(rest, Excerpt { messages: [young.as_slice(), &[last]].concat(), next: None });
+    assert_eq!(
+        rest,
+        Excerpt {
+            messages: [young.as_slice(), &[last]].concat(),
+            next: None
+        }
+    );
     Ok(())
 }
 
-pub(crate) async fn a_reader_of_a_thread_passes_over_what_others_said(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_reader_of_a_thread_passes_over_what_others_said(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.pair().await?;
     fixture.agent("c").await?;
     let thread: MessageId = "a::all::0badcafe".parse()?;
-    let copy = |to: &str| Message { thread_id: thread.clone(), ..message("a", to, "everybody?") };
-    let (to_b, to_c) = (fixture.post(copy("b")).await?, fixture.post(copy("c")).await?);
+    let copy = |to: &str| Message {
+        thread_id: thread.clone(),
+        ..message("a", to, "everybody?")
+    };
+    let (to_b, to_c) = (
+        fixture.post(copy("b")).await?,
+        fixture.post(copy("c")).await?,
+    );
     for number in 0..450 {
-        fixture.post(further(&to_c, "c", "a", &number.to_string(), 1)).await?;
+        fixture
+            .post(further(&to_c, "c", "a", &number.to_string(), 1))
+            .await?;
     }
     let answer = fixture.post(further(&to_b, "b", "a", "me", 1_000)).await?;
 
     let (reader, mut after, mut read, mut calls) = (id("b"), None, Vec::new(), 0);
     loop {
-        let part = Stretch { reader: &reader, after: after.as_ref(), limit: 10, bytes: 1_000 };
+        let part = Stretch {
+            reader: &reader,
+            after: after.as_ref(),
+            limit: 10,
+            bytes: 1_000,
+        };
         let excerpt = stretch(&fixture, &thread, part).await?;
         read.extend(excerpt.messages);
         calls += 1;

@@ -19,12 +19,26 @@ const IN_CLUSTERS: &str = "+cluster|slots";
 
 /// Makes the user c3po by the documented words, except for those that begin with one of `without`.
 async fn introduce(redis: &Redis, without: &[&str]) -> Result<()> {
-    let (_, block) = DOCUMENT.split_once("\nACL SETUSER c3po ").context("the command that makes the user")?;
-    let (block, _) = block.split_once("\n```").context("the end of the command")?;
-    let lines = block.lines().filter(|line| !without.iter().any(|word| line.trim().starts_with(word)));
-    let words =
-        lines.flat_map(str::split_whitespace).map(|word| if word == ">PASSWORD" { ">open-sesame" } else { word });
-    let words: Vec<&str> = ["ACL", "SETUSER", "c3po"].into_iter().chain(words).collect();
+    let (_, block) = DOCUMENT
+        .split_once("\nACL SETUSER c3po ")
+        .context("the command that makes the user")?;
+    let (block, _) = block
+        .split_once("\n```")
+        .context("the end of the command")?;
+    let lines = block
+        .lines()
+        .filter(|line| !without.iter().any(|word| line.trim().starts_with(word)));
+    let words = lines.flat_map(str::split_whitespace).map(|word| {
+        if word == ">PASSWORD" {
+            ">open-sesame"
+        } else {
+            word
+        }
+    });
+    let words: Vec<&str> = ["ACL", "SETUSER", "c3po"]
+        .into_iter()
+        .chain(words)
+        .collect();
     redis.tell(&words).await.map(drop)
 }
 
@@ -38,7 +52,11 @@ async fn start() -> Result<Fixture> {
     let certificates = Certificates::make()?;
     let (watched, url) = Watched::start_with_tls(&certificates).await?;
     introduce(&watched.servers[0], &[IN_CLUSTERS]).await?;
-    fixture_at(trusting(&certificates, &as_user(&url)), (watched, certificates)).await
+    fixture_at(
+        trusting(&certificates, &as_user(&url)),
+        (watched, certificates),
+    )
+    .await
 }
 
 every_promise!(start);
@@ -74,11 +92,27 @@ async fn a_user_of_a_watched_master_needs_only_the_documented_rules() -> Result<
     converse(&as_user(&watched.url())).await?;
     watched.servers[0].tell(&["FLUSHALL"]).await?;
     let sentinel = &watched.sentinels[0];
-    sentinel.tell(&["ACL", "SETUSER", "c3po", "on", ">open-sesame", "allchannels", "+sentinel|master"]).await?;
+    sentinel
+        .tell(&[
+            "ACL",
+            "SETUSER",
+            "c3po",
+            "on",
+            ">open-sesame",
+            "allchannels",
+            "+sentinel|master",
+        ])
+        .await?;
     sentinel.tell(&["ACL", "SETUSER", "default", "off"]).await?;
     converse(&as_user(&watched.url())).await?;
-    let refused = open(&watched.url()).await.expect_err("nobody may ask").to_string();
-    assert!(refused.contains(MASTER) && refused.contains("NOAUTH"), "{refused}");
+    let refused = open(&watched.url())
+        .await
+        .expect_err("nobody may ask")
+        .to_string();
+    assert!(
+        refused.contains(MASTER) && refused.contains("NOAUTH"),
+        "{refused}"
+    );
     Ok(())
 }
 
@@ -87,11 +121,22 @@ async fn the_user_reaches_no_keys_but_ours() -> Result<()> {
     let redis = Redis::start().await?;
     introduce(&redis, &[WITH_SENTINELS, IN_CLUSTERS]).await?;
     let login = ["AUTH", "c3po", "open-sesame"];
-    for command in
-        [&["GET", "theirs"][..], &["SPUBLISH", "theirs", "x"], &["KEYS", "*"], &["FLUSHALL"], &["ACL", "LIST"]]
-    {
-        let refused = redis.tell_all(&[&login, command]).await.expect_err("it is not ours").to_string();
+    for command in [
+        &["GET", "theirs"][..],
+        &["SPUBLISH", "theirs", "x"],
+        &["KEYS", "*"],
+        &["FLUSHALL"],
+        &["ACL", "LIST"],
+    ] {
+        let refused = redis
+            .tell_all(&[&login, command])
+            .await
+            .expect_err("it is not ours")
+            .to_string();
         assert!(refused.contains("NOPERM"), "{command:?}: {refused}");
     }
-    redis.tell_all(&[&login, &["GET", "{c3po}:schema"]]).await.map(drop)
+    redis
+        .tell_all(&[&login, &["GET", "{c3po}:schema"]])
+        .await
+        .map(drop)
 }

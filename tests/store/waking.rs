@@ -30,11 +30,15 @@ pub(crate) async fn a_receipt_wakes_the_sender(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
     let mut wakes = fixture.store.wakes();
-    fixture.advance(&sent, &tenure, Stage::OnHost, Via::Deliver).await?;
+    fixture
+        .advance(&sent, &tenure, Stage::OnHost, Via::Deliver)
+        .await?;
     woken(&mut wakes, "a").await
 }
 
-pub(crate) async fn no_wake_is_lost_to_one_who_listened_before_the_send(fixture: Fixture) -> Result<()> {
+pub(crate) async fn no_wake_is_lost_to_one_who_listened_before_the_send(
+    fixture: Fixture,
+) -> Result<()> {
     const TIMES: usize = 1_000;
     fixture.pair().await?;
     let mut senders = JoinSet::new();
@@ -46,7 +50,10 @@ pub(crate) async fn no_wake_is_lost_to_one_who_listened_before_the_send(fixture:
         senders.spawn(async move { store.send(&send(message("a", "b", &n.to_string()))).await });
         // At most as many wakes are spurious as there are messages. A missing wake fails the test.
         for _ in 0..TIMES {
-            let selection = c3po_coordinator::store::Selection { after: position, ..everything() };
+            let selection = c3po_coordinator::store::Selection {
+                after: position,
+                ..everything()
+            };
             let found = fixture.store.inbox(&id("b"), selection).await?;
             if let Some(placed) = found.last() {
                 position = placed.position;
@@ -55,7 +62,11 @@ pub(crate) async fn no_wake_is_lost_to_one_who_listened_before_the_send(fixture:
             woken(&mut wakes, "b").await?;
         }
     }
-    senders.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    senders
+        .join_all()
+        .await
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
     assert_eq!(fixture.pending("b").await?, TIMES);
     Ok(())
 }

@@ -37,22 +37,40 @@ fn section<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
 
 /// Returns the rows of the first table in a section, without the header.
 fn table(section: &str) -> Vec<Row> {
-    let rows = section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
-    rows.skip(2).map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+    let rows = section
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'));
+    rows.skip(2)
+        .map(|line| {
+            line.trim_matches('|')
+                .split('|')
+                .map(|cell| cell.trim().to_owned())
+                .collect()
+        })
+        .collect()
 }
 
 /// Returns the changes that would make the first cells of a table's rows match the expected ones.
 fn changes(place: &str, found: &[Row], expected: &[Row]) -> Vec<String> {
     let width = expected.first().map_or(0, Vec::len);
-    let found: Vec<Row> = found.iter().map(|row| row.iter().take(width).cloned().collect()).collect();
+    let found: Vec<Row> = found
+        .iter()
+        .map(|row| row.iter().take(width).cloned().collect())
+        .collect();
     let shown = |row: &Row| format!("| {} | …", row.join(" | "));
     let missing = expected.iter().filter(|row| !found.contains(row));
     let foreign = found.iter().filter(|row| !expected.contains(row));
-    let mut changes: Vec<String> = foreign.map(|row| format!("{place}: take out  {}", shown(row))).collect();
+    let mut changes: Vec<String> = foreign
+        .map(|row| format!("{place}: take out  {}", shown(row)))
+        .collect();
     changes.extend(missing.map(|row| format!("{place}: write     {}", shown(row))));
     if changes.is_empty() && found != expected {
         let order: Vec<_> = expected.iter().map(|row| row[0].as_str()).collect();
-        changes.push(format!("{place}: each row once, in this order: {}", order.join(", ")));
+        changes.push(format!(
+            "{place}: each row once, in this order: {}",
+            order.join(", ")
+        ));
     }
     changes
 }
@@ -67,7 +85,11 @@ fn check(tables: impl IntoIterator<Item = (String, Vec<Row>)>) -> Result<()> {
             None => wrong.push(format!("{heading}: the section is missing")),
         }
     }
-    assert!(wrong.is_empty(), "\ndocs/API.md differs from the code:\n{}\n", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "\ndocs/API.md differs from the code:\n{}\n",
+        wrong.join("\n")
+    );
     Ok(())
 }
 
@@ -82,7 +104,12 @@ fn code(text: &str) -> String {
 /// Returns the type of an argument in the notation of the reference.
 fn type_of(schema: &Value) -> String {
     match (schema["type"].as_str(), schema["enum"].as_array()) {
-        (_, Some(words)) => words.iter().filter_map(Value::as_str).map(code).collect::<Vec<_>>().join(" "),
+        (_, Some(words)) => words
+            .iter()
+            .filter_map(Value::as_str)
+            .map(code)
+            .collect::<Vec<_>>()
+            .join(" "),
         (Some("array"), None) => format!("{}[]", type_of(&schema["items"])),
         (Some(name), None) => name.to_owned(),
         (None, None) => format!("unknown: {schema}"),
@@ -93,11 +120,21 @@ fn arguments(schema: &Map<String, Value>) -> Vec<Row> {
     let required: Vec<&str> = schema
         .get("required")
         .and_then(Value::as_array)
-        .map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).collect());
-    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        .map_or_else(Vec::new, |names| {
+            names.iter().filter_map(Value::as_str).collect()
+        });
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
     properties
         .map(|(name, schema)| {
-            let needed = if required.contains(&name.as_str()) { "yes" } else { "no" };
+            let needed = if required.contains(&name.as_str()) {
+                "yes"
+            } else {
+                "no"
+            };
             row([&code(name), &type_of(schema), needed])
         })
         .collect()
@@ -105,28 +142,42 @@ fn arguments(schema: &Map<String, Value>) -> Vec<Row> {
 
 #[test]
 fn every_tool_stands_there_with_its_arguments() -> Result<()> {
-    check(listing().iter().map(|one| (format!("### `{}`", one.tool.name()), arguments(&one.schema))))
+    check(
+        listing()
+            .iter()
+            .map(|one| (format!("### `{}`", one.tool.name()), arguments(&one.schema))),
+    )
 }
 
 #[test]
 fn no_other_tool_stands_there() -> Result<()> {
     let text = file("docs/API.md")?;
     let tools = section(&text, "## Tools").context("the section Tools is missing")?;
-    let headings: Vec<_> = tools.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let headings: Vec<_> = tools
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .collect();
     let names: Vec<_> = listing().iter().map(|one| code(one.tool.name())).collect();
-    assert_eq!(headings, names, "docs/API.md: the headings below Tools, in the order of tools/list");
+    assert_eq!(
+        headings, names,
+        "docs/API.md: the headings below Tools, in the order of tools/list"
+    );
     Ok(())
 }
 
 #[test]
 fn older_names_have_their_documented_meanings() -> Result<()> {
     let text = file("docs/API.md")?;
-    let rows = table(section(&text, "## Older names").context("the section Older names is missing")?);
+    let rows =
+        table(section(&text, "## Older names").context("the section Older names is missing")?);
     assert_eq!(rows.len(), 5, "docs/API.md: the older names");
     for row in rows {
         let [older, means] = [0, 1].map(|cell| row[cell].trim_matches('`').to_owned());
         let (found, expected) = (Tool::named(&older), Tool::named(&means));
-        assert!(found.is_some() && found == expected, "docs/API.md: {older} does not mean {means}");
+        assert!(
+            found.is_some() && found == expected,
+            "docs/API.md: {older} does not mean {means}"
+        );
     }
     Ok(())
 }
@@ -134,19 +185,30 @@ fn older_names_have_their_documented_meanings() -> Result<()> {
 #[test]
 fn every_error_code_stands_there_with_its_numbers_and_its_suggestion() -> Result<()> {
     let expected = ErrorCode::ALL.iter().map(|one| {
-        row([&code(one.as_str()), &one.json_rpc().to_string(), &one.http_status().to_string(), one.suggestion()])
+        row([
+            &code(one.as_str()),
+            &one.json_rpc().to_string(),
+            &one.http_status().to_string(),
+            one.suggestion(),
+        ])
     });
     check([("## Errors".to_owned(), expected.collect())])
 }
 
 #[test]
 fn every_stage_of_a_receipt_stands_there_and_every_evidence() -> Result<()> {
-    let expected = Stage::ALL.iter().map(|stage| row([&code(stage.as_str())])).collect();
+    let expected = Stage::ALL
+        .iter()
+        .map(|stage| row([&code(stage.as_str())]))
+        .collect();
     check([("## Receipts".to_owned(), expected)])?;
     let text = file("docs/API.md")?;
     let receipts = section(&text, "## Receipts").unwrap_or_default();
     for via in Via::ALL {
-        assert!(receipts.contains(&code(via.as_str())), "docs/API.md, Receipts: the evidence {via} is missing");
+        assert!(
+            receipts.contains(&code(via.as_str())),
+            "docs/API.md, Receipts: the evidence {via} is missing"
+        );
     }
     Ok(())
 }
@@ -164,7 +226,10 @@ fn limits_of_messages() -> Vec<(&'static str, String)> {
         ("LABEL_MAX", limits::LABEL_MAX.to_string()),
         ("CONTEXT_MAX", limits::CONTEXT_MAX.to_string()),
         ("CAPABILITIES_MAX", limits::CAPABILITIES_MAX.to_string()),
-        ("CAPABILITIES_TEXT_MAX", limits::CAPABILITIES_TEXT_MAX.to_string()),
+        (
+            "CAPABILITIES_TEXT_MAX",
+            limits::CAPABILITIES_TEXT_MAX.to_string(),
+        ),
         ("FRAME_MAX", limits::FRAME_MAX.to_string()),
         ("HELLO_MAX", limits::HELLO_MAX.to_string()),
         ("UNFINISHED_MAX", limits::UNFINISHED_MAX.to_string()),
@@ -208,7 +273,10 @@ fn limits_of_access() -> Vec<(&'static str, String)> {
         ("KEYS_MAX", limits::KEYS_MAX.to_string()),
         ("KEY_LIFE_MAX", seconds(limits::KEY_LIFE_MAX)),
         ("GLOBS_MAX", limits::GLOBS_MAX.to_string()),
-        ("WRONG_CODES_PER_MINUTE", limits::WRONG_CODES_PER_MINUTE.to_string()),
+        (
+            "WRONG_CODES_PER_MINUTE",
+            limits::WRONG_CODES_PER_MINUTE.to_string(),
+        ),
         ("AT_ONCE_PER_KEY", limits::AT_ONCE_PER_KEY.to_string()),
         ("WAITS_PER_KEY", limits::WAITS_PER_KEY.to_string()),
         ("WAITS_WITHOUT_KEY", limits::WAITS_WITHOUT_KEY.to_string()),
@@ -223,27 +291,59 @@ fn limits_of_access() -> Vec<(&'static str, String)> {
 fn every_limit_stands_there_with_its_value() -> Result<()> {
     let known = [limits_of_messages(), limits_of_access()].concat();
     let source = file("shared/src/limits.rs")?;
-    let names: Vec<_> = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next()).collect();
+    let names: Vec<_> = source
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub const ")?.split(':').next())
+        .collect();
     let listed: Vec<_> = known.iter().map(|(name, _)| *name).collect();
-    assert_eq!(listed, names, "a limit was added to shared/src/limits.rs: name it here and in docs/API.md");
-    check([("## Limits".to_owned(), known.iter().map(|(name, value)| row([&code(name), value])).collect())])
+    assert_eq!(
+        listed, names,
+        "a limit was added to shared/src/limits.rs: name it here and in docs/API.md"
+    );
+    check([(
+        "## Limits".to_owned(),
+        known
+            .iter()
+            .map(|(name, value)| row([&code(name), value]))
+            .collect(),
+    )])
 }
 
 #[test]
 fn differences_are_found_and_described() {
-    let rows = |cells: &[&str]| cells.iter().map(|cell| row([cell, "1"])).collect::<Vec<Row>>();
+    let rows = |cells: &[&str]| {
+        cells
+            .iter()
+            .map(|cell| row([cell, "1"]))
+            .collect::<Vec<Row>>()
+    };
     let long = [row(["a", "1", "prose"]), row(["b", "1", "prose"])];
     assert!(changes("t", &long, &rows(&["a", "b"])).is_empty());
-    assert_eq!(changes("t", &rows(&["a"]), &rows(&["a", "b"])), ["t: write     | b | 1 | …"]);
-    assert_eq!(changes("t", &rows(&["a", "c"]), &rows(&["a"])), ["t: take out  | c | 1 | …"]);
-    assert_eq!(changes("t", &rows(&["b", "a"]), &rows(&["a", "b"])), ["t: each row once, in this order: a, b"]);
-    assert_eq!(changes("t", &rows(&["a", "a"]), &rows(&["a"])), ["t: each row once, in this order: a"]);
+    assert_eq!(
+        changes("t", &rows(&["a"]), &rows(&["a", "b"])),
+        ["t: write     | b | 1 | …"]
+    );
+    assert_eq!(
+        changes("t", &rows(&["a", "c"]), &rows(&["a"])),
+        ["t: take out  | c | 1 | …"]
+    );
+    assert_eq!(
+        changes("t", &rows(&["b", "a"]), &rows(&["a", "b"])),
+        ["t: each row once, in this order: a, b"]
+    );
+    assert_eq!(
+        changes("t", &rows(&["a", "a"]), &rows(&["a"])),
+        ["t: each row once, in this order: a"]
+    );
 }
 
 #[test]
 fn sections_end_at_the_next_heading_and_tables_at_the_first_other_line() {
     let text = "# x\n\n## a\n\nwords\n\n| h | i |\n| --- | --- |\n| 1 | 2 |\n\n| other |\n\n### b\n\n## c\n";
-    assert_eq!(section(text, "## a").map(table), Some(vec![row(["1", "2"])]));
+    assert_eq!(
+        section(text, "## a").map(table),
+        Some(vec![row(["1", "2"])])
+    );
     assert_eq!(section(text, "## b"), None);
     assert_eq!(section(text, "### b").map(table), Some(Vec::new()));
 }

@@ -49,14 +49,18 @@ fn raw_string_end(text: &str) -> usize {
         return 0;
     }
     let close = format!("\"{marks}");
-    text[open.len()..].find(&close).map_or(text.len(), |at| open.len() + at + close.len())
+    text[open.len()..]
+        .find(&close)
+        .map_or(text.len(), |at| open.len() + at + close.len())
 }
 
 /// Returns the length of the character literal at the start, or 0 for a lifetime.
 fn character_end(text: &str) -> usize {
     let mut characters = text.char_indices().skip(1);
     match (characters.next(), characters.next()) {
-        (Some((_, '\\')), Some((escaped, _))) => text[escaped + 1..].find('\'').map_or(0, |at| escaped + at + 2),
+        (Some((_, '\\')), Some((escaped, _))) => text[escaped + 1..]
+            .find('\'')
+            .map_or(0, |at| escaped + at + 2),
         (Some(_), Some((at, '\''))) => at + 1,
         _ => 0,
     }
@@ -64,7 +68,8 @@ fn character_end(text: &str) -> usize {
 
 #[test]
 fn only_code_is_left() {
-    let check = |source: &str, expected: &str| assert_eq!(without_comments_and_strings(source), expected);
+    let check =
+        |source: &str, expected: &str| assert_eq!(without_comments_and_strings(source), expected);
     check("a // b\nc", "a \nc");
     check("a /* b\n */ c", "a \n c");
     check(r#"f("b \" // c", d)"#, "f(, d)");

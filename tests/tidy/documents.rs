@@ -15,7 +15,9 @@ fn variables(source: &str) -> Vec<&str> {
     let code = source.split("#[cfg(test)]").next().unwrap_or_default();
     let quoted = code.split('"').skip(1).step_by(2);
     quoted
-        .filter(|text| text.starts_with("C3PO_") && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()))
+        .filter(|text| {
+            text.starts_with("C3PO_") && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
+        })
         .collect()
 }
 
@@ -25,9 +27,15 @@ fn every_variable_stands_in_the_configuration() -> Result<()> {
     for config in ["proxy/src/config/mod.rs", "coordinator/src/config.rs"] {
         let source = file(config)?;
         let variables = variables(&source);
-        assert!(variables.len() > 4, "{config} reads more variables than {variables:?}");
+        assert!(
+            variables.len() > 4,
+            "{config} reads more variables than {variables:?}"
+        );
         for name in variables {
-            assert!(document.contains(&format!("`{name}")), "docs/CONFIGURATION.md: {name} of {config} is missing");
+            assert!(
+                document.contains(&format!("`{name}")),
+                "docs/CONFIGURATION.md: {name} of {config} is missing"
+            );
         }
     }
     Ok(())
@@ -37,18 +45,39 @@ fn every_variable_stands_in_the_configuration() -> Result<()> {
 fn every_dependency_has_its_sentence() -> Result<()> {
     let table = file("docs/DEPENDENCIES.md")?;
     let manifest: toml::Table = file("Cargo.toml")?.parse()?;
-    let workspace = manifest["workspace"]["dependencies"].as_table().context("no dependencies")?;
-    let mut named: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    let workspace = manifest["workspace"]["dependencies"]
+        .as_table()
+        .context("no dependencies")?;
+    let mut named: Vec<&str> = table
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
     for name in workspace.keys().filter(|name| !name.starts_with("c3po")) {
         let quoted = format!("`{name}`");
-        let rows = named.iter().filter(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&quoted))).count();
+        let rows = named
+            .iter()
+            .filter(|row| {
+                row.split('|')
+                    .nth(1)
+                    .is_some_and(|cell| cell.contains(&quoted))
+            })
+            .count();
         assert_eq!(rows, 1, "docs/DEPENDENCIES.md: {name} has one row");
     }
     named.retain(|row| {
-        let names = row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2);
+        let names = row
+            .split('|')
+            .nth(1)
+            .unwrap_or_default()
+            .split('`')
+            .skip(1)
+            .step_by(2);
         names.into_iter().any(|name| !workspace.contains_key(name))
     });
-    assert!(named.is_empty(), "docs/DEPENDENCIES.md: not in Cargo.toml any more: {named:?}");
+    assert!(
+        named.is_empty(),
+        "docs/DEPENDENCIES.md: not in Cargo.toml any more: {named:?}"
+    );
     Ok(())
 }
 
@@ -73,19 +102,34 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn every_test_that_holds_an_invariant_exists() -> Result<()> {
     let text = file("ARCHITECTURE.md")?;
-    let invariants = text.split("\n## Invariants\n").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let invariants = text
+        .split("\n## Invariants\n")
+        .nth(1)
+        .and_then(|rest| rest.split("\n## ").next());
     let invariants = invariants.context("ARCHITECTURE.md has no section Invariants")?;
     let mut sources = String::new();
     for folder in ["shared", "proxy", "coordinator", "lab", "tests"] {
         add_sources(&root().join(folder), &mut sources)?;
     }
-    let is_test = |name: &&str| name.matches('_').count() > 1 && name.chars().all(|c| c == '_' || c.is_alphanumeric());
-    let names: Vec<_> = quoted(invariants).filter_map(|text| text.rsplit("::").next()).filter(is_test).collect();
-    assert!(names.len() > 20, "ARCHITECTURE.md, Invariants: where are the tests? {names:?}");
+    let is_test = |name: &&str| {
+        name.matches('_').count() > 1 && name.chars().all(|c| c == '_' || c.is_alphanumeric())
+    };
+    let names: Vec<_> = quoted(invariants)
+        .filter_map(|text| text.rsplit("::").next())
+        .filter(is_test)
+        .collect();
+    assert!(
+        names.len() > 20,
+        "ARCHITECTURE.md, Invariants: where are the tests? {names:?}"
+    );
     let decisions = file("docs/DECISIONS.md")?;
-    let of_decisions = quoted(&decisions).filter(|name| name.matches('_').count() > 3 && is_test(name));
+    let of_decisions =
+        quoted(&decisions).filter(|name| name.matches('_').count() > 3 && is_test(name));
     for name in names.into_iter().chain(of_decisions) {
-        assert!(sources.contains(&format!("fn {name}(")), "there is no test {name}, which a document names");
+        assert!(
+            sources.contains(&format!("fn {name}(")),
+            "there is no test {name}, which a document names"
+        );
     }
     Ok(())
 }
@@ -99,7 +143,10 @@ fn documents() -> Result<Vec<PathBuf>> {
         }
     }
     documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    assert!(documents.len() > 12, "where are the documents? {documents:?}");
+    assert!(
+        documents.len() > 12,
+        "where are the documents? {documents:?}"
+    );
     Ok(documents)
 }
 
@@ -109,7 +156,11 @@ fn anchors(text: &str) -> Vec<String> {
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
     let anchor = |heading: &str| {
         let heading = heading.trim_start_matches('#').trim().to_lowercase();
-        heading.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+        heading
+            .chars()
+            .filter(kept)
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect()
     };
     headings.map(anchor).collect()
 }
@@ -119,13 +170,22 @@ fn every_link_of_a_document_leads_to_a_file_and_a_heading() -> Result<()> {
     let mut broken = Vec::new();
     for document in documents()? {
         let text = std::fs::read_to_string(&document)?;
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
         for link in links.filter(|link| !link.starts_with("http")) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = document.parent().context("a folder")?.join(path);
-            let target = if path.is_empty() { document.clone() } else { target };
+            let target = if path.is_empty() {
+                document.clone()
+            } else {
+                target
+            };
             let leads = match std::fs::read_to_string(&target) {
-                Ok(text) => anchor.is_empty() || anchors(&text).iter().any(|heading| heading == anchor),
+                Ok(text) => {
+                    anchor.is_empty() || anchors(&text).iter().any(|heading| heading == anchor)
+                }
                 Err(_) => anchor.is_empty() && target.exists(),
             };
             if !leads {
@@ -133,19 +193,37 @@ fn every_link_of_a_document_leads_to_a_file_and_a_heading() -> Result<()> {
             }
         }
     }
-    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+    assert!(
+        broken.is_empty(),
+        "links that lead nowhere:\n{}",
+        broken.join("\n")
+    );
     Ok(())
 }
 
 #[test]
 fn every_file_that_a_document_names_exists() -> Result<()> {
-    let folders = ["shared/", "proxy/", "coordinator/", "plugin/", "lab/", "tests/", "docs/", "dist/"];
+    let folders = [
+        "shared/",
+        "proxy/",
+        "coordinator/",
+        "plugin/",
+        "lab/",
+        "tests/",
+        "docs/",
+        "dist/",
+    ];
     for document in documents()? {
         let text = std::fs::read_to_string(&document)?;
         // A path may stand in bold as well as in backticks; whole commands hold spaces.
-        let paths = quoted(&text).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
+        let paths =
+            quoted(&text).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
         for path in paths.filter(|path| !path.contains(' ')) {
-            assert!(root().join(path).exists(), "{} names {path}, which does not exist", document.display());
+            assert!(
+                root().join(path).exists(),
+                "{} names {path}, which does not exist",
+                document.display()
+            );
         }
     }
     Ok(())
@@ -154,8 +232,16 @@ fn every_file_that_a_document_names_exists() -> Result<()> {
 #[test]
 fn measured_programs_are_started_as_users_start_them() -> Result<()> {
     let (name, value) = harness::coordinator::RETURNS_MEMORY;
-    for path in ["Dockerfile", "Makefile", "docs/CONFIGURATION.md", "dist/c3po-coordinator.service"] {
-        assert!(file(path)?.contains(&format!("{name}={value}")), "{path} does not say {name}={value}");
+    for path in [
+        "Dockerfile",
+        "Makefile",
+        "docs/CONFIGURATION.md",
+        "dist/c3po-coordinator.service",
+    ] {
+        assert!(
+            file(path)?.contains(&format!("{name}={value}")),
+            "{path} does not say {name}={value}"
+        );
     }
     Ok(())
 }
@@ -164,10 +250,17 @@ fn measured_programs_are_started_as_users_start_them() -> Result<()> {
 fn both_scripts_that_install_a_program_find_the_kind_of_machine_by_the_same_lines() -> Result<()> {
     let kind = |path: &str| -> Result<String> {
         let text = file(path)?;
-        let (_, from) = text.split_once("    arch=$(uname -m)\n").with_context(|| format!("{path}: the processor"))?;
-        let (lines, _) = from.split_once("    machine=$os-$arch\n").with_context(|| format!("{path}: the machine"))?;
+        let (_, from) = text
+            .split_once("    arch=$(uname -m)\n")
+            .with_context(|| format!("{path}: the processor"))?;
+        let (lines, _) = from
+            .split_once("    machine=$os-$arch\n")
+            .with_context(|| format!("{path}: the machine"))?;
         Ok(lines.to_owned())
     };
-    assert_eq!(kind("dist/install.sh")?, kind("coordinator/src/server/join.sh")?);
+    assert_eq!(
+        kind("dist/install.sh")?,
+        kind("coordinator/src/server/join.sh")?
+    );
     Ok(())
 }

@@ -74,7 +74,11 @@ fn removed_words_stay_removed() -> Result<()> {
 #[test]
 fn the_build_context_of_the_image_holds_every_file_that_the_build_reads() -> Result<()> {
     let context = image::context(root())?;
-    assert_eq!(image::unreadable_workspace(&files(root())?, &context)?, None, "see .dockerignore");
+    assert_eq!(
+        image::unreadable_workspace(&files(root())?, &context)?,
+        None,
+        "see .dockerignore"
+    );
     check(|file| image::outside_context(file, &context))
 }
 

@@ -34,9 +34,21 @@ const MAPS: &[Map] = &[
             &["session"],
             &["request"],
             &["audit"],
-            &["store", "presence", "policy", "limit", "guard", "auth", "metrics", "data_folder", "unfinished"],
+            &[
+                "store",
+                "presence",
+                "policy",
+                "limit",
+                "guard",
+                "auth",
+                "metrics",
+                "data_folder",
+                "unfinished",
+            ],
             &["config"],
-            &["address", "bytes", "files", "fleet", "listen", "log", "memory", "values"],
+            &[
+                "address", "bytes", "files", "fleet", "listen", "log", "memory", "values",
+            ],
             &["names"],
         ],
     },
@@ -44,7 +56,8 @@ const MAPS: &[Map] = &[
 
 impl Map {
     fn of(file: &File) -> Option<&'static Self> {
-        MAPS.iter().find(|map| file.is_rust() && file.path.starts_with(map.source))
+        MAPS.iter()
+            .find(|map| file.is_rust() && file.path.starts_with(map.source))
     }
 
     fn layer(&self, module: &str) -> Option<usize> {
@@ -54,20 +67,38 @@ impl Map {
     /// Returns the top-level module of a file.
     fn module<'a>(&self, file: &'a File) -> &'a str {
         let inside = &file.path[self.source.len()..];
-        inside.split_once('/').map_or(inside.trim_end_matches(".rs"), |(folder, _)| folder)
+        inside
+            .split_once('/')
+            .map_or(inside.trim_end_matches(".rs"), |(folder, _)| folder)
     }
 
     /// Returns the other top-level modules that a file refers to, each with its line.
     fn named<'a>(&self, file: &'a File) -> Vec<(usize, &'a str)> {
         let own = self.module(file);
-        let depth = file.path[self.source.len()..].trim_end_matches("/mod.rs").matches('/').count() + 1;
+        let depth = file.path[self.source.len()..]
+            .trim_end_matches("/mod.rs")
+            .matches('/')
+            .count()
+            + 1;
         let from_root = format!("{}{}", "super::".repeat(depth - 1), "super::");
         let mut named = Vec::new();
-        for (at, _) in file.code.match_indices("crate::").chain(file.code.match_indices(&from_root)) {
+        for (at, _) in file
+            .code
+            .match_indices("crate::")
+            .chain(file.code.match_indices(&from_root))
+        {
             let line = file.code[..at].matches('\n').count() + 1;
-            let prefix = if file.code[at..].starts_with("crate::") { "crate::" } else { from_root.as_str() };
+            let prefix = if file.code[at..].starts_with("crate::") {
+                "crate::"
+            } else {
+                from_root.as_str()
+            };
             let names = first_names(&file.code[at + prefix.len()..]).into_iter();
-            named.extend(names.filter(|name| *name != own && self.layer(name).is_some()).map(|name| (line, name)));
+            named.extend(
+                names
+                    .filter(|name| *name != own && self.layer(name).is_some())
+                    .map(|name| (line, name)),
+            );
         }
         named
     }
@@ -75,7 +106,10 @@ impl Map {
 
 /// Returns the next name of a path, or the first names of the items in a `{…}` list.
 fn first_names(path: &str) -> Vec<&str> {
-    let word = |text: &'_ str| text.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(text.len());
+    let word = |text: &'_ str| {
+        text.find(|c: char| c != '_' && !c.is_alphanumeric())
+            .unwrap_or(text.len())
+    };
     let Some(list) = path.strip_prefix('{') else {
         return vec![&path[..word(path)]];
     };
@@ -103,10 +137,23 @@ pub(super) fn upward_arrows(file: &File) -> Vec<String> {
     };
     let own = map.module(file);
     let Some(layer) = map.layer(own) else {
-        return vec![format!("{}: the map in tests/tidy/modules.rs has no module {own}", file.path)];
+        return vec![format!(
+            "{}: the map in tests/tidy/modules.rs has no module {own}",
+            file.path
+        )];
     };
-    let upward = map.named(file).into_iter().filter(|(_, name)| map.layer(name).is_some_and(|other| other < layer));
-    upward.map(|(line, name)| format!("{}:{line}: {own} is below {name} and must not know it", file.path)).collect()
+    let upward = map
+        .named(file)
+        .into_iter()
+        .filter(|(_, name)| map.layer(name).is_some_and(|other| other < layer));
+    upward
+        .map(|(line, name)| {
+            format!(
+                "{}:{line}: {own} is below {name} and must not know it",
+                file.path
+            )
+        })
+        .collect()
 }
 
 /// Returns the cycles between top-level modules.
@@ -114,23 +161,45 @@ pub(super) fn circles(files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     for map in MAPS {
         let mut arrows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for file in files.iter().filter(|file| file.is_rust() && file.path.starts_with(map.source)) {
-            arrows.entry(map.module(file)).or_default().extend(map.named(file).into_iter().map(|(_, name)| name));
+        for file in files
+            .iter()
+            .filter(|file| file.is_rust() && file.path.starts_with(map.source))
+        {
+            arrows
+                .entry(map.module(file))
+                .or_default()
+                .extend(map.named(file).into_iter().map(|(_, name)| name));
         }
-        let circular = arrows.keys().filter(|start| reachable(&arrows, start).contains(*start));
+        let circular = arrows
+            .keys()
+            .filter(|start| reachable(&arrows, start).contains(*start));
         let circular: Vec<_> = circular.copied().collect();
         if !circular.is_empty() {
-            found.push(format!("{}: these modules go in a circle: {}", map.source, circular.join(", ")));
+            found.push(format!(
+                "{}: these modules go in a circle: {}",
+                map.source,
+                circular.join(", ")
+            ));
         }
     }
     found
 }
 
-fn reachable<'a>(arrows: &BTreeMap<&'a str, BTreeSet<&'a str>>, start: &'a str) -> BTreeSet<&'a str> {
+fn reachable<'a>(
+    arrows: &BTreeMap<&'a str, BTreeSet<&'a str>>,
+    start: &'a str,
+) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<&str> = vec![start];
     while let Some(module) = next.pop() {
-        next.extend(arrows.get(module).into_iter().flatten().copied().filter(|name| reached.insert(*name)));
+        next.extend(
+            arrows
+                .get(module)
+                .into_iter()
+                .flatten()
+                .copied()
+                .filter(|name| reached.insert(*name)),
+        );
     }
     reached
 }
@@ -142,8 +211,14 @@ mod tests {
     #[test]
     fn names_are_read_off_paths() {
         assert_eq!(first_names("link::Link;"), ["link"]);
-        assert_eq!(first_names("{config::{A, B}, link::Link, mcp};"), ["config", "link", "mcp"]);
-        assert_eq!(first_names("{\n    config,\n    link::*,\n};"), ["config", "link"]);
+        assert_eq!(
+            first_names("{config::{A, B}, link::Link, mcp};"),
+            ["config", "link", "mcp"]
+        );
+        assert_eq!(
+            first_names("{\n    config,\n    link::*,\n};"),
+            ["config", "link"]
+        );
     }
 
     #[test]
@@ -153,13 +228,33 @@ mod tests {
             assert_eq!(found.len(), breaches, "{path}: {text}: {found:?}");
         };
         check(1, "proxy/src/link/dial.rs", "use crate::mcp::Server;");
-        check(1, "proxy/src/link/dial.rs", "use super::super::mcp::Server;");
+        check(
+            1,
+            "proxy/src/link/dial.rs",
+            "use super::super::mcp::Server;",
+        );
         check(1, "proxy/src/link/mod.rs", "use super::mcp::Server;");
-        check(1, "proxy/src/config/mod.rs", "fn f() -> crate::link::Link {}");
-        check(1, "coordinator/src/store/mod.rs", "use crate::{config::Config, request::Request};");
+        check(
+            1,
+            "proxy/src/config/mod.rs",
+            "fn f() -> crate::link::Link {}",
+        );
+        check(
+            1,
+            "coordinator/src/store/mod.rs",
+            "use crate::{config::Config, request::Request};",
+        );
         check(1, "coordinator/src/unheard_of.rs", "");
-        check(0, "proxy/src/link/dial.rs", "use crate::config::Config; // crate::mcp is above");
-        check(0, "proxy/src/mcp/mod.rs", "use crate::{deliver::Inbox, link};");
+        check(
+            0,
+            "proxy/src/link/dial.rs",
+            "use crate::config::Config; // crate::mcp is above",
+        );
+        check(
+            0,
+            "proxy/src/mcp/mod.rs",
+            "use crate::{deliver::Inbox, link};",
+        );
         check(0, "proxy/src/link/dial.rs", "use super::mcp;");
         check(0, "shared/src/ids.rs", "use crate::wire::Frame;");
     }

@@ -8,7 +8,13 @@ use super::tree::File;
 /// lowers the number; the goals are 15, 8 and 4.
 const BUDGETS: [(&str, &[&str], f64); 3] = [
     ("what", &["what"], 5.0),
-    ("says", &["say", "says", "said", "tell", "tells", "told", "hear", "hears", "heard"], 2.0),
+    (
+        "says",
+        &[
+            "say", "says", "said", "tell", "tells", "told", "hear", "hears", "heard",
+        ],
+        2.0,
+    ),
     ("nobody", &["nobody", "somebody", "whoever", "whom"], 1.0),
 ];
 /// The most comments with a sentence that begins with a word for an unnamed thing. The goal is none.
@@ -19,12 +25,19 @@ const LONG_SENTENCES: usize = 12;
 
 /// Returns the comments of a file of Rust, line by line, with the numbers of the lines.
 fn comments(file: &File) -> impl Iterator<Item = (usize, &str)> {
-    let lines = if file.is_rust() { file.text.lines() } else { "".lines() };
-    lines.enumerate().filter_map(|(number, line)| Some((number + 1, line.trim_start().strip_prefix("//")?)))
+    let lines = if file.is_rust() {
+        file.text.lines()
+    } else {
+        "".lines()
+    };
+    lines
+        .enumerate()
+        .filter_map(|(number, line)| Some((number + 1, line.trim_start().strip_prefix("//")?)))
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
 }
 
 /// Returns the budgets that the comments of all files exceed, each with the files that use the most.
@@ -32,10 +45,17 @@ pub(super) fn over_budget(files: &[File]) -> Vec<String> {
     let total = files.iter().flat_map(comments).count();
     let mut over = Vec::new();
     for (name, listed, per_thousand) in BUDGETS {
-        let is_listed = |word: &&str| listed.iter().any(|listed| word.eq_ignore_ascii_case(listed));
+        let is_listed = |word: &&str| {
+            listed
+                .iter()
+                .any(|listed| word.eq_ignore_ascii_case(listed))
+        };
         let mut by_file = BTreeMap::new();
         for file in files {
-            let uses = comments(file).flat_map(|(_, line)| words(line)).filter(is_listed).count();
+            let uses = comments(file)
+                .flat_map(|(_, line)| words(line))
+                .filter(is_listed)
+                .count();
             by_file.insert(&file.path, uses);
         }
         let uses: usize = by_file.values().sum();
@@ -56,32 +76,48 @@ pub(super) fn over_budget(files: &[File]) -> Vec<String> {
 pub(super) fn unnamed_functions(files: &[File]) -> Vec<String> {
     let begins = |name: &&str| {
         let word = name.split('_').next().unwrap_or_default();
-        ["what", "who", "whose", "whom", "whoever", "those", "nobody"].contains(&word) && name.contains('_')
+        ["what", "who", "whose", "whom", "whoever", "those", "nobody"].contains(&word)
+            && name.contains('_')
     };
     let names = |file: &File| -> Vec<String> {
         let declared = file.text.lines().filter_map(|line| line.split_once("fn "));
         let declared = declared.filter(|(before, _)| file.is_rust() && !before.contains('"'));
         let names = declared.filter_map(|(_, rest)| words(rest).next());
-        names.filter(begins).map(|name| format!("{}: {name}", file.path)).collect()
+        names
+            .filter(begins)
+            .map(|name| format!("{}: {name}", file.path))
+            .collect()
     };
     files.iter().flat_map(names).collect()
 }
 
 /// Returns the sentences of the documents that are too long, if there are more than the budget.
 pub(super) fn long_sentences(files: &[File]) -> Vec<String> {
-    let is_document =
-        |file: &&File| file.path.ends_with(".md") && (!file.path.contains('/') || file.path.starts_with("docs/"));
+    let is_document = |file: &&File| {
+        file.path.ends_with(".md") && (!file.path.contains('/') || file.path.starts_with("docs/"))
+    };
     let long: Vec<_> = files
         .iter()
         .filter(is_document)
         .flat_map(|file| {
-            let long =
-                sentences(&file.text).into_iter().filter(|sentence| sentence.split_whitespace().count() > SENTENCE_MAX);
-            long.map(|sentence| format!("{}: {}", file.path, sentence.chars().take(90).collect::<String>()))
-                .collect::<Vec<_>>()
+            let long = sentences(&file.text)
+                .into_iter()
+                .filter(|sentence| sentence.split_whitespace().count() > SENTENCE_MAX);
+            long.map(|sentence| {
+                format!(
+                    "{}: {}",
+                    file.path,
+                    sentence.chars().take(90).collect::<String>()
+                )
+            })
+            .collect::<Vec<_>>()
         })
         .collect();
-    if long.len() > LONG_SENTENCES { long } else { Vec::new() }
+    if long.len() > LONG_SENTENCES {
+        long
+    } else {
+        Vec::new()
+    }
 }
 
 /// Returns the sentences of a document: of its paragraphs, list items and table cells, without blocks of code.
@@ -94,7 +130,8 @@ fn sentences(text: &str) -> Vec<String> {
             parts.push(String::new());
             continue;
         }
-        let begins = line.is_empty() || line.starts_with("- ") || line.starts_with('#') || is_numbered(line);
+        let begins =
+            line.is_empty() || line.starts_with("- ") || line.starts_with('#') || is_numbered(line);
         if begins {
             parts.push(String::new());
         }
@@ -103,27 +140,46 @@ fn sentences(text: &str) -> Vec<String> {
             part.push(' ');
         }
     }
-    let ends =
-        |part: &String| part.replace(": ", ". ").replace("; ", ". ").split(". ").map(str::to_owned).collect::<Vec<_>>();
+    let ends = |part: &String| {
+        part.replace(": ", ". ")
+            .replace("; ", ". ")
+            .split(". ")
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     parts.iter().flat_map(ends).collect()
 }
 
 fn is_numbered(line: &str) -> bool {
-    line.split_once(". ").is_some_and(|(number, _)| number.chars().all(|c| c.is_ascii_digit()))
+    line.split_once(". ")
+        .is_some_and(|(number, _)| number.chars().all(|c| c.is_ascii_digit()))
 }
 
 /// Returns the sentences of comments that begin with a word for an unnamed thing, if there are more than the budget.
 pub(super) fn unnamed_subjects(files: &[File]) -> Vec<String> {
     let found: Vec<_> = files.iter().flat_map(unnamed).collect();
-    if found.len() > UNNAMED_SUBJECTS { found } else { Vec::new() }
+    if found.len() > UNNAMED_SUBJECTS {
+        found
+    } else {
+        Vec::new()
+    }
 }
 
 fn unnamed(file: &File) -> Vec<String> {
-    let is_unnamed =
-        |sentence: &str| ["What ", "Who ", "Whoever ", "Those "].iter().any(|word| sentence.starts_with(word));
-    let begins = |line: &str| line.trim_start_matches(['/', '!', ' ']).split(". ").any(is_unnamed);
+    let is_unnamed = |sentence: &str| {
+        ["What ", "Who ", "Whoever ", "Those "]
+            .iter()
+            .any(|word| sentence.starts_with(word))
+    };
+    let begins = |line: &str| {
+        line.trim_start_matches(['/', '!', ' '])
+            .split(". ")
+            .any(is_unnamed)
+    };
     let found = comments(file).filter(|(_, line)| begins(line));
-    found.map(|(number, line)| format!("{}:{number}: name the subject:{line}", file.path)).collect()
+    found
+        .map(|(number, line)| format!("{}:{number}: name the subject:{line}", file.path))
+        .collect()
 }
 
 #[cfg(test)]
@@ -138,14 +194,21 @@ mod tests {
             2,
             "one of one line is 1,000 of 1,000"
         );
-        assert_eq!(over_budget(&file("// The messages of an inbox.\nlet what = said;\n")).len(), 0);
+        assert_eq!(
+            over_budget(&file("// The messages of an inbox.\nlet what = said;\n")).len(),
+            0
+        );
     }
 
     #[test]
     fn a_function_without_a_subject_is_caught() {
         let found = |text: &str| unnamed_functions(&[File::new("shared/src/a.rs", text)]).len();
         assert_eq!(
-            (found("    fn what_is_sent_arrives() {"), found("    async fn whole() {"), found("fn who() {")),
+            (
+                found("    fn what_is_sent_arrives() {"),
+                found("    async fn whole() {"),
+                found("fn who() {")
+            ),
             (1, 0, 0)
         );
     }
@@ -154,7 +217,11 @@ mod tests {
     fn a_subject_without_a_name_is_caught() {
         let found = |text: &str| unnamed(&File::new("shared/src/a.rs", text)).len();
         assert_eq!(
-            (found("/// What waits.\n"), found("/// It ends. Whoever asks waits.\n"), found("/// Somewhat. What?\n")),
+            (
+                found("/// What waits.\n"),
+                found("/// It ends. Whoever asks waits.\n"),
+                found("/// Somewhat. What?\n")
+            ),
             (1, 1, 0)
         );
     }
@@ -163,10 +230,15 @@ mod tests {
     fn sentences_end_in_lists_and_tables() {
         let long = "word ".repeat(SENTENCE_MAX + 1);
         assert_eq!(
-            sentences("one two. three\n\n- four\n| five | six |").iter().filter(|s| !s.trim().is_empty()).count(),
+            sentences("one two. three\n\n- four\n| five | six |")
+                .iter()
+                .filter(|s| !s.trim().is_empty())
+                .count(),
             5
         );
-        let documents: Vec<_> = (0..=LONG_SENTENCES).map(|_| File::new("docs/A.md", &long)).collect();
+        let documents: Vec<_> = (0..=LONG_SENTENCES)
+            .map(|_| File::new("docs/A.md", &long))
+            .collect();
         assert_eq!(long_sentences(&documents).len(), LONG_SENTENCES + 1);
         assert_eq!(long_sentences(&documents[1..]).len(), 0);
     }

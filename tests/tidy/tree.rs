@@ -22,8 +22,16 @@ pub(super) struct File {
 
 impl File {
     pub(super) fn new(path: &str, text: &str) -> Self {
-        let code = if path.ends_with(".rs") { without_comments_and_strings(text) } else { String::new() };
-        Self { path: path.to_owned(), text: text.to_owned(), code }
+        let code = if path.ends_with(".rs") {
+            without_comments_and_strings(text)
+        } else {
+            String::new()
+        };
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            code,
+        }
     }
 
     pub(super) fn is_rust(&self) -> bool {
@@ -37,8 +45,13 @@ impl File {
 
     /// Returns `path:line: complaint` for every line of `text` that contains `part`.
     pub(super) fn lines_with(&self, text: &str, part: &str, complaint: &str) -> Vec<String> {
-        let lines = text.lines().enumerate().filter(|(_, line)| line.contains(part));
-        lines.map(|(number, _)| format!("{}:{}: {complaint}", self.path, number + 1)).collect()
+        let lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.contains(part));
+        lines
+            .map(|(number, _)| format!("{}:{}: {complaint}", self.path, number + 1))
+            .collect()
     }
 }
 
@@ -57,7 +70,11 @@ fn collect(folder: &Path, prefix: &str, found: &mut Vec<File>) -> Result<()> {
             continue;
         }
         let path = format!("{prefix}{name}");
-        if entry.file_type().context("asking for a file's type")?.is_dir() {
+        if entry
+            .file_type()
+            .context("asking for a file's type")?
+            .is_dir()
+        {
             collect(&entry.path(), &format!("{path}/"), found)?;
         } else if let Ok(text) = fs::read_to_string(entry.path()) {
             found.push(File::new(&path, &text));
@@ -70,7 +87,10 @@ fn collect(folder: &Path, prefix: &str, found: &mut Vec<File>) -> Result<()> {
 fn the_files_of_the_project_are_found() -> Result<()> {
     let files = files(harness::project::root())?;
     for path in ["Cargo.lock", "shared/src/lib.rs", "tests/tidy/tree.rs"] {
-        assert!(files.iter().any(|file| file.path == path), "{path} is missing");
+        assert!(
+            files.iter().any(|file| file.path == path),
+            "{path} is missing"
+        );
     }
     assert!(!files.iter().any(|file| file.path.starts_with("target/")));
     Ok(())

@@ -33,9 +33,15 @@ struct Queue {
 impl Audit {
     /// Makes the handle and the writer, for an audit bounded to that many entries.
     pub(crate) fn new(bound: Option<u64>, metrics: &Metrics) -> (Self, Option<Writer>) {
-        let Some(bound) = bound else { return (Self::default(), None) };
+        let Some(bound) = bound else {
+            return (Self::default(), None);
+        };
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let queue = Queue { entries: sender, missing: Arc::default(), lost: metrics.audit_lost.clone() };
+        let queue = Queue {
+            entries: sender,
+            missing: Arc::default(),
+            lost: metrics.audit_lost.clone(),
+        };
         let writer = Writer::new(receiver, Arc::clone(&queue.missing), bound, metrics);
         (Self { queue: Some(queue) }, Some(writer))
     }
@@ -76,7 +82,10 @@ impl Queue {
 }
 
 fn gap(count: u64) -> Entry {
-    Entry { count: Some(count), ..Entry::new(Event::Gap) }
+    Entry {
+        count: Some(count),
+        ..Entry::new(Event::Gap)
+    }
 }
 
 #[cfg(test)]
@@ -92,7 +101,9 @@ mod tests {
 
     async fn store(folder: &std::path::Path) -> Arc<dyn Store> {
         let address = StoreAddress::Sqlite(folder.join("c3po.db"));
-        store::open(&address, &crate::config::Fleet::default()).await.expect("a store")
+        store::open(&address, &crate::config::Fleet::default())
+            .await
+            .expect("a store")
     }
 
     async fn read(store: &dyn Store) -> Vec<Entry> {
@@ -126,19 +137,33 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("it is written");
+        tokio::time::timeout(Duration::from_secs(20), wait)
+            .await
+            .expect("it is written");
         audit.note(numbered(QUEUE + 7));
         done.cancel();
         task.await.expect("it ends");
         let entries = read(&*store).await;
-        let verbs: Vec<_> = entries.iter().map(|entry| entry.verb.clone().unwrap_or_default()).collect();
-        let gap = entries.iter().position(|entry| entry.event == Event::Gap).expect("a gap");
-        assert_eq!((gap, entries[gap].count, entries.len()), (QUEUE, Some(7), QUEUE + 2));
+        let verbs: Vec<_> = entries
+            .iter()
+            .map(|entry| entry.verb.clone().unwrap_or_default())
+            .collect();
+        let gap = entries
+            .iter()
+            .position(|entry| entry.event == Event::Gap)
+            .expect("a gap");
+        assert_eq!(
+            (gap, entries[gap].count, entries.len()),
+            (QUEUE, Some(7), QUEUE + 2)
+        );
         assert_eq!(
             (verbs[QUEUE - 1].clone(), verbs[QUEUE + 1].clone()),
             ((QUEUE - 1).to_string(), (QUEUE + 7).to_string())
         );
-        assert_eq!((metrics.audit_lost.get(), metrics.audit_entries.get()), (7, QUEUE as u64 + 2));
+        assert_eq!(
+            (metrics.audit_lost.get(), metrics.audit_entries.get()),
+            (7, QUEUE as u64 + 2)
+        );
         store.close().await;
     }
 
@@ -150,7 +175,10 @@ mod tests {
         let done = CancellationToken::new();
         (0..600).for_each(|number| audit.note(numbered(number)));
         done.cancel();
-        writer.expect("one that writes").run(Arc::clone(&store), done).await;
+        writer
+            .expect("one that writes")
+            .run(Arc::clone(&store), done)
+            .await;
         assert_eq!(read(&*store).await.len(), 600);
         store.close().await;
     }
@@ -165,7 +193,9 @@ mod tests {
         audit.note(numbered(1));
         done.cancel();
         let ended = writer.expect("one that writes").run(store, done);
-        tokio::time::timeout(Duration::from_secs(5), ended).await.expect("it ends");
+        tokio::time::timeout(Duration::from_secs(5), ended)
+            .await
+            .expect("it ends");
         assert_eq!(metrics.audit_lost.get(), 1);
     }
 }

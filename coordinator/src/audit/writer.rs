@@ -32,25 +32,46 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(entries: mpsc::Receiver<Entry>, missing: Arc<AtomicU64>, bound: u64, metrics: &Metrics) -> Self {
+    pub(super) fn new(
+        entries: mpsc::Receiver<Entry>,
+        missing: Arc<AtomicU64>,
+        bound: u64,
+        metrics: &Metrics,
+    ) -> Self {
         let (written, lost) = (metrics.audit_entries.clone(), metrics.audit_lost.clone());
-        Self { entries, missing, bound, written, lost }
+        Self {
+            entries,
+            missing,
+            bound,
+            written,
+            lost,
+        }
     }
 
     /// Writes until `done` is cancelled, and then writes the remaining entries once.
     pub(crate) async fn run(mut self, store: Arc<dyn Store>, done: CancellationToken) {
         let mut batch = Vec::new();
         loop {
-            done.run_until_cancelled(self.entries.recv_many(&mut batch, TOGETHER)).await;
+            done.run_until_cancelled(self.entries.recv_many(&mut batch, TOGETHER))
+                .await;
             if batch.is_empty() {
                 break;
             }
             // Entries received before the timeout are in the batch: cancelling the receive loses none.
-            let _ = timeout(GATHER, done.run_until_cancelled(gather(&mut self.entries, &mut batch))).await;
+            let _ = timeout(
+                GATHER,
+                done.run_until_cancelled(gather(&mut self.entries, &mut batch)),
+            )
+            .await;
             self.mind_the_gap(&mut batch);
             self.write(&*store, &mut batch, &done).await;
         }
-        while self.entries.try_recv().map(|entry| batch.push(entry)).is_ok() {
+        while self
+            .entries
+            .try_recv()
+            .map(|entry| batch.push(entry))
+            .is_ok()
+        {
             if batch.len() == TOGETHER {
                 self.write(&*store, &mut batch, &done).await;
             }
@@ -80,7 +101,8 @@ impl Writer {
                 tracing::error!("{count} audit entries were lost: {error}");
                 for entry in batch.drain(..) {
                     // A gap counts for its missing entries, which were counted as lost before.
-                    self.missing.fetch_add(entry.count.unwrap_or(1), Ordering::Relaxed);
+                    self.missing
+                        .fetch_add(entry.count.unwrap_or(1), Ordering::Relaxed);
                     self.lost.inc_by(u64::from(entry.event != Event::Gap));
                 }
                 return;

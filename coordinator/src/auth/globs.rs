@@ -36,9 +36,12 @@ impl AgentGlobs {
             return Err(GlobError::Many(globs.len()));
         }
         let may_stand = |c: char| c.is_ascii_alphanumeric() || "_.-*?".contains(c);
-        let is_glob = |glob: &String| (1..=AGENT_ID_MAX).contains(&glob.len()) && glob.chars().all(may_stand);
+        let is_glob =
+            |glob: &String| (1..=AGENT_ID_MAX).contains(&glob.len()) && glob.chars().all(may_stand);
         match globs.iter().find(|glob| !is_glob(glob)) {
-            Some(wrong) => Err(GlobError::Characters(wrong.chars().take(AGENT_ID_MAX).collect())),
+            Some(wrong) => Err(GlobError::Characters(
+                wrong.chars().take(AGENT_ID_MAX).collect(),
+            )),
             None => Ok(Self(globs)),
         }
     }
@@ -72,8 +75,13 @@ mod tests {
     #[test]
     fn globs_cover_the_names_that_match_them_and_their_numbered_forms() {
         let check = |globs: &[&str], name: &str, expected: bool| {
-            let globs = AgentGlobs::new(globs.iter().map(|glob| (*glob).to_owned()).collect()).expect("globs");
-            assert_eq!(globs.cover(&name.parse().expect("an id")), expected, "{globs:?} {name}");
+            let globs = AgentGlobs::new(globs.iter().map(|glob| (*glob).to_owned()).collect())
+                .expect("globs");
+            assert_eq!(
+                globs.cover(&name.parse().expect("an id")),
+                expected,
+                "{globs:?} {name}"
+            );
         };
         check(&["*"], "anything", true);
         check(&["web"], "web", true);
@@ -92,10 +100,14 @@ mod tests {
 
     #[test]
     fn a_glob_that_matches_no_agent_id_is_refused() {
-        let check = |globs: &[&str]| AgentGlobs::new(globs.iter().map(|glob| (*glob).to_owned()).collect());
+        let check =
+            |globs: &[&str]| AgentGlobs::new(globs.iter().map(|glob| (*glob).to_owned()).collect());
         assert_eq!(check(&[]), Err(GlobError::Empty));
         for wrong in ["", "a b", "ä", "a,b", &"*".repeat(65)] {
-            assert!(matches!(check(&[wrong]), Err(GlobError::Characters(_))), "{wrong}");
+            assert!(
+                matches!(check(&[wrong]), Err(GlobError::Characters(_))),
+                "{wrong}"
+            );
         }
         assert_eq!(check(&["*"; 33]), Err(GlobError::Many(33)));
     }

@@ -14,7 +14,11 @@ const HOST_TRIES: usize = 100;
 
 /// Returns a host name that no key has, not even an ended one, so that no host inherits another's messages. Its person's
 /// name is not that of another host's agent.
-pub(super) async fn free_host(store: &dyn Store, name: &str, keys: &[Key]) -> Result<String, Refusal> {
+pub(super) async fn free_host(
+    store: &dyn Store,
+    name: &str,
+    keys: &[Key],
+) -> Result<String, Refusal> {
     let mut taken: Vec<String> = keys.iter().map(|key| key.host().to_owned()).collect();
     loop {
         let host = host::unique(name, taken.iter().map(String::as_str));
@@ -33,16 +37,26 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
     for _ in 0..HOST_TRIES {
         let mut others = store.keys().await?;
         others.retain(|other| other.id != key.id);
-        let same: Vec<&Key> = others.iter().filter(|other| other.host().eq_ignore_ascii_case(key.host())).collect();
+        let same: Vec<&Key> = others
+            .iter()
+            .filter(|other| other.host().eq_ignore_ascii_case(key.host()))
+            .collect();
         if same.is_empty() {
             return Ok(key);
         }
         let rank = same.iter().filter(|other| other.id < key.id).count();
         let host = Some(free_host_of(&key.name, &others, rank));
-        key = Key { host, revision: key.revision + 1, ..key };
+        key = Key {
+            host,
+            revision: key.revision + 1,
+            ..key
+        };
         store.put_key(&key, KEYS_MAX).await?;
     }
-    Err(Refusal::new(ErrorCode::Conflict, "other keys are being created at the same time; try again"))
+    Err(Refusal::new(
+        ErrorCode::Conflict,
+        "other keys are being created at the same time; try again",
+    ))
 }
 
 /// Returns a free host name, skipping the first `before` free names.
@@ -57,6 +71,8 @@ fn free_host_of(name: &str, keys: &[Key], before: usize) -> String {
 /// Returns the host whose key the joining client has, if it proves that.
 pub(super) fn proven_host(request: &JoinRequest, keys: &[Key]) -> Option<String> {
     let (proof, now) = (request.proof.as_deref()?, Timestamp::now());
-    let has = |key: &&Key| key.is_valid(now) && join::proof_of(&key.hash, &request.code).as_deref() == Some(proof);
+    let has = |key: &&Key| {
+        key.is_valid(now) && join::proof_of(&key.hash, &request.code).as_deref() == Some(proof)
+    };
     keys.iter().find(has).map(|key| key.host().to_owned())
 }

@@ -2,7 +2,8 @@
 
 use c3po_shared::join::{Fingerprint, JoinCode, JoinReply, JoinRequest, NAME_PATTERN, check_name};
 use c3po_shared::limits::{
-    GLOBS_MAX, INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, INVITES_MAX, KEY_LIFE_MAX, KEYS_MAX, LABEL_MAX,
+    GLOBS_MAX, INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, INVITES_MAX, KEY_LIFE_MAX, KEYS_MAX,
+    LABEL_MAX,
 };
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -14,8 +15,8 @@ use super::Principal;
 use super::globs::{self};
 use super::hosts::{proven_host, settle_host};
 use super::issue::{
-    CHANGE_TRIES, NewKey, all_agents, checked, draft, for_agents, host_of, in_the_way, life, make_room, unchanged,
-    vouching,
+    CHANGE_TRIES, NewKey, all_agents, checked, draft, for_agents, host_of, in_the_way, life,
+    make_room, unchanged, vouching,
 };
 use super::secret::{self};
 use crate::store::{Invite, Key, Store};
@@ -77,7 +78,10 @@ pub(crate) async fn invite(
 ) -> Result<(Invite, JoinCode), Refusal> {
     let agents = checked("invite", &new.agents)?;
     if !(1..=INVITE_USES_MAX).contains(&new.uses) {
-        return Err(Refusal::invalid(format!("uses is {}; it must be from 1 to {INVITE_USES_MAX}", new.uses)));
+        return Err(Refusal::invalid(format!(
+            "uses is {}; it must be from 1 to {INVITE_USES_MAX}",
+            new.uses
+        )));
     }
     match &new.host {
         Some(_) if new.uses > 1 => {
@@ -115,8 +119,14 @@ pub(crate) async fn invite(
 
 /// Returns every open invite, ordered by expiry.
 pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
-    let (invites, keys, now) = (store.invites().await?, store.keys().await?, Timestamp::now());
-    let standing = invites.into_iter().filter_map(|invite| standing(invite, &keys, now));
+    let (invites, keys, now) = (
+        store.invites().await?,
+        store.keys().await?,
+        Timestamp::now(),
+    );
+    let standing = invites
+        .into_iter()
+        .filter_map(|invite| standing(invite, &keys, now));
     let mut invites: Vec<Invite> = standing.map(|standing| standing.invite).collect();
     invites.sort_by(|a, b| (a.expires_at, &a.id).cmp(&(b.expires_at, &b.id)));
     Ok(invites)
@@ -125,16 +135,28 @@ pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
 /// Revokes an invite, so that its code becomes invalid. Returns the revoked invite.
 ///
 /// Errors: `INVITE_NOT_FOUND` if no open invite has that id.
-pub(crate) async fn revoke_invite(store: &dyn Store, id: &str, by: &Principal) -> Result<Invite, Refusal> {
+pub(crate) async fn revoke_invite(
+    store: &dyn Store,
+    id: &str,
+    by: &Principal,
+) -> Result<Invite, Refusal> {
     let keys = store.keys().await.map_err(unchanged)?;
     vouching(&keys, by.presented())?;
-    let found = store.invites().await.map_err(unchanged)?.into_iter().find(|invite| invite.id == id);
+    let found = store
+        .invites()
+        .await
+        .map_err(unchanged)?
+        .into_iter()
+        .find(|invite| invite.id == id);
     let ended = match found.and_then(|invite| standing(invite, &keys, Timestamp::now())) {
         Some(OpenInvite { invite, .. }) => store.forget_invite(&invite.hash).await?,
         None => None,
     };
     ended.ok_or_else(|| {
-        let error = format!("there is no open invite {}", id.chars().take(LABEL_MAX).collect::<String>());
+        let error = format!(
+            "there is no open invite {}",
+            id.chars().take(LABEL_MAX).collect::<String>()
+        );
         Refusal::new(ErrorCode::InviteNotFound, error)
     })
 }
@@ -150,7 +172,11 @@ pub(crate) struct OpenInvite {
 fn standing(invite: Invite, keys: &[Key], now: Timestamp) -> Option<OpenInvite> {
     let made_with = match &invite.key_hash {
         None => None,
-        Some(hash) => Some(keys.iter().find(|key| key.hash == *hash && key.is_valid(now))?.clone()),
+        Some(hash) => Some(
+            keys.iter()
+                .find(|key| key.hash == *hash && key.is_valid(now))?
+                .clone(),
+        ),
     };
     Some(OpenInvite { invite, made_with })
 }
@@ -165,7 +191,10 @@ impl PresentedInvite {
     /// Returns whether the host's previous key is valid; `None` if this fleet does not have it.
     pub(crate) fn older_key_is_valid(&self, request: &JoinRequest) -> Option<bool> {
         let id = request.older_key.as_deref()?;
-        self.keys.iter().find(|key| key.id == id).map(|key| key.is_valid(Timestamp::now()))
+        self.keys
+            .iter()
+            .find(|key| key.id == id)
+            .map(|key| key.is_valid(Timestamp::now()))
     }
 }
 
@@ -174,7 +203,10 @@ impl PresentedInvite {
 ///
 /// Returns `None` if the code never existed, was used or has expired. The same applies if the key that made the invite has
 /// ended or was changed.
-pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<PresentedInvite>, Refusal> {
+pub(crate) async fn invited(
+    store: &dyn Store,
+    request: &JoinRequest,
+) -> Result<Option<PresentedInvite>, Refusal> {
     request.check()?;
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else {
         return Ok(None);
@@ -195,16 +227,38 @@ pub(crate) async fn join(
     mut presented: PresentedInvite,
 ) -> Result<Option<(Key, JoinReply)>, Refusal> {
     for _ in 0..CHANGE_TRIES {
-        let PresentedInvite { standing: OpenInvite { invite, made_with }, keys } = presented;
-        let (name, agents) = (invite.host.clone().unwrap_or_else(|| request.host.clone()), invite.agents.clone());
+        let PresentedInvite {
+            standing: OpenInvite { invite, made_with },
+            keys,
+        } = presented;
+        let (name, agents) = (
+            invite.host.clone().unwrap_or_else(|| request.host.clone()),
+            invite.agents.clone(),
+        );
         let lasting = invite.host.clone().or_else(|| proven_host(request, &keys));
-        let new = NewKey { name, scope: invite.scope, agents, expires_in: invite.key_seconds, host: None };
+        let new = NewKey {
+            name,
+            scope: invite.scope,
+            agents,
+            expires_in: invite.key_seconds,
+            host: None,
+        };
         let (key, text) = draft(new, &format!("invite {}", invite.id))?;
         let host = host_of(store, lasting.as_deref(), &key.name, &keys).await?;
-        let key = Key { host: Some(host), ..key };
+        let key = Key {
+            host: Some(host),
+            ..key
+        };
         make_room(store, &keys).await?;
-        if store.redeem(&invite.hash, &key, made_with.as_ref(), KEYS_MAX).await? {
-            let key = if lasting.is_some() { key } else { settle_host(store, key).await? };
+        if store
+            .redeem(&invite.hash, &key, made_with.as_ref(), KEYS_MAX)
+            .await?
+        {
+            let key = if lasting.is_some() {
+                key
+            } else {
+                settle_host(store, key).await?
+            };
             let reply = reply_with(&key, text);
             return Ok(Some((key, reply)));
         }
@@ -214,7 +268,10 @@ pub(crate) async fn join(
         };
         presented = again;
     }
-    Err(Refusal::new(ErrorCode::Conflict, "other hosts are joining at the same time; try again"))
+    Err(Refusal::new(
+        ErrorCode::Conflict,
+        "other hosts are joining at the same time; try again",
+    ))
 }
 
 fn reply_with(key: &Key, text: String) -> JoinReply {

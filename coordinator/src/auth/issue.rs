@@ -51,20 +51,34 @@ impl From<NoRandomness> for Refusal {
 }
 
 /// Makes a key. Returns it with its secret, which is not stored.
-pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Result<(Key, String), Refusal> {
+pub(crate) async fn create(
+    store: &dyn Store,
+    new: NewKey,
+    by: &Principal,
+) -> Result<(Key, String), Refusal> {
     let (key, text) = draft(new, by.name())?;
     for _ in 0..CHANGE_TRIES {
         let keys = store.keys().await.map_err(unchanged)?;
         vouching(&keys, by.presented())?;
         make_room(store, &keys).await?;
         let host = host_of(store, key.host.as_deref(), &key.name, &keys).await?;
-        let kept = Key { host: Some(host), ..key.clone() };
+        let kept = Key {
+            host: Some(host),
+            ..key.clone()
+        };
         if store.put_key(&kept, KEYS_MAX).await? {
-            let kept = if key.host.is_some() { kept } else { settle_host(store, kept).await? };
+            let kept = if key.host.is_some() {
+                kept
+            } else {
+                settle_host(store, kept).await?
+            };
             return Ok((kept, text));
         }
     }
-    Err(Refusal::new(ErrorCode::Conflict, "other keys are being created at the same time; try again"))
+    Err(Refusal::new(
+        ErrorCode::Conflict,
+        "other keys are being created at the same time; try again",
+    ))
 }
 
 /// Returns the given host of a new key, or else a free one that is named after the key.
@@ -83,7 +97,9 @@ pub(super) async fn host_of(
 /// Returns a new key that is not stored yet, with its secret.
 pub(super) fn draft(new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
     let agents = checked(&new.name, &new.agents)?;
-    new.host.as_deref().map_or(Ok(()), |host| check_name("host", host))?;
+    new.host
+        .as_deref()
+        .map_or(Ok(()), |host| check_name("host", host))?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
     let (fresh, now) = (Fresh::make()?, Timestamp::now());
     let key = Key {
@@ -113,7 +129,11 @@ pub(super) async fn make_room(store: &dyn Store, keys: &[Key]) -> Result<(), Ref
 }
 
 /// Revokes a key and returns it. An ended key stays unchanged, and false is returned with it.
-pub(crate) async fn revoke(store: &dyn Store, id: &str, by: &Principal) -> Result<(Key, bool), Refusal> {
+pub(crate) async fn revoke(
+    store: &dyn Store,
+    id: &str,
+    by: &Principal,
+) -> Result<(Key, bool), Refusal> {
     let now = Timestamp::now();
     change(store, id, by.presented(), |key| {
         let ends = key.is_valid(now);
@@ -126,7 +146,11 @@ pub(crate) async fn revoke(store: &dyn Store, id: &str, by: &Principal) -> Resul
 }
 
 /// Replaces the secret of a key; the old one becomes invalid. Returns the key with the new secret.
-pub(crate) async fn rotate(store: &dyn Store, id: &str, by: &Principal) -> Result<(Key, String), Refusal> {
+pub(crate) async fn rotate(
+    store: &dyn Store,
+    id: &str,
+    by: &Principal,
+) -> Result<(Key, String), Refusal> {
     let fresh = Fresh::of(id.to_owned())?;
     let (key, _) = change(store, id, by.presented(), |key| {
         if !key.is_valid(Timestamp::now()) {
@@ -143,11 +167,20 @@ pub(crate) async fn rotate(store: &dyn Store, id: &str, by: &Principal) -> Resul
 }
 
 /// Moves all keys of a host to another host, and returns them. Their links and requests end and reconnect under the new host.
-pub(crate) async fn rename_host(store: &dyn Store, from: &str, to: &str, by: &Principal) -> Result<Vec<Key>, Refusal> {
+pub(crate) async fn rename_host(
+    store: &dyn Store,
+    from: &str,
+    to: &str,
+    by: &Principal,
+) -> Result<Vec<Key>, Refusal> {
     let keys = store.keys().await.map_err(unchanged)?;
     vouching(&keys, by.presented())?;
     let mut renamed = Vec::new();
-    for id in keys.iter().filter(|key| key.host() == from).map(|key| key.id.clone()) {
+    for id in keys
+        .iter()
+        .filter(|key| key.host() == from)
+        .map(|key| key.id.clone())
+    {
         // No key is checked here: the caller's own key has another revision once it was renamed itself.
         let (key, _) = change(store, &id, None, |key| {
             key.host = Some(to.to_owned());
@@ -170,7 +203,10 @@ async fn change(
         let keys = store.keys().await.map_err(unchanged)?;
         vouching(&keys, presented)?;
         let Some(mut key) = keys.into_iter().find(|key| key.id == id) else {
-            let error = format!("there is no key {}", id.chars().take(LABEL_MAX).collect::<String>());
+            let error = format!(
+                "there is no key {}",
+                id.chars().take(LABEL_MAX).collect::<String>()
+            );
             return Err(Refusal::new(ErrorCode::KeyNotFound, error));
         };
         if !change(&mut key)? {
@@ -181,7 +217,10 @@ async fn change(
             return Ok((key, true));
         }
     }
-    Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} is being changed by another request; try again")))
+    Err(Refusal::new(
+        ErrorCode::Conflict,
+        format!("the key {id} is being changed by another request; try again"),
+    ))
 }
 
 /// Returns the key of this id if it is still valid at this revision; `None` if no key was presented.
@@ -190,12 +229,17 @@ async fn change(
 /// the store.
 ///
 /// Errors: `UNAUTHORIZED` if the key has ended or was changed.
-pub(super) fn vouching<'a>(keys: &'a [Key], presented: Option<(&str, u64)>) -> Result<Option<&'a Key>, Refusal> {
+pub(super) fn vouching<'a>(
+    keys: &'a [Key],
+    presented: Option<(&str, u64)>,
+) -> Result<Option<&'a Key>, Refusal> {
     let Some((id, revision)) = presented else {
         return Ok(None);
     };
     let now = Timestamp::now();
-    let key = keys.iter().find(|key| key.id == id && key.revision == revision && key.is_valid(now));
+    let key = keys
+        .iter()
+        .find(|key| key.id == id && key.revision == revision && key.is_valid(now));
     key.map(Some).ok_or_else(super::ended)
 }
 
@@ -211,7 +255,9 @@ pub(super) fn in_the_way(keys: &[Key], now: Timestamp) -> Result<Option<&Key>, R
     if keys.len() < KEYS_MAX {
         return Ok(None);
     }
-    let ended = keys.iter().filter_map(|key| key.ended_at(now).map(|end| (end, key)));
+    let ended = keys
+        .iter()
+        .filter_map(|key| key.ended_at(now).map(|end| (end, key)));
     let (_, oldest) = ended.min_by_key(|(end, _)| *end).ok_or_else(|| {
         Refusal::new(ErrorCode::Conflict, format!("the limit of {KEYS_MAX} valid keys is reached"))
             .suggest("Revoke unused keys: `c3po-coordinator keys list`, then `c3po-coordinator keys revoke ID`.")
@@ -219,11 +265,18 @@ pub(super) fn in_the_way(keys: &[Key], now: Timestamp) -> Result<Option<&Key>, R
     Ok(Some(oldest))
 }
 
-pub(super) fn life(what: &str, seconds: Option<u64>, most: Duration) -> Result<Option<Duration>, Refusal> {
+pub(super) fn life(
+    what: &str,
+    seconds: Option<u64>,
+    most: Duration,
+) -> Result<Option<Duration>, Refusal> {
     match seconds.map(Duration::from_secs) {
         Some(life) if life.is_zero() || life > most => {
             let most = most.as_secs();
-            Err(Refusal::invalid(format!("{what} is {} seconds; it must be from 1 to {most}", life.as_secs())))
+            Err(Refusal::invalid(format!(
+                "{what} is {} seconds; it must be from 1 to {most}",
+                life.as_secs()
+            )))
         }
         life => Ok(life),
     }
@@ -239,7 +292,8 @@ pub(super) fn all_agents() -> Vec<String> {
 
 pub(super) fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refusal> {
     check_name("name", name)?;
-    let globs = AgentGlobs::new(agents.to_vec()).map_err(|error| Refusal::invalid(format!("agents: {error}")))?;
+    let globs = AgentGlobs::new(agents.to_vec())
+        .map_err(|error| Refusal::invalid(format!("agents: {error}")))?;
     Ok(globs.as_slice().to_vec())
 }
 
@@ -265,11 +319,14 @@ mod tests {
         };
         let mut keys: Vec<Key> = (0..KEYS_MAX).map(valid).collect();
         let place = |keys: &[Key], now| {
-            in_the_way(keys, at(now)).map(|key| key.map(|key| key.id.clone())).map_err(|refusal| refusal.code)
+            in_the_way(keys, at(now))
+                .map(|key| key.map(|key| key.id.clone()))
+                .map_err(|refusal| refusal.code)
         };
         assert_eq!(place(&keys[1..], 10), Ok(None));
         assert_eq!(place(&keys, 10), Err(ErrorCode::Conflict));
-        (keys[7].revoked_at, keys[8].revoked_at, keys[9].expires_at) = (Some(at(6)), Some(at(5)), Some(at(3)));
+        (keys[7].revoked_at, keys[8].revoked_at, keys[9].expires_at) =
+            (Some(at(6)), Some(at(5)), Some(at(3)));
         assert_eq!(place(&keys, 2), Ok(Some("8".to_owned())));
         assert_eq!(place(&keys, 10), Ok(Some("9".to_owned())));
     }

@@ -79,26 +79,39 @@ impl Keyring {
             held.extend(next.map(|next| (next.key.id.clone(), next)));
         }
         before.into_values().for_each(|ended| ended.principal.end());
-        *known = Some(KnownKeys { reading, changes, held });
+        *known = Some(KnownKeys {
+            reading,
+            changes,
+            held,
+        });
     }
 
     /// Closes the links and requests of expired keys.
     pub(crate) fn expire(&self, now: Timestamp) {
         let is_over = |held: &CachedKey| !held.key.is_valid(now);
-        if !self.of_known(|known| known.held.values().any(is_over)).unwrap_or_default() {
+        if !self
+            .of_known(|known| known.held.values().any(is_over))
+            .unwrap_or_default()
+        {
             return;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        for (_, ended) in known.iter_mut().flat_map(|known| known.held.extract_if(|_, held| is_over(held))) {
+        for (_, ended) in known
+            .iter_mut()
+            .flat_map(|known| known.held.extract_if(|_, held| is_over(held)))
+        {
             ended.principal.end();
         }
     }
 
     /// Returns the principal of the key with that secret.
     pub(crate) fn find(&self, text: &str, now: Timestamp) -> Found {
-        let is_it = |held: &&CachedKey| held.key.is_valid(now) && secret::is_hash_of(&held.hash, text);
+        let is_it =
+            |held: &&CachedKey| held.key.is_valid(now) && secret::is_hash_of(&held.hash, text);
         let found = self.of_known(|known| {
-            let held = secret::id_of(text).and_then(|id| known.held.get(id)).filter(is_it);
+            let held = secret::id_of(text)
+                .and_then(|id| known.held.get(id))
+                .filter(is_it);
             held.map_or(Found::Nothing, |held| {
                 held.principal.is_used(now);
                 Found::Key(Arc::clone(&held.principal))
@@ -111,7 +124,10 @@ impl Keyring {
     pub(crate) fn used_since(&self, since: Timestamp, now: Timestamp) -> Vec<(String, Timestamp)> {
         let of = |held: &CachedKey| Some((held.key.id.clone(), held.principal.last_use(now)?));
         let used = self.of_known(|known| known.held.values().filter_map(of).collect::<Vec<_>>());
-        used.into_iter().flatten().filter(|(_, at)| *at > since).collect()
+        used.into_iter()
+            .flatten()
+            .filter(|(_, at)| *at > since)
+            .collect()
     }
 
     /// Returns the change counter of the loaded keys; `None` if they are not loaded.
@@ -121,11 +137,16 @@ impl Keyring {
 
     /// Returns whether the keys are loaded and none is valid.
     pub(crate) fn is_empty(&self) -> bool {
-        self.of_known(|known| known.held.is_empty()).unwrap_or_default()
+        self.of_known(|known| known.held.is_empty())
+            .unwrap_or_default()
     }
 
     fn of_known<T>(&self, look: impl FnOnce(&KnownKeys) -> T) -> Option<T> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
+        self.known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(look)
     }
 }
 
@@ -134,12 +155,24 @@ fn hold(key: Key) -> Option<CachedKey> {
     let agents = AgentGlobs::new(key.agents.clone());
     match (blake3::Hash::from_hex(&key.hash), agents) {
         (Ok(hash), Ok(agents)) => {
-            let principal =
-                Arc::new(Principal::key(key.id.clone(), key.revision, key.scope, agents, key.host().to_owned()));
-            Some(CachedKey { key, hash, principal })
+            let principal = Arc::new(Principal::key(
+                key.id.clone(),
+                key.revision,
+                key.scope,
+                agents,
+                key.host().to_owned(),
+            ));
+            Some(CachedKey {
+                key,
+                hash,
+                principal,
+            })
         }
         _ => {
-            tracing::error!("the record of the key {} is unreadable, so the key is not accepted", key.id);
+            tracing::error!(
+                "the record of the key {} is unreadable, so the key is not accepted",
+                key.id
+            );
             None
         }
     }
@@ -179,9 +212,15 @@ mod tests {
         assert!(matches!(ring.find(&fresh.text, at(2)), Found::NotRead));
         ring.replace(ring.begin(), 1, vec![key(&fresh)], at(2));
         assert!(admits(&fresh.text, 2));
-        assert!(!admits(&fresh.text, 100), "its time is over, whether or not somebody has looked");
+        assert!(
+            !admits(&fresh.text, 100),
+            "its time is over, whether or not somebody has looked"
+        );
         assert!(!admits(&fresh.text[..fresh.text.len() - 1], 2));
-        assert!(!admits(&Fresh::of(fresh.id.clone()).expect("random").text, 2));
+        assert!(!admits(
+            &Fresh::of(fresh.id.clone()).expect("random").text,
+            2
+        ));
     }
 
     #[test]
@@ -193,22 +232,36 @@ mod tests {
         ring.find(&fresh.text, at(5));
         assert_eq!(ring.used_since(at(0), at(9)), [(fresh.id.clone(), at(5))]);
         assert_eq!(ring.used_since(at(5), at(9)), []);
-        let Found::Key(principal) = ring.find(&fresh.text, at(6)) else { panic!("it is valid") };
+        let Found::Key(principal) = ring.find(&fresh.text, at(6)) else {
+            panic!("it is valid")
+        };
         let _link = Principal::enter(&principal).expect("there is room");
-        assert_eq!(ring.used_since(at(8), at(9)), [(fresh.id, at(9))], "it is in use");
+        assert_eq!(
+            ring.used_since(at(8), at(9)),
+            [(fresh.id, at(9))],
+            "it is in use"
+        );
     }
 
     #[test]
     fn a_reading_that_was_overtaken_brings_no_revoked_key_back() {
         let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
-        let revoked = Key { revoked_at: Some(at(2)), revision: 2, ..key(&fresh) };
+        let revoked = Key {
+            revoked_at: Some(at(2)),
+            revision: 2,
+            ..key(&fresh)
+        };
         let (slow, quick) = (ring.begin(), ring.begin());
         ring.replace(quick, 2, vec![revoked], at(3));
         ring.replace(slow, 1, vec![key(&fresh)], at(3));
-        assert!(matches!(ring.find(&fresh.text, at(3)), Found::Nothing) && ring.changes() == Some(2));
+        assert!(
+            matches!(ring.find(&fresh.text, at(3)), Found::Nothing) && ring.changes() == Some(2)
+        );
         // A later load replaces the keys even if the counter of the store restarted.
         ring.replace(ring.begin(), 1, vec![key(&fresh)], at(3));
-        assert!(matches!(ring.find(&fresh.text, at(3)), Found::Key(_)) && ring.changes() == Some(1));
+        assert!(
+            matches!(ring.find(&fresh.text, at(3)), Found::Key(_)) && ring.changes() == Some(1)
+        );
     }
 
     #[test]
@@ -217,7 +270,9 @@ mod tests {
             let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
             let mut key = key(&fresh);
             ring.replace(ring.begin(), 1, vec![key.clone()], at(2));
-            let Found::Key(principal) = ring.find(&fresh.text, at(2)) else { panic!("it is valid") };
+            let Found::Key(principal) = ring.find(&fresh.text, at(2)) else {
+                panic!("it is valid")
+            };
             change(&mut key);
             ring.replace(ring.begin(), 2, vec![key], at(now));
             ring.expire(at(now));

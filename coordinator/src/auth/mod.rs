@@ -60,15 +60,23 @@ impl Auth {
     ///
     /// Errors: `UNAUTHORIZED`, the same for a wrong, an expired and a revoked key. A credential with the prefix of our keys
     /// must be a valid key even on an open coordinator, so that its host notices a bad key.
-    pub(crate) fn admit(&self, headers: &HeaderMap, now: Timestamp) -> Result<Arc<Principal>, Refusal> {
+    pub(crate) fn admit(
+        &self,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Result<Arc<Principal>, Refusal> {
         let presented = presented(headers);
         let credential = presented.filter(|presented| presented.len() <= CREDENTIAL_MAX);
-        let found = credential.map_or(Found::Nothing, |credential| self.keyring.find(credential, now));
+        let found = credential.map_or(Found::Nothing, |credential| {
+            self.keyring.find(credential, now)
+        });
         if let Found::Key(principal) = found {
             return Ok(principal);
         }
         if let Some((token, principal)) = &self.token
-            && credential.is_some_and(|credential| bool::from(credential.as_bytes().ct_eq(token.reveal().as_bytes())))
+            && credential.is_some_and(|credential| {
+                bool::from(credential.as_bytes().ct_eq(token.reveal().as_bytes()))
+            })
         {
             return Ok(Arc::clone(principal));
         }
@@ -85,20 +93,34 @@ impl Auth {
 }
 
 fn refusal(was_presented: bool) -> Refusal {
-    let error =
-        if was_presented { "the key is unknown, was revoked, or has expired" } else { "this request has no key" };
+    let error = if was_presented {
+        "the key is unknown, was revoked, or has expired"
+    } else {
+        "this request has no key"
+    };
     Refusal::new(ErrorCode::Unauthorized, error)
 }
 
 /// Returns the refusal of a call whose credential ends while it runs.
 pub(crate) fn ended() -> Refusal {
-    Refusal::new(ErrorCode::Unauthorized, "the key was revoked or has expired")
+    Refusal::new(
+        ErrorCode::Unauthorized,
+        "the key was revoked or has expired",
+    )
 }
 
 fn presented(headers: &HeaderMap) -> Option<&str> {
-    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
     let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
-    bearer.or_else(|| headers.get("x-api-key").and_then(|value| value.to_str().ok())).map(str::trim)
+    bearer
+        .or_else(|| {
+            headers
+                .get("x-api-key")
+                .and_then(|value| value.to_str().ok())
+        })
+        .map(str::trim)
 }
 
 #[cfg(test)]
@@ -131,14 +153,21 @@ mod tests {
 
     fn auth(is_open: bool) -> (Auth, String) {
         let (auth, (key, text)) = (Auth::new(TOKEN.parse().ok(), is_open), key());
-        auth.keyring.replace(auth.keyring.begin(), 1, vec![key], Timestamp::from_millis(2));
+        auth.keyring.replace(
+            auth.keyring.begin(),
+            1,
+            vec![key],
+            Timestamp::from_millis(2),
+        );
         (auth, text)
     }
 
     fn admitted(auth: &Auth, name: &'static str, value: &str) -> Option<String> {
         let mut headers = HeaderMap::new();
         headers.insert(name, value.parse().expect("a header"));
-        auth.admit(&headers, Timestamp::from_millis(2)).ok().map(|principal| principal.name().to_owned())
+        auth.admit(&headers, Timestamp::from_millis(2))
+            .ok()
+            .map(|principal| principal.name().to_owned())
     }
 
     #[test]
@@ -146,7 +175,11 @@ mod tests {
         let (auth, key) = auth(false);
         let id = key[5..13].to_owned();
         let check = |name, value: &str, expected: Option<&str>| {
-            assert_eq!(admitted(&auth, name, value).as_deref(), expected, "{name}: {value}");
+            assert_eq!(
+                admitted(&auth, name, value).as_deref(),
+                expected,
+                "{name}: {value}"
+            );
         };
         check("authorization", &format!("Bearer {TOKEN}"), Some("token"));
         check("x-api-key", TOKEN, Some("token"));
@@ -157,7 +190,10 @@ mod tests {
         check("x-api-key", "", None);
         check("x-api-key", &format!("{key}x"), None);
         let refused = auth.admit(&HeaderMap::new(), Timestamp::from_millis(2));
-        assert_eq!(refused.map_err(|refusal| refusal.code).err(), Some(ErrorCode::Unauthorized));
+        assert_eq!(
+            refused.map_err(|refusal| refusal.code).err(),
+            Some(ErrorCode::Unauthorized)
+        );
     }
 
     #[test]
@@ -165,9 +201,18 @@ mod tests {
         let auth = Auth::new(None, false);
         let mut headers = HeaderMap::new();
         headers.insert("x-api-key", "c3po_0a1b2c3d_x".parse().expect("a header"));
-        let code = || auth.admit(&headers, Timestamp::from_millis(2)).map_err(|refusal| refusal.code).err();
+        let code = || {
+            auth.admit(&headers, Timestamp::from_millis(2))
+                .map_err(|refusal| refusal.code)
+                .err()
+        };
         assert_eq!(code(), Some(ErrorCode::StoreUnavailable));
-        auth.keyring.replace(auth.keyring.begin(), 0, Vec::new(), Timestamp::from_millis(2));
+        auth.keyring.replace(
+            auth.keyring.begin(),
+            0,
+            Vec::new(),
+            Timestamp::from_millis(2),
+        );
         assert_eq!(code(), Some(ErrorCode::Unauthorized));
     }
 
@@ -181,19 +226,35 @@ mod tests {
             let (reading, keys) = (auth.keyring.begin(), vec![key.clone()]);
             let code = std::thread::scope(|scope| {
                 let asks = scope.spawn(|| auth.admit(&headers, Timestamp::from_millis(2)));
-                auth.keyring.replace(reading, 1, keys, Timestamp::from_millis(2));
-                asks.join().expect("it answers").map_err(|refusal| refusal.code).err()
+                auth.keyring
+                    .replace(reading, 1, keys, Timestamp::from_millis(2));
+                asks.join()
+                    .expect("it answers")
+                    .map_err(|refusal| refusal.code)
+                    .err()
             });
-            assert!([None, Some(ErrorCode::StoreUnavailable)].contains(&code), "{code:?}");
+            assert!(
+                [None, Some(ErrorCode::StoreUnavailable)].contains(&code),
+                "{code:?}"
+            );
         }
     }
 
     #[test]
     fn an_open_coordinator_still_refuses_a_wrong_key() {
         let (auth, key) = auth(true);
-        assert!(auth.admit(&HeaderMap::new(), Timestamp::from_millis(2)).is_ok());
-        assert_eq!(admitted(&auth, "x-api-key", "whatever").as_deref(), Some("anybody"));
-        assert_eq!(admitted(&auth, "x-api-key", &key).as_deref(), Some(&key[5..13]));
+        assert!(
+            auth.admit(&HeaderMap::new(), Timestamp::from_millis(2))
+                .is_ok()
+        );
+        assert_eq!(
+            admitted(&auth, "x-api-key", "whatever").as_deref(),
+            Some("anybody")
+        );
+        assert_eq!(
+            admitted(&auth, "x-api-key", &key).as_deref(),
+            Some(&key[5..13])
+        );
         assert_eq!(admitted(&auth, "x-api-key", &format!("{key}x")), None);
     }
 }

@@ -24,10 +24,13 @@ const PAGES_AT_ONCE: usize = 4;
 
 /// Returns the refusal of a principal that has reached a limit; `subject` is the principal with its verb.
 fn crowded(subject: &str, limit: usize, of: &str, count: usize) -> Refusal {
-    Refusal::new(ErrorCode::RateLimited, format!("{subject} reached the limit of {limit} concurrent {of}"))
-        .suggest("End some of them, or give each host its own key.")
-        .detail("limit", limit)
-        .detail("count", count)
+    Refusal::new(
+        ErrorCode::RateLimited,
+        format!("{subject} reached the limit of {limit} concurrent {of}"),
+    )
+    .suggest("End some of them, or give each host its own key.")
+    .detail("limit", limit)
+    .detail("count", count)
 }
 
 /// An authenticated principal.
@@ -84,7 +87,13 @@ pub(super) enum Who {
     /// A local client under the coordinator's own user.
     Local,
     /// A client with a key.
-    Key { id: String, revision: u64, scope: Scope, agents: AgentGlobs, host: String },
+    Key {
+        id: String,
+        revision: u64,
+        scope: Scope,
+        agents: AgentGlobs,
+        host: String,
+    },
 }
 
 impl Principal {
@@ -104,8 +113,20 @@ impl Principal {
     }
 
     /// Returns the principal of a key at that revision.
-    pub(super) fn key(id: String, revision: u64, scope: Scope, agents: AgentGlobs, host: String) -> Self {
-        Self::of(Who::Key { id, revision, scope, agents, host })
+    pub(super) fn key(
+        id: String,
+        revision: u64,
+        scope: Scope,
+        agents: AgentGlobs,
+        host: String,
+    ) -> Self {
+        Self::of(Who::Key {
+            id,
+            revision,
+            scope,
+            agents,
+            host,
+        })
     }
 
     fn of(who: Who) -> Self {
@@ -127,9 +148,12 @@ impl Principal {
         let before = principal.stays.fetch_add(1, Ordering::Relaxed);
         let stay = Stay(Arc::clone(principal));
         match &principal.who {
-            Who::Key { id, .. } if before >= AT_ONCE_PER_KEY => {
-                Err(crowded(&format!("the key {id} has"), AT_ONCE_PER_KEY, "links and requests", before))
-            }
+            Who::Key { id, .. } if before >= AT_ONCE_PER_KEY => Err(crowded(
+                &format!("the key {id} has"),
+                AT_ONCE_PER_KEY,
+                "links and requests",
+                before,
+            )),
             _ => Ok(stay),
         }
     }
@@ -141,12 +165,18 @@ impl Principal {
         let before = principal.waits.fetch_add(1, Ordering::Relaxed);
         let wait = PresentWait(Arc::clone(principal));
         match &principal.who {
-            Who::Key { id, .. } if before >= WAITS_PER_KEY => {
-                Err(crowded(&format!("the key {id} has"), WAITS_PER_KEY, "waits", before))
-            }
-            _ if before >= WAITS_WITHOUT_KEY => {
-                Err(crowded("the clients without a key have", WAITS_WITHOUT_KEY, "waits", before))
-            }
+            Who::Key { id, .. } if before >= WAITS_PER_KEY => Err(crowded(
+                &format!("the key {id} has"),
+                WAITS_PER_KEY,
+                "waits",
+                before,
+            )),
+            _ if before >= WAITS_WITHOUT_KEY => Err(crowded(
+                "the clients without a key have",
+                WAITS_WITHOUT_KEY,
+                "waits",
+                before,
+            )),
             _ => Ok(wait),
         }
     }
@@ -168,7 +198,10 @@ impl Principal {
 
     /// Returns when it was last used, which is now if it has links or requests.
     pub(super) fn last_use(&self, now: Timestamp) -> Option<Timestamp> {
-        match (self.stays.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed)) {
+        match (
+            self.stays.load(Ordering::Relaxed),
+            self.used.load(Ordering::Relaxed),
+        ) {
             (0, 0) => None,
             (0, at) => Some(Timestamp::from_millis(at)),
             _ => Some(now),
@@ -186,7 +219,10 @@ impl Principal {
     }
 
     /// Returns the result of the work, unless the credential ends first.
-    pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Result<T, Refusal> {
+    pub(crate) async fn unless_ended<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Refusal> {
         // The end of the credential takes precedence over work that completes at the same time.
         tokio::select! {
             biased;
@@ -242,7 +278,10 @@ impl Principal {
 
     /// Returns the audit entry with the id of its key.
     pub(crate) fn sign(&self, entry: Entry) -> Entry {
-        Entry { key: self.key_id().map(str::to_owned), ..entry }
+        Entry {
+            key: self.key_id().map(str::to_owned),
+            ..entry
+        }
     }
 
     /// Returns the stored id of a process. It is scoped to the key, so that one key cannot affect processes of another.
@@ -260,7 +299,13 @@ pub(super) mod tests {
 
     /// A key of the host `nas`.
     pub(in crate::auth) fn key(scope: Scope, glob: &str) -> Principal {
-        Principal::key("0a1b2c3d".into(), 1, scope, AgentGlobs::new(vec![glob.into()]).expect("a glob"), "nas".into())
+        Principal::key(
+            "0a1b2c3d".into(),
+            1,
+            scope,
+            AgentGlobs::new(vec![glob.into()]).expect("a glob"),
+            "nas".into(),
+        )
     }
 
     #[tokio::test]
@@ -272,7 +317,10 @@ pub(super) mod tests {
         assert!(futures_util::poll!(&mut outcome).is_pending());
         done.send(()).expect("it is waited for");
         principal.end();
-        assert_eq!(outcome.await.map_err(|refusal| refusal.code), Err(ErrorCode::Unauthorized));
+        assert_eq!(
+            outcome.await.map_err(|refusal| refusal.code),
+            Err(ErrorCode::Unauthorized)
+        );
     }
 
     #[test]
@@ -285,12 +333,21 @@ pub(super) mod tests {
     #[test]
     fn a_key_has_so_many_links_and_requests_at_once() {
         let principal = Arc::new(key(Scope::Agent, "*"));
-        let mut stays: Vec<_> = (0..AT_ONCE_PER_KEY).map(|_| Principal::enter(&principal).expect("room")).collect();
-        assert_eq!(Principal::enter(&principal).map_err(|refusal| refusal.code).err(), Some(ErrorCode::RateLimited));
+        let mut stays: Vec<_> = (0..AT_ONCE_PER_KEY)
+            .map(|_| Principal::enter(&principal).expect("room"))
+            .collect();
+        assert_eq!(
+            Principal::enter(&principal)
+                .map_err(|refusal| refusal.code)
+                .err(),
+            Some(ErrorCode::RateLimited)
+        );
         stays.pop();
         assert!(Principal::enter(&principal).is_ok());
         let anybody = Arc::new(Principal::anybody());
-        let stays: Vec<_> = (0..=AT_ONCE_PER_KEY).map(|_| Principal::enter(&anybody)).collect();
+        let stays: Vec<_> = (0..=AT_ONCE_PER_KEY)
+            .map(|_| Principal::enter(&anybody))
+            .collect();
         assert!(stays.iter().all(Result::is_ok));
     }
 

@@ -35,7 +35,10 @@ impl Right {
 
     /// Returns the scopes that grant it.
     pub(crate) fn scopes(self) -> impl Iterator<Item = Scope> {
-        Scope::ALL.iter().copied().filter(move |scope| grants(*scope, self))
+        Scope::ALL
+            .iter()
+            .copied()
+            .filter(move |scope| grants(*scope, self))
     }
 
     fn describe(self) -> &'static str {
@@ -72,11 +75,18 @@ impl Principal {
         }
         let error = match &self.who {
             Who::Key { id, scope, .. } => {
-                format!("the key {id} has the scope '{scope}' and may not {}", right.describe())
+                format!(
+                    "the key {id} has the scope '{scope}' and may not {}",
+                    right.describe()
+                )
             }
             who => format!(
                 "{} may not {}",
-                if matches!(who, Who::Local) { "this socket" } else { "you" },
+                if matches!(who, Who::Local) {
+                    "this socket"
+                } else {
+                    "you"
+                },
                 right.describe()
             ),
         };
@@ -91,7 +101,8 @@ impl Principal {
     pub(crate) fn covers(&self, agent: &AgentId) -> bool {
         match &self.who {
             Who::Key { scope, agents, .. } => {
-                agents.cover(agent) && (*agent != AgentId::human() || *scope == Scope::Admin || agents.name(agent))
+                agents.cover(agent)
+                    && (*agent != AgentId::human() || *scope == Scope::Admin || agents.name(agent))
             }
             Who::Anybody | Who::Token | Who::Local => true,
         }
@@ -100,7 +111,10 @@ impl Principal {
     /// Returns the agent for a person who requests that name, if it is another one. A key that covers agents of its host but
     /// not `human` maps to the person of that host.
     pub(crate) fn person(&self, wished: &AgentId) -> Option<AgentId> {
-        let own = self.own_host().map(AgentId::of_person).filter(|own| self.covers(own))?;
+        let own = self
+            .own_host()
+            .map(AgentId::of_person)
+            .filter(|own| self.covers(own))?;
         (*wished == AgentId::human() && !self.covers(wished)).then_some(own)
     }
 
@@ -110,7 +124,11 @@ impl Principal {
         match &self.who {
             Who::Key { id, agents, .. } if !self.covers(agent) => {
                 let globs = agents.as_slice().join(", ");
-                let but = if agents.cover(agent) { ", which a key must name exactly" } else { "" };
+                let but = if agents.cover(agent) {
+                    ", which a key must name exactly"
+                } else {
+                    ""
+                };
                 let error = format!("the key {id} does not cover {agent}{but}, only {globs}");
                 let refusal = Refusal::new(ErrorCode::Forbidden, error)
                     .advise(Advice::CoveredName)
@@ -134,13 +152,22 @@ mod tests {
     #[test]
     fn each_scope_grants_the_rights_of_the_table() {
         let check = |principal: &Principal, expected: [bool; 5]| {
-            let found = [Right::Speak, Right::Look, Right::Remove, Right::Operate, Right::Administer]
-                .map(|right| principal.check(right).map_err(|refusal| refusal.code) == Ok(()));
+            let found = [
+                Right::Speak,
+                Right::Look,
+                Right::Remove,
+                Right::Operate,
+                Right::Administer,
+            ]
+            .map(|right| principal.check(right).map_err(|refusal| refusal.code) == Ok(()));
             assert_eq!(found, expected, "{principal:?}");
         };
         check(&key(Scope::Agent, "*"), [true, true, true, false, false]);
         check(&key(Scope::Read, "*"), [false, true, false, false, false]);
-        check(&key(Scope::Operator, "*"), [false, true, false, true, false]);
+        check(
+            &key(Scope::Operator, "*"),
+            [false, true, false, true, false],
+        );
         check(&key(Scope::Admin, "*"), [true, true, true, true, true]);
         check(&Principal::anybody(), [true, true, true, true, false]);
         check(&Principal::token(), [true, true, true, true, true]);
@@ -149,9 +176,14 @@ mod tests {
 
     #[test]
     fn a_key_acts_only_as_the_agents_that_it_covers() {
-        let (web, api) = ("web-1".parse().expect("an id"), "api".parse().expect("an id"));
+        let (web, api) = (
+            "web-1".parse().expect("an id"),
+            "api".parse().expect("an id"),
+        );
         assert!(key(Scope::Agent, "web-*").speaks_as(&web).is_ok());
-        let refusal = key(Scope::Agent, "web-*").speaks_as(&api).expect_err("not covered");
+        let refusal = key(Scope::Agent, "web-*")
+            .speaks_as(&api)
+            .expect_err("not covered");
         assert_eq!(refusal.code, ErrorCode::Forbidden);
         assert!(key(Scope::Read, "*").speaks_as(&web).is_err());
         assert!(Principal::anybody().speaks_as(&api).is_ok());
@@ -160,15 +192,33 @@ mod tests {
     #[test]
     fn a_wildcard_covers_agents_and_not_the_person() {
         let human = AgentId::human();
-        assert!(!key(Scope::Agent, "*").covers(&human) && !key(Scope::Agent, "hum?n").covers(&human));
+        assert!(
+            !key(Scope::Agent, "*").covers(&human) && !key(Scope::Agent, "hum?n").covers(&human)
+        );
         assert!(key(Scope::Agent, "human").covers(&human) && key(Scope::Admin, "*").covers(&human));
         assert!(!key(Scope::Admin, "web-*").covers(&human) && Principal::token().covers(&human));
-        let refusal = key(Scope::Agent, "*").speaks_as(&human).expect_err("it is not named");
-        assert_eq!(refusal.error, "the key 0a1b2c3d does not cover human, which a key must name exactly, only *");
-        let person = |principal: &Principal| principal.person(&human).map(|person| person.to_string());
+        let refusal = key(Scope::Agent, "*")
+            .speaks_as(&human)
+            .expect_err("it is not named");
+        assert_eq!(
+            refusal.error,
+            "the key 0a1b2c3d does not cover human, which a key must name exactly, only *"
+        );
+        let person =
+            |principal: &Principal| principal.person(&human).map(|person| person.to_string());
         assert_eq!(person(&key(Scope::Agent, "*")).as_deref(), Some("nas-cli"));
-        assert_eq!(person(&key(Scope::Agent, "web-*")), None, "it covers no such agent either");
-        assert_eq!((person(&key(Scope::Agent, "human")), person(&Principal::anybody())), (None, None));
+        assert_eq!(
+            person(&key(Scope::Agent, "web-*")),
+            None,
+            "it covers no such agent either"
+        );
+        assert_eq!(
+            (
+                person(&key(Scope::Agent, "human")),
+                person(&Principal::anybody())
+            ),
+            (None, None)
+        );
     }
 
     #[test]
@@ -176,9 +226,20 @@ mod tests {
         let check = |glob: &str, name: &str, expected: &str| {
             let refused = key(Scope::Agent, glob).speaks_as(&name.parse().expect("an id"));
             let refusal = refused.expect_err("it does not cover it");
-            assert_eq!((refusal.error.as_str(), refusal.advice), (expected, Some(Advice::CoveredName)));
+            assert_eq!(
+                (refusal.error.as_str(), refusal.advice),
+                (expected, Some(Advice::CoveredName))
+            );
         };
-        check("web", "api", "the key 0a1b2c3d does not cover api, only web");
-        check("web-1", "web-2", "the key 0a1b2c3d does not cover web-2, only web-1");
+        check(
+            "web",
+            "api",
+            "the key 0a1b2c3d does not cover api, only web",
+        );
+        check(
+            "web-1",
+            "web-2",
+            "the key 0a1b2c3d does not cover web-2, only web-1",
+        );
     }
 }

@@ -31,7 +31,10 @@ impl Fresh {
 
     /// Makes a new secret for the key of that id.
     pub(crate) fn of(id: String) -> Result<Self, NoRandomness> {
-        let text = format!("{PREFIX}{id}_{}", BASE64URL_NOPAD.encode(&random::<SECRET_LENGTH>()?));
+        let text = format!(
+            "{PREFIX}{id}_{}",
+            BASE64URL_NOPAD.encode(&random::<SECRET_LENGTH>()?)
+        );
         Ok(Self { id, text })
     }
 }
@@ -80,7 +83,10 @@ mod tests {
 
     #[test]
     fn a_key_is_known_by_its_hash_and_no_two_are_alike() {
-        let (one, other) = (Fresh::make().expect("random"), Fresh::make().expect("random"));
+        let (one, other) = (
+            Fresh::make().expect("random"),
+            Fresh::make().expect("random"),
+        );
         assert_ne!(one.text, other.text);
         assert_eq!(id_of(&one.text), Some(one.id.as_str()));
         let kept = blake3::Hash::from_hex(hash(&one.text)).expect("a hash");

@@ -20,7 +20,8 @@ pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<()> {
     let reading = auth.keyring.begin();
     // The counter is read first, so that a concurrent change is read twice rather than missed.
     let changes = store.key_changes().await?;
-    auth.keyring.replace(reading, changes, store.keys().await?, Timestamp::now());
+    auth.keyring
+        .replace(reading, changes, store.keys().await?, Timestamp::now());
     Ok(())
 }
 
@@ -36,7 +37,9 @@ pub(crate) async fn follow(auth: &Auth, store: &dyn Store, stop: &CancellationTo
                 complained = false;
             }
             Err(error) if !complained => {
-                tracing::warn!("key changes take no effect here until the store can be read again: {error}");
+                tracing::warn!(
+                    "key changes take no effect here until the store can be read again: {error}"
+                );
                 complained = true;
             }
             Ok(()) | Err(_) => {}
@@ -75,5 +78,9 @@ pub(crate) async fn note_uses(auth: &Auth, store: &dyn Store, stop: &Cancellatio
 }
 
 async fn look(auth: &Auth, store: &dyn Store) -> Result<()> {
-    if Some(store.key_changes().await?) == auth.keyring.changes() { Ok(()) } else { load(auth, store).await }
+    if Some(store.key_changes().await?) == auth.keyring.changes() {
+        Ok(())
+    } else {
+        load(auth, store).await
+    }
 }

@@ -15,7 +15,12 @@ const SOCKET: (&str, &str) = ("control-", ".sock");
 pub(super) fn refusal(error: io::Error, data_dir: &Path, path: &Path) -> anyhow::Error {
     let service = Path::new(SERVICE);
     let has_service = service.is_dir() && data_dir != service;
-    let text = said(error.kind(), path, &ports(data_dir), has_service.then_some(service));
+    let text = said(
+        error.kind(),
+        path,
+        &ports(data_dir),
+        has_service.then_some(service),
+    );
     anyhow::Error::new(error).context(text)
 }
 
@@ -23,17 +28,27 @@ pub(super) fn refusal(error: io::Error, data_dir: &Path, path: &Path) -> anyhow:
 fn ports(data_dir: &Path) -> Vec<u16> {
     let names = std::fs::read_dir(data_dir).into_iter().flatten().flatten();
     let living = names.filter(|entry| UnixStream::connect(entry.path()).is_ok());
-    let mut ports: Vec<_> = living.filter_map(|entry| port(entry.file_name().to_str()?)).collect();
+    let mut ports: Vec<_> = living
+        .filter_map(|entry| port(entry.file_name().to_str()?))
+        .collect();
     ports.sort_unstable();
     ports
 }
 
 fn port(name: &str) -> Option<u16> {
-    name.strip_prefix(SOCKET.0)?.strip_suffix(SOCKET.1)?.parse().ok()
+    name.strip_prefix(SOCKET.0)?
+        .strip_suffix(SOCKET.1)?
+        .parse()
+        .ok()
 }
 
 fn said(kind: io::ErrorKind, path: &Path, ports: &[u16], service: Option<&Path>) -> String {
-    let (shown, others) = (path.display(), ports.iter().map(|port| format!("`--listen 127.0.0.1:{port}`")));
+    let (shown, others) = (
+        path.display(),
+        ports
+            .iter()
+            .map(|port| format!("`--listen 127.0.0.1:{port}`")),
+    );
     if kind == io::ErrorKind::PermissionDenied {
         return format!(
             "this user has no access to {shown}: run the same command as the coordinator's user, or with sudo"
@@ -44,7 +59,10 @@ fn said(kind: io::ErrorKind, path: &Path, ports: &[u16], service: Option<&Path>)
     text += &match (others.is_empty(), service) {
         (false, _) => format!("add {} for one that is running", others.join(" or ")),
         (true, Some(service)) => {
-            format!("add `--data-dir {}` for the service of this machine", shell_word(&service.display().to_string()))
+            format!(
+                "add `--data-dir {}` for the service of this machine",
+                shell_word(&service.display().to_string())
+            )
         }
         (true, None) => "pass the --data-dir and --listen it was started with".to_owned(),
     };
@@ -60,22 +78,52 @@ mod tests {
     #[test]
     fn the_error_for_an_absent_coordinator_names_the_one_that_runs() {
         let check = |kind, ports: &[u16], service: Option<&str>, expected: &str| {
-            let text = said(kind, Path::new("/d/control-8420.sock"), ports, service.map(Path::new));
-            assert!(text.contains("/d/control-8420.sock") && text.ends_with(expected), "{text}");
+            let text = said(
+                kind,
+                Path::new("/d/control-8420.sock"),
+                ports,
+                service.map(Path::new),
+            );
+            assert!(
+                text.contains("/d/control-8420.sock") && text.ends_with(expected),
+                "{text}"
+            );
         };
         let (missing, denied) = (io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied);
-        check(missing, &[], None, "; pass the --data-dir and --listen it was started with");
-        check(missing, &[8440], Some(SERVICE), "; add `--listen 127.0.0.1:8440` for one that is running");
-        check(missing, &[1, 2], None, "; add `--listen 127.0.0.1:1` or `--listen 127.0.0.1:2` for one that is running");
-        check(missing, &[], Some(SERVICE), "; add `--data-dir /var/lib/c3po` for the service of this machine");
+        check(
+            missing,
+            &[],
+            None,
+            "; pass the --data-dir and --listen it was started with",
+        );
+        check(
+            missing,
+            &[8440],
+            Some(SERVICE),
+            "; add `--listen 127.0.0.1:8440` for one that is running",
+        );
+        check(
+            missing,
+            &[1, 2],
+            None,
+            "; add `--listen 127.0.0.1:1` or `--listen 127.0.0.1:2` for one that is running",
+        );
+        check(
+            missing,
+            &[],
+            Some(SERVICE),
+            "; add `--data-dir /var/lib/c3po` for the service of this machine",
+        );
         check(denied, &[8440], Some(SERVICE), "or with sudo");
     }
 
     #[test]
     fn only_sockets_that_take_connections_count() {
         let folder = tempfile::tempdir().expect("a folder");
-        let bind =
-            |port: u16| UnixListener::bind(crate::server::control_socket(folder.path(), port)).expect("a socket");
+        let bind = |port: u16| {
+            UnixListener::bind(crate::server::control_socket(folder.path(), port))
+                .expect("a socket")
+        };
         let (living, dead) = (bind(8440), bind(8441));
         drop(dead);
         std::fs::write(folder.path().join("control-8442.sock"), "").expect("a file");

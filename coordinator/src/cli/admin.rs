@@ -182,7 +182,12 @@ impl Admin {
     /// Sends the command to the coordinator of this machine that listens there, over its control socket. Returns the output.
     ///
     /// `command` is the configured beginning of commands for it, if any.
-    pub async fn ask(&self, data_dir: &Path, listen: SocketAddr, command: Option<&str>) -> anyhow::Result<String> {
+    pub async fn ask(
+        &self,
+        data_dir: &Path,
+        listen: SocketAddr,
+        command: Option<&str>,
+    ) -> anyhow::Result<String> {
         let (method, in_path, body) = self.http();
         let answer = asked(data_dir, listen, (method, &in_path, body)).await?;
         self.show(&answer, &PrintedCommand::new(command, data_dir, listen))
@@ -194,9 +199,15 @@ impl Admin {
             Self::Keys(command) => command.http(),
             Self::Invite(options) => post("/api/invites", &options.body()),
             Self::Invites(InvitesCommand::List { .. }) => get("/api/invites"),
-            Self::Invites(InvitesCommand::Revoke { id }) => delete(format!("/api/invites/{}", in_path(id))),
-            Self::Agents(AgentsCommand::Rm { name, .. }) => post("/api/agents/remove", &json!({"agent_id": name})),
-            Self::Hosts(Hosts::Rename { from, to, .. }) => post("/api/hosts/rename", &json!({"from": from, "to": to})),
+            Self::Invites(InvitesCommand::Revoke { id }) => {
+                delete(format!("/api/invites/{}", in_path(id)))
+            }
+            Self::Agents(AgentsCommand::Rm { name, .. }) => {
+                post("/api/agents/remove", &json!({"agent_id": name}))
+            }
+            Self::Hosts(Hosts::Rename { from, to, .. }) => {
+                post("/api/hosts/rename", &json!({"from": from, "to": to}))
+            }
             Self::Guard(GuardCommand::List { .. }) => get("/api/guard"),
             Self::Guard(GuardCommand::Allow(agents)) => post("/api/guard/allow", &agents.body()),
             Self::Guard(GuardCommand::Stop(agents)) => post("/api/guard/stop", &agents.body()),
@@ -224,7 +235,9 @@ impl Admin {
         Ok(match self {
             Self::Keys(command) => command.show(answer, typed)?,
             Self::Invite(_) => invited(answer, typed)?,
-            Self::Invites(InvitesCommand::List { .. }) => open_invites(listed(answer, "invites"), typed),
+            Self::Invites(InvitesCommand::List { .. }) => {
+                open_invites(listed(answer, "invites"), typed)
+            }
             Self::Invites(InvitesCommand::Revoke { .. }) => {
                 let id = said("id")?;
                 format!("The invite {id} is revoked: no host can join with it any more.")
@@ -238,7 +251,9 @@ impl Admin {
                 let (agents, keys) = (&answer["agents"], &answer["keys"]);
                 format!("{from} is renamed to {to}, with {agents} agents and {keys} keys.")
             }
-            Self::Guard(GuardCommand::List { .. }) => guarded_pairs(listed(answer, "pairs"), &answer["limit"]),
+            Self::Guard(GuardCommand::List { .. }) => {
+                guarded_pairs(listed(answer, "pairs"), &answer["limit"])
+            }
             Self::Guard(GuardCommand::Allow(Two { one, other })) => {
                 format!("{one} and {other} may continue; their count starts again.")
             }
@@ -379,7 +394,9 @@ mod tests {
 
     #[test]
     fn an_id_cannot_lead_elsewhere() {
-        let request = Admin::Keys(KeysCommand::Revoke { id: "../agents?x=1".into() });
+        let request = Admin::Keys(KeysCommand::Revoke {
+            id: "../agents?x=1".into(),
+        });
         assert_eq!(request.http().1, "/api/keys/%2E%2E%2Fagents%3Fx%3D1");
     }
 }

@@ -33,11 +33,22 @@ impl AuditOptions {
     /// audit is.
     pub async fn ask(&self, data_dir: &Path, listen: SocketAddr) -> anyhow::Result<String> {
         let since = self.since.map(|Since(since)| since);
-        let mut query = AuditQuery { since, agent: self.agent.clone(), limit: Some(AUDIT_PAGE_MAX), after: None };
+        let mut query = AuditQuery {
+            since,
+            agent: self.agent.clone(),
+            limit: Some(AUDIT_PAGE_MAX),
+            after: None,
+        };
         let mut entries = Vec::new();
         loop {
-            let page = asked(data_dir, listen, (Method::GET, &path(&query), String::new())).await?;
-            let page: AuditPage = serde_json::from_value(page).context("the answer is not a page of the audit")?;
+            let page = asked(
+                data_dir,
+                listen,
+                (Method::GET, &path(&query), String::new()),
+            )
+            .await?;
+            let page: AuditPage =
+                serde_json::from_value(page).context("the answer is not a page of the audit")?;
             entries.extend(page.entries);
             query.after = Some(page.next);
             if page.complete {
@@ -45,13 +56,18 @@ impl AuditOptions {
             }
         }
         if self.json {
-            let lines = entries.iter().map(|entry| serde_json::to_string(entry).map(|line| harmless_json(&line)));
+            let lines = entries
+                .iter()
+                .map(|entry| serde_json::to_string(entry).map(|line| harmless_json(&line)));
             return Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"));
         }
         if entries.is_empty() {
             return Ok("The audit has no such entries.".to_owned());
         }
-        let rows: Vec<_> = entries.iter().map(|entry| entry.columns(moment(entry.at))).collect();
+        let rows: Vec<_> = entries
+            .iter()
+            .map(|entry| entry.columns(moment(entry.at)))
+            .collect();
         Ok(Columns::default().lines(&rows).join("\n"))
     }
 }
@@ -63,14 +79,22 @@ fn moment(at: Timestamp) -> String {
 
 /// Returns the path of a page. No value needs escaping: they are times, names and numbers.
 fn path(query: &AuditQuery) -> String {
-    let AuditQuery { after, since, agent, limit } = query;
+    let AuditQuery {
+        after,
+        since,
+        agent,
+        limit,
+    } = query;
     let members = [
         limit.map(|limit| format!("limit={limit}")),
         after.map(|after| format!("after={after}")),
         since.map(|since| format!("since={since}")),
         agent.as_ref().map(|agent| format!("agent={agent}")),
     ];
-    format!("/api/audit?{}", members.into_iter().flatten().collect::<Vec<_>>().join("&"))
+    format!(
+        "/api/audit?{}",
+        members.into_iter().flatten().collect::<Vec<_>>().join("&")
+    )
 }
 
 #[cfg(test)]
@@ -79,10 +103,21 @@ mod tests {
 
     #[test]
     fn a_page_is_asked_for_by_all_that_restricts_it() {
-        let query = AuditQuery { limit: Some(1_000), ..AuditQuery::default() };
+        let query = AuditQuery {
+            limit: Some(1_000),
+            ..AuditQuery::default()
+        };
         assert_eq!(path(&query), "/api/audit?limit=1000");
         let since = Some(Timestamp::from_millis(0));
-        let query = AuditQuery { after: Some(7), since, agent: Some("web-1".parse().expect("an id")), ..query };
-        assert_eq!(path(&query), "/api/audit?limit=1000&after=7&since=1970-01-01T00:00:00.000Z&agent=web-1");
+        let query = AuditQuery {
+            after: Some(7),
+            since,
+            agent: Some("web-1".parse().expect("an id")),
+            ..query
+        };
+        assert_eq!(
+            path(&query),
+            "/api/audit?limit=1000&after=7&since=1970-01-01T00:00:00.000Z&agent=web-1"
+        );
     }
 }

@@ -34,15 +34,27 @@ pub fn back_up(settings: ServeFlags, file: &Path) -> Result<String> {
 pub fn restore(settings: ServeFlags, file: &Path) -> Result<String> {
     let (database, data_dir) = embedded(settings)?;
     let moved = SqliteStore::restore(file, &database, &data_dir)?;
-    let mut lines = vec![format!("{} was restored from {}", database.display(), file.display())];
-    lines.extend(moved.iter().map(|path| format!("the previous files are kept: {}", path.display())));
+    let mut lines = vec![format!(
+        "{} was restored from {}",
+        database.display(),
+        file.display()
+    )];
+    lines.extend(
+        moved
+            .iter()
+            .map(|path| format!("the previous files are kept: {}", path.display())),
+    );
     Ok(lines.join("\n"))
 }
 
 /// Returns the path of the database and the data folder.
 fn embedded(settings: ServeFlags) -> Result<(PathBuf, PathBuf)> {
     match settings.into_config()? {
-        Config { store: StoreAddress::Sqlite(path), data_dir, .. } => Ok((path, data_dir)),
+        Config {
+            store: StoreAddress::Sqlite(path),
+            data_dir,
+            ..
+        } => Ok((path, data_dir)),
         Config { store, .. } => bail!(
             "the messages are in {store}: copy its files as Redis documents it (`redis-cli --rdb FILE`), and the folder \
              tls of the data folder beside them"

@@ -22,20 +22,35 @@ const SPEAKS_TLS: StatusCode = StatusCode::BAD_REQUEST;
 /// The port must respond in any case. If it uses TLS, its certificate is unknown here, so the health is read from the control
 /// socket of the same coordinator.
 pub async fn ask(settings: &ServeFlags) -> anyhow::Result<String> {
-    let (listen, question) = (settings.listen, || (Method::GET, "/api/health", String::new()));
+    let (listen, question) = (settings.listen, || {
+        (Method::GET, "/api/health", String::new())
+    });
     let address = SocketAddr::new(reachable(listen.ip()), listen.port());
-    let connecting = timeout(DEADLINE, TcpStream::connect(address)).await.map_err(std::io::Error::from).flatten();
+    let connecting = timeout(DEADLINE, TcpStream::connect(address))
+        .await
+        .map_err(std::io::Error::from)
+        .flatten();
     let stream = connecting.with_context(|| format!("no coordinator is running at {address}"))?;
-    let mut answer = exchange(stream, question(), DEADLINE).await.with_context(|| format!("asking {address}"))?;
+    let mut answer = exchange(stream, question(), DEADLINE)
+        .await
+        .with_context(|| format!("asking {address}"))?;
     if answer.status == SPEAKS_TLS {
         let path = control_socket(&settings.data_dir()?, listen.port());
         let stream = UnixStream::connect(&path).await.with_context(|| {
-            format!("no coordinator is listening on {}; pass the --data-dir it was started with", path.display())
+            format!(
+                "no coordinator is listening on {}; pass the --data-dir it was started with",
+                path.display()
+            )
         })?;
-        answer = exchange(stream, question(), DEADLINE).await.with_context(|| format!("asking {}", path.display()))?;
+        answer = exchange(stream, question(), DEADLINE)
+            .await
+            .with_context(|| format!("asking {}", path.display()))?;
     }
     if answer.status != StatusCode::OK {
-        bail!("the coordinator at {address} is not healthy: {}", answer.body);
+        bail!(
+            "the coordinator at {address} is not healthy: {}",
+            answer.body
+        );
     }
     Ok(answer.body)
 }

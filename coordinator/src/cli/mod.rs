@@ -32,7 +32,11 @@ const ANSWER_MAX: usize = 16 << 20;
 
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "c3po-coordinator", version, about = "The c3po server: keeps every message and serves agents")]
+#[command(
+    name = "c3po-coordinator",
+    version,
+    about = "The c3po server: keeps every message and serves agents"
+)]
 pub struct CommandLine {
     /// The action, if not serving.
     #[command(subcommand)]
@@ -77,19 +81,30 @@ async fn exchange(
     (method, path, body): (Method, &str, String),
     deadline: Duration,
 ) -> anyhow::Result<HttpAnswer> {
-    let request = Request::builder().method(method).uri(path).header(HOST, "localhost").header(CONNECTION, "close");
-    let request = request.header(CONTENT_TYPE, "application/json").body(Body::from(body))?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, "localhost")
+        .header(CONNECTION, "close");
+    let request = request
+        .header(CONTENT_TYPE, "application/json")
+        .body(Body::from(body))?;
     let exchange = async {
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
         let asking = async move {
             let response = sender.send_request(request).await?;
             let status = response.status();
             let body = to_bytes(Body::new(response.into_body()), ANSWER_MAX).await?;
-            Ok(HttpAnswer { status, body: String::from_utf8(body.into())? })
+            Ok(HttpAnswer {
+                status,
+                body: String::from_utf8(body.into())?,
+            })
         };
         // An error of the connection also fails its request.
         let (answer, _) = tokio::join!(asking, connection);
         answer
     };
-    timeout(deadline, exchange).await.context("no answer in time")?
+    timeout(deadline, exchange)
+        .await
+        .context("no answer in time")?
 }

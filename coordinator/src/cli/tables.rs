@@ -7,15 +7,37 @@ use crate::server::PrintedCommand;
 
 pub(super) fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
     if keys.is_empty() {
-        return format!("There are no keys. `{}` prints the command with which a host joins.", typed.line("invite"));
+        return format!(
+            "There are no keys. `{}` prints the command with which a host joins.",
+            typed.line("invite")
+        );
     }
     let row = |key: &Value| {
         let said = |name: &str| key[name].as_str().unwrap_or("-").to_owned();
         let (made, used) = (moment(&key["created_at"]), moment(&key["last_used_at"]));
-        [said("id"), said("scope"), said("name"), made, used, state(key), agents(key)]
+        [
+            said("id"),
+            said("scope"),
+            said("name"),
+            made,
+            used,
+            state(key),
+            agents(key),
+        ]
     };
-    let head = ["ID", "SCOPE", "NAME", "MADE (UTC)", "USED (UTC)", "STATE (UTC)", "AGENTS"];
-    aligned(&head.map(str::to_owned), &keys.iter().map(row).collect::<Vec<_>>())
+    let head = [
+        "ID",
+        "SCOPE",
+        "NAME",
+        "MADE (UTC)",
+        "USED (UTC)",
+        "STATE (UTC)",
+        "AGENTS",
+    ];
+    aligned(
+        &head.map(str::to_owned),
+        &keys.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
 /// Returns the state of a key, with the time of its end.
@@ -38,46 +60,95 @@ pub(super) fn open_invites(invites: &[Value], typed: &PrintedCommand) -> String 
     }
     let row = |invite: &Value| {
         let said = |name: &str| invite[name].as_str().unwrap_or("-").to_owned();
-        let uses = invite["uses"].as_u64().map_or_else(|| "-".to_owned(), |uses| uses.to_string());
-        [said("id"), said("scope"), uses, moment(&invite["expires_at"]), said("made_by"), agents(invite)]
+        let uses = invite["uses"]
+            .as_u64()
+            .map_or_else(|| "-".to_owned(), |uses| uses.to_string());
+        [
+            said("id"),
+            said("scope"),
+            uses,
+            moment(&invite["expires_at"]),
+            said("made_by"),
+            agents(invite),
+        ]
     };
-    let head = ["ID", "SCOPE", "USES LEFT", "UNTIL (UTC)", "MADE BY", "AGENTS"];
-    aligned(&head.map(str::to_owned), &invites.iter().map(row).collect::<Vec<_>>())
+    let head = [
+        "ID",
+        "SCOPE",
+        "USES LEFT",
+        "UNTIL (UTC)",
+        "MADE BY",
+        "AGENTS",
+    ];
+    aligned(
+        &head.map(str::to_owned),
+        &invites.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
 pub(super) fn guarded_pairs(pairs: &[Value], limit: &Value) -> String {
     if pairs.is_empty() {
         return "No pair of agents is stopped or near the limit.".to_owned();
     }
-    let limit = limit.as_u64().map_or_else(|| "-".to_owned(), |limit| limit.to_string());
+    let limit = limit
+        .as_u64()
+        .map_or_else(|| "-".to_owned(), |limit| limit.to_string());
     let row = |pair: &Value| {
         let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         let (agents, count) = (&pair["agents"], format!("{} of {limit}", pair["count"]));
-        [text(&agents[0]), text(&agents[1]), count, text(&pair["standing"]), moment(&pair["stopped_at"])]
+        [
+            text(&agents[0]),
+            text(&agents[1]),
+            count,
+            text(&pair["standing"]),
+            moment(&pair["stopped_at"]),
+        ]
     };
     let head = ["AGENT", "AGENT", "MESSAGES", "STANDING", "STOPPED (UTC)"];
-    aligned(&head.map(str::to_owned), &pairs.iter().map(row).collect::<Vec<_>>())
+    aligned(
+        &head.map(str::to_owned),
+        &pairs.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
 /// Returns the agents that a key or an invite covers.
 fn agents(of: &Value) -> String {
-    let agents: Vec<_> = of["agents"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let agents: Vec<_> = of["agents"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     agents.join(",")
 }
 
 /// Returns a time to the minute, or `-` if there is none.
 fn moment(time: &Value) -> String {
-    time.as_str().and_then(|time| time.get(..16)).unwrap_or("-").replace('T', " ")
+    time.as_str()
+        .and_then(|time| time.get(..16))
+        .unwrap_or("-")
+        .replace('T', " ")
 }
 
 /// Returns a table with aligned columns, in which no cell has lines or controls a terminal.
 fn aligned<const COLUMNS: usize>(head: &[String; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
-    let shown: Vec<_> = rows.iter().map(|row| row.each_ref().map(|cell| harmless(cell, false))).collect();
+    let shown: Vec<_> = rows
+        .iter()
+        .map(|row| row.each_ref().map(|cell| harmless(cell, false)))
+        .collect();
     let rows = || [head].into_iter().chain(&shown);
-    let width = |column: usize| rows().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let width = |column: usize| {
+        rows()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or_default()
+    };
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let line = |row: &[String; COLUMNS]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows().map(line).collect::<Vec<_>>().join("\n")
@@ -112,7 +183,10 @@ mod tests {
                 "created_at": "2026-01-15T10:30:59.999Z", "expires_at": expires_at, "revoked_at": revoked_at,
                 "last_used_at": if id == "0a1b2c3d" { json!("2026-01-16T08:00:00.000Z") } else { Value::Null }})
         };
-        let (soon, past) = (json!("2026-04-15T10:30:00.000Z"), json!("2026-02-01T00:00:00.000Z"));
+        let (soon, past) = (
+            json!("2026-04-15T10:30:00.000Z"),
+            json!("2026-02-01T00:00:00.000Z"),
+        );
         let answer = json!({"keys": [
             key("0a1b2c3d", "nas", "valid", Value::Null, Value::Null),
             key("0000000e", "a laptop in the attic", "valid", soon.clone(), Value::Null),
@@ -128,7 +202,14 @@ mod tests {
              0000000f  agent  guest                  2026-01-15 10:30  -                 expired 2026-02-01 00:00      *\n\
              00000010  agent  old                    2026-01-15 10:30  -                 revoked 2026-02-01 00:00      *"
         );
-        assert_eq!(list(true).show(&answer, &typed()).expect("a list").parse::<Value>().expect("JSON"), answer);
+        assert_eq!(
+            list(true)
+                .show(&answer, &typed())
+                .expect("a list")
+                .parse::<Value>()
+                .expect("JSON"),
+            answer
+        );
     }
 
     #[test]
@@ -146,8 +227,17 @@ mod tests {
              0a1b2c3d  agent     3          2026-01-15 10:45  local    web-*,api\n\
              0000000f  operator  1000       2026-01-22 08:00  -        *"
         );
-        assert_eq!(list(true).show(&answer, &typed()).expect("a list").parse::<Value>().expect("JSON"), answer);
-        let none = list(false).show(&json!({"invites": []}), &typed()).expect("a list");
+        assert_eq!(
+            list(true)
+                .show(&answer, &typed())
+                .expect("a list")
+                .parse::<Value>()
+                .expect("JSON"),
+            answer
+        );
+        let none = list(false)
+            .show(&json!({"invites": []}), &typed())
+            .expect("a list");
         assert!(none.starts_with("There are no open invites."), "{none}");
     }
 
@@ -164,8 +254,17 @@ mod tests {
              api    web    60 of 60  suspected  -\n\
              a      b      0 of 60   stopped    2026-01-15 10:45"
         );
-        assert_eq!(list(true).show(&answer, &typed()).expect("a list").parse::<Value>().expect("JSON"), answer);
-        let none = list(false).show(&json!({"pairs": []}), &typed()).expect("a list");
+        assert_eq!(
+            list(true)
+                .show(&answer, &typed())
+                .expect("a list")
+                .parse::<Value>()
+                .expect("JSON"),
+            answer
+        );
+        let none = list(false)
+            .show(&json!({"pairs": []}), &typed())
+            .expect("a list");
         assert_eq!(none, "No pair of agents is stopped or near the limit.");
     }
 }

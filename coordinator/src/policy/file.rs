@@ -35,16 +35,27 @@ impl Policies {
     /// Errors: it is invalid. A coordinator never starts with other rules than the written ones.
     pub(crate) fn open(named: Option<&Path>, usual: &Path) -> anyhow::Result<Self> {
         let path = named.unwrap_or(usual).to_owned();
-        let found = read(&path).and_then(|found| found.map(|bytes| parse(&path, &bytes)).transpose());
-        let current = match found.map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))? {
-            Some(current) => current,
-            None if named.is_some() => anyhow::bail!("the policy cannot be used: there is no {}", path.display()),
-            None => CurrentRules::default(),
-        };
+        let found =
+            read(&path).and_then(|found| found.map(|bytes| parse(&path, &bytes)).transpose());
+        let current =
+            match found.map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))? {
+                Some(current) => current,
+                None if named.is_some() => {
+                    anyhow::bail!("the policy cannot be used: there is no {}", path.display())
+                }
+                None => CurrentRules::default(),
+            };
         if !current.policy.is_empty() {
-            tracing::info!("{} rules are in force, from {}", current.policy.len(), path.display());
+            tracing::info!(
+                "{} rules are in force, from {}",
+                current.policy.len(),
+                path.display()
+            );
         }
-        Ok(Self { path, current: RwLock::new(current) })
+        Ok(Self {
+            path,
+            current: RwLock::new(current),
+        })
     }
 
     /// Returns the rules in force.
@@ -54,8 +65,17 @@ impl Policies {
 
     /// Returns the rules in force for display.
     pub(crate) fn in_force(&self) -> PolicyInForce {
-        let CurrentRules { policy, text, outdated } = self.now();
-        PolicyInForce { rules: policy.len(), path: self.path.display().to_string(), text: text.to_string(), outdated }
+        let CurrentRules {
+            policy,
+            text,
+            outdated,
+        } = self.now();
+        PolicyInForce {
+            rules: policy.len(),
+            path: self.path.display().to_string(),
+            text: text.to_string(),
+            outdated,
+        }
     }
 
     /// Returns why the present file is not in force; `None` if it is.
@@ -64,7 +84,10 @@ impl Policies {
     }
 
     fn now(&self) -> CurrentRules {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Puts the rules of the file in force. Returns a sentence about the change, if there is one.
@@ -81,10 +104,20 @@ impl Policies {
         let (now, taken) = match usable {
             Ok(now) if *before.policy == *now.policy => (now, Ok(None)),
             Ok(now) => {
-                let change = format!("{} rules in force (previously {})", now.policy.len(), before.policy.len());
+                let change = format!(
+                    "{} rules in force (previously {})",
+                    now.policy.len(),
+                    before.policy.len()
+                );
                 (now, Ok(Some(change)))
             }
-            Err(why) => (CurrentRules { outdated: Some(why.clone()), ..before }, Err(why)),
+            Err(why) => (
+                CurrentRules {
+                    outdated: Some(why.clone()),
+                    ..before
+                },
+                Err(why),
+            ),
         };
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = now;
         taken
@@ -125,12 +158,19 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<CurrentRules, String> {
     if bytes.len() as u64 > POLICY_BYTES_MAX {
         return Err(format!("{place} has more than {POLICY_BYTES_MAX} bytes"));
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| format!("{place} is not a text file: {error}"))?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| format!("{place} is not a text file: {error}"))?;
     if text.trim().is_empty() {
-        return Err(format!("{place} is empty; for no rules, write a comment into it"));
+        return Err(format!(
+            "{place} is empty; for no rules, write a comment into it"
+        ));
     }
     let policy = Policy::parse(text).map_err(|why| format!("{place}, {why}"))?;
-    Ok(CurrentRules { policy: Arc::new(policy), text: text.into(), outdated: None })
+    Ok(CurrentRules {
+        policy: Arc::new(policy),
+        text: text.into(),
+        outdated: None,
+    })
 }
 
 #[cfg(test)]
@@ -146,19 +186,36 @@ mod tests {
         let rule = "[[rule]]\nfrom = \"a\"\nto = \"b\"\nverb = \"message\"\neffect = \"deny\"\n";
         fs::write(&path, rule).expect("written");
         let policies = Policies::open(None, &path).expect("rules");
-        let look = || policies.take(&read(&path)).map(|_| policies.current().len());
+        let look = || {
+            policies
+                .take(&read(&path))
+                .map(|_| policies.current().len())
+        };
         assert_eq!(look(), Ok(1));
         fs::write(&path, "\n").expect("emptied");
         let why = look().expect_err("nothing is in it");
-        assert!(why.ends_with("policy.toml is empty; for no rules, write a comment into it"), "{why}");
+        assert!(
+            why.ends_with("policy.toml is empty; for no rules, write a comment into it"),
+            "{why}"
+        );
         assert!(Policies::open(None, &path).is_err(), "nor at the start");
-        assert_eq!((policies.in_force().text.as_str(), policies.outdated()), (rule, Some(why)));
+        assert_eq!(
+            (policies.in_force().text.as_str(), policies.outdated()),
+            (rule, Some(why))
+        );
         fs::remove_file(&path).expect("removed");
-        assert!(look().expect_err("nothing is there").ends_with("policy.toml does not exist any more"));
+        assert!(
+            look()
+                .expect_err("nothing is there")
+                .ends_with("policy.toml does not exist any more")
+        );
         assert_eq!(policies.current().len(), 1);
         fs::write(&path, "# none\n").expect("written");
         assert_eq!(look(), Ok(0));
-        assert_eq!((policies.in_force().text.as_str(), policies.outdated()), ("# none\n", None));
+        assert_eq!(
+            (policies.in_force().text.as_str(), policies.outdated()),
+            ("# none\n", None)
+        );
         fs::remove_file(&path).expect("removed");
         assert_eq!(look(), Ok(0), "there are no rules to be missed");
     }

@@ -20,7 +20,8 @@ impl Glob {
 ///
 /// Only the last star is retried, so that the cost is at most the length of the glob times that of the name.
 pub(crate) fn fits(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
@@ -52,7 +53,11 @@ mod tests {
     #[test]
     fn stars_are_any_run_and_question_marks_one() {
         let check = |pattern: &str, name: &str, expected: bool| {
-            assert_eq!(Glob::new(pattern).matches(name), expected, "{pattern} {name}");
+            assert_eq!(
+                Glob::new(pattern).matches(name),
+                expected,
+                "{pattern} {name}"
+            );
         };
         check("*", "", true);
         check("*", "anything", true);
@@ -70,6 +75,10 @@ mod tests {
         check("?", "", false);
         check("a?c", "abc", true);
         check("**a**", "a", true);
-        check("a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false);
+        check(
+            "a*a*a*a*a*a*a*b",
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            false,
+        );
     }
 }

@@ -87,11 +87,20 @@ impl TryFrom<String> for Selector {
         match text.split_once(':') {
             Some(("role", glob)) if !glob.is_empty() => Ok(Self::Role(Glob::new(glob))),
             Some(("host", glob)) if !glob.is_empty() => Ok(Self::Host(Glob::new(glob))),
-            Some(_) => Err(format!("'{}' is not one of ID, role:ROLE, host:HOST", clip(&text))),
-            None if text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-*?".contains(c)) => {
+            Some(_) => Err(format!(
+                "'{}' is not one of ID, role:ROLE, host:HOST",
+                clip(&text)
+            )),
+            None if text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_.-*?".contains(c)) =>
+            {
                 Ok(Self::Id(Glob::new(&text)))
             }
-            None => Err(format!("'{}' matches no agent id, which has only A-Z a-z 0-9 _ . -", clip(&text))),
+            None => Err(format!(
+                "'{}' matches no agent id, which has only A-Z a-z 0-9 _ . -",
+                clip(&text)
+            )),
         }
     }
 }
@@ -100,7 +109,11 @@ impl TryFrom<String> for VerbSelector {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        if text == "*" { Ok(Self::Any) } else { text.parse().map(Self::One) }
+        if text == "*" {
+            Ok(Self::Any)
+        } else {
+            text.parse().map(Self::One)
+        }
     }
 }
 
@@ -109,7 +122,9 @@ impl TryFrom<String> for Reason {
 
     fn try_from(text: String) -> Result<Self, String> {
         match text.chars().count() {
-            count if count > LABEL_MAX => Err(format!("a reason has at most {LABEL_MAX} characters, not {count}")),
+            count if count > LABEL_MAX => Err(format!(
+                "a reason has at most {LABEL_MAX} characters, not {count}"
+            )),
             _ => Ok(Self(text)),
         }
     }
@@ -133,7 +148,9 @@ fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de> + TryFrom<String, 
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
-            T::try_from(text.to_owned()).map(|one| vec![one]).map_err(E::custom)
+            T::try_from(text.to_owned())
+                .map(|one| vec![one])
+                .map_err(E::custom)
         }
 
         fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
@@ -142,7 +159,11 @@ fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de> + TryFrom<String, 
                 all.push(one);
             }
             // An empty list would make a rule that never matches, which is certainly a mistake.
-            if all.is_empty() { Err(de::Error::custom("the list is empty")) } else { Ok(all) }
+            if all.is_empty() {
+                Err(de::Error::custom("the list is empty"))
+            } else {
+                Ok(all)
+            }
         }
     }
 
@@ -152,9 +173,9 @@ fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de> + TryFrom<String, 
 fn rules<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rule>, D::Error> {
     let rules = Vec::<Rule>::deserialize(from)?;
     match rules.len() {
-        count if count > POLICY_RULES_MAX => {
-            Err(de::Error::custom(format!("{count} rules; at most {POLICY_RULES_MAX} are allowed")))
-        }
+        count if count > POLICY_RULES_MAX => Err(de::Error::custom(format!(
+            "{count} rules; at most {POLICY_RULES_MAX} are allowed"
+        ))),
         _ => Ok(rules),
     }
 }
@@ -171,7 +192,9 @@ impl Selector {
 
 impl Rule {
     fn is_about(&self, verb: Verb) -> bool {
-        self.verb.iter().any(|one| matches!(one, VerbSelector::Any) || *one == VerbSelector::One(verb))
+        self.verb
+            .iter()
+            .any(|one| matches!(one, VerbSelector::Any) || *one == VerbSelector::One(verb))
     }
 
     fn matches(&self, from: Party<'_>, to: Party<'_>, verb: Verb) -> bool {
@@ -205,33 +228,51 @@ impl Policy {
 
     /// Decides about an action: by the first rule that matches, or else by the default.
     pub fn decide(&self, from: Party<'_>, to: Party<'_>, verb: Verb) -> Verdict {
-        let matching = (1..).zip(&self.rules).find(|(_, rule)| rule.matches(from, to, verb));
+        let matching = (1..)
+            .zip(&self.rules)
+            .find(|(_, rule)| rule.matches(from, to, verb));
         if let Some((number, rule)) = matching {
-            return Verdict { effect: rule.effect, reason: rule.reason.0.clone(), rule: Some(number) };
+            return Verdict {
+                effect: rule.effect,
+                reason: rule.reason.0.clone(),
+                rule: Some(number),
+            };
         }
         let (effect, reason) = match self.defaults.get(&verb) {
-            Some(effect) => (*effect, format!("no rule matches, and [default] is {effect}")),
+            Some(effect) => (
+                *effect,
+                format!("no rule matches, and [default] is {effect}"),
+            ),
             None => (Effect::Allow, "no rule matches".to_owned()),
         };
-        Verdict { effect, reason, rule: None }
+        Verdict {
+            effect,
+            reason,
+            rule: None,
+        }
     }
 
     /// Returns whether the policy can deny this verb at all. If not, no facts about the agents are needed.
     pub fn may_deny(&self, verb: Verb) -> bool {
         self.defaults.get(&verb) == Some(&Effect::Deny)
-            || self.rules.iter().any(|rule| rule.effect == Effect::Deny && rule.is_about(verb))
+            || self
+                .rules
+                .iter()
+                .any(|rule| rule.effect == Effect::Deny && rule.is_about(verb))
     }
 
     /// Returns whether rules about this verb need the role of the sender.
     pub fn asks_role_of_sender(&self, verb: Verb) -> bool {
-        self.rules
-            .iter()
-            .any(|rule| rule.is_about(verb) && rule.from.iter().any(|one| matches!(one, Selector::Role(_))))
+        self.rules.iter().any(|rule| {
+            rule.is_about(verb) && rule.from.iter().any(|one| matches!(one, Selector::Role(_)))
+        })
     }
 
     /// Returns whether rules about this verb need more of the recipient than its name.
     pub fn asks_about_recipient(&self, verb: Verb) -> bool {
-        self.rules.iter().any(|rule| rule.is_about(verb) && rule.to.iter().any(|one| !matches!(one, Selector::Id(_))))
+        self.rules.iter().any(|rule| {
+            rule.is_about(verb) && rule.to.iter().any(|one| !matches!(one, Selector::Id(_)))
+        })
     }
 }
 
@@ -239,7 +280,11 @@ impl Policy {
 fn place(text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().map_or(0, |rest| rest.chars().count()) + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .map_or(0, |rest| rest.chars().count())
+        + 1;
     format!("line {line}, column {column}")
 }
 
@@ -273,23 +318,49 @@ mod tests {
             effect = "deny"
             reason = "guests speak to the front desk"
         "#;
-        assert_eq!(verdict(policy, "guest-1", "front-desk", Verb::Message), (Effect::Allow, Some(1)));
-        assert_eq!(verdict(policy, "guest-1", "front-desk", Verb::Broadcast), (Effect::Deny, Some(2)));
-        assert_eq!(verdict(policy, "visitor", "front-desk", Verb::Reply), (Effect::Deny, Some(2)));
-        assert_eq!(verdict(policy, "front-desk", "guest-1", Verb::Reply), (Effect::Allow, None));
+        assert_eq!(
+            verdict(policy, "guest-1", "front-desk", Verb::Message),
+            (Effect::Allow, Some(1))
+        );
+        assert_eq!(
+            verdict(policy, "guest-1", "front-desk", Verb::Broadcast),
+            (Effect::Deny, Some(2))
+        );
+        assert_eq!(
+            verdict(policy, "visitor", "front-desk", Verb::Reply),
+            (Effect::Deny, Some(2))
+        );
+        assert_eq!(
+            verdict(policy, "front-desk", "guest-1", Verb::Reply),
+            (Effect::Allow, None)
+        );
         let policy = Policy::parse(policy).expect("a policy");
-        let denied = policy.decide(party("guest-2", None, None), party("nas", None, None), Verb::Message);
+        let denied = policy.decide(
+            party("guest-2", None, None),
+            party("nas", None, None),
+            Verb::Message,
+        );
         assert_eq!(denied.reason, "guests speak to the front desk");
     }
 
     #[test]
     fn without_rules_everything_is_allowed() {
         for verb in Verb::ALL {
-            assert_eq!(verdict("", "a", "b", *verb), (Effect::Allow, None), "{verb}");
+            assert_eq!(
+                verdict("", "a", "b", *verb),
+                (Effect::Allow, None),
+                "{verb}"
+            );
         }
         let changed = "[default]\nmessage = \"deny\"";
-        assert_eq!(verdict(changed, "a", "b", Verb::Message), (Effect::Deny, None));
-        assert_eq!(verdict(changed, "a", "b", Verb::Reply), (Effect::Allow, None));
+        assert_eq!(
+            verdict(changed, "a", "b", Verb::Message),
+            (Effect::Deny, None)
+        );
+        assert_eq!(
+            verdict(changed, "a", "b", Verb::Reply),
+            (Effect::Allow, None)
+        );
     }
 
     #[test]
@@ -303,34 +374,75 @@ mod tests {
         "#;
         let policy = Policy::parse(policy).expect("a policy");
         let check = |host, role, expected| {
-            let verdict = policy.decide(party("a", None, host), party("b", role, None), Verb::Message);
+            let verdict = policy.decide(
+                party("a", None, host),
+                party("b", role, None),
+                Verb::Message,
+            );
             assert_eq!(verdict.effect, expected, "{host:?} {role:?}");
         };
         check(Some("cam-1"), Some("ops"), Effect::Deny);
         check(Some("nas"), Some("ops"), Effect::Allow);
         check(Some("cam-1"), None, Effect::Allow);
         check(None, Some("ops"), Effect::Allow);
-        assert!(policy.asks_about_recipient(Verb::Message) && !policy.asks_role_of_sender(Verb::Message));
+        assert!(
+            policy.asks_about_recipient(Verb::Message)
+                && !policy.asks_role_of_sender(Verb::Message)
+        );
         assert!(policy.may_deny(Verb::Message) && !policy.may_deny(Verb::Reply));
         assert!(!policy.asks_about_recipient(Verb::Reply));
     }
 
     #[test]
     fn errors_in_the_file_are_reported_with_line_and_column() {
-        let rule =
-            |line: &str| format!("[[rule]]\nfrom = \"a\"\nto = \"b\"\nverb = \"message\"\neffect = \"deny\"\n{line}");
+        let rule = |line: &str| {
+            format!(
+                "[[rule]]\nfrom = \"a\"\nto = \"b\"\nverb = \"message\"\neffect = \"deny\"\n{line}"
+            )
+        };
         let check = |text: &str, place: &str, part: &str| {
             let error = Policy::parse(text).expect_err("it is wrong");
-            assert!(error.starts_with(place) && error.contains(part) && !error.contains('\n'), "{error}");
+            assert!(
+                error.starts_with(place) && error.contains(part) && !error.contains('\n'),
+                "{error}"
+            );
         };
         check(&rule("colour = \"red\""), "line 6, column 1", "colour");
-        check(&rule("").replace("\"deny\"", "\"forbid\""), "line 5, column 10", "'forbid' is not one of allow, deny");
-        check(&rule("").replace("\"message\"", "\"shout\""), "line 4, column 8", "'shout' is not one of message");
-        check(&rule("").replace("\"a\"", "\"group:a\""), "line 2, column 8", "role:ROLE");
-        check(&rule("").replace("\"a\"", "[]"), "line 2, column 8", "the list is empty");
-        check(&rule("").replace("\"a\"", "\"Küche\""), "line 2, column 8", "matches no agent id");
-        check("[default]\nfly = \"deny\"", "line 2, column 1", "'fly' is not one of");
-        check("[[rule]]\nfrom = \"a\"", "line 1, column 1", "missing field `to`");
+        check(
+            &rule("").replace("\"deny\"", "\"forbid\""),
+            "line 5, column 10",
+            "'forbid' is not one of allow, deny",
+        );
+        check(
+            &rule("").replace("\"message\"", "\"shout\""),
+            "line 4, column 8",
+            "'shout' is not one of message",
+        );
+        check(
+            &rule("").replace("\"a\"", "\"group:a\""),
+            "line 2, column 8",
+            "role:ROLE",
+        );
+        check(
+            &rule("").replace("\"a\"", "[]"),
+            "line 2, column 8",
+            "the list is empty",
+        );
+        check(
+            &rule("").replace("\"a\"", "\"Küche\""),
+            "line 2, column 8",
+            "matches no agent id",
+        );
+        check(
+            "[default]\nfly = \"deny\"",
+            "line 2, column 1",
+            "'fly' is not one of",
+        );
+        check(
+            "[[rule]]\nfrom = \"a\"",
+            "line 1, column 1",
+            "missing field `to`",
+        );
         check("[[rule]\n", "line 1, column", "");
         check("rules = 1", "line 1, column 1", "rules");
     }

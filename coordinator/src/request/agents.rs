@@ -26,13 +26,19 @@ pub(super) fn ping(caller: &Caller) -> Reply {
 }
 
 /// `list_agents`
-pub(super) async fn list(services: &Services, caller: &Caller, call: tools::ListAgents) -> Result<Reply, Refusal> {
+pub(super) async fn list(
+    services: &Services,
+    caller: &Caller,
+    call: tools::ListAgents,
+) -> Result<Reply, Refusal> {
     let limit = call.limit.unwrap_or(PAGE_DEFAULT);
     let mut after: Option<AgentId> = call.cursor.as_deref().map(str::parse).transpose()?;
     let now = Timestamp::now();
     let (mut agents, mut size) = (Vec::new(), PAGE_FRAME);
     loop {
-        let page = services.agents(&caller.principal, after.as_ref(), AGENTS_STEP).await?;
+        let page = services
+            .agents(&caller.principal, after.as_ref(), AGENTS_STEP)
+            .await?;
         let complete = page.len() < AGENTS_STEP;
         for agent in page {
             if matches(&agent, &call, now) {
@@ -40,22 +46,37 @@ pub(super) async fn list(services: &Services, caller: &Caller, call: tools::List
                 size += serde_json::to_vec(&record).map_or(0, |json| json.len()) + 1;
                 if agents.len() == limit || (!agents.is_empty() && size > PAGE_BYTES) {
                     let next_cursor = after.map(|id| id.to_string());
-                    return Ok(Reply::Agents(Agents { agents, next_cursor, you: caller.agent.clone() }));
+                    return Ok(Reply::Agents(Agents {
+                        agents,
+                        next_cursor,
+                        you: caller.agent.clone(),
+                    }));
                 }
                 agents.push(record);
             }
             after = Some(agent.id);
         }
         if complete {
-            return Ok(Reply::Agents(Agents { agents, next_cursor: None, you: caller.agent.clone() }));
+            return Ok(Reply::Agents(Agents {
+                agents,
+                next_cursor: None,
+                you: caller.agent.clone(),
+            }));
         }
     }
 }
 
 fn matches(agent: &Agent, call: &tools::ListAgents, now: Timestamp) -> bool {
-    call.status.is_none_or(|status| (status == Status::Online) == agent.is_online(now))
-        && call.host.as_ref().is_none_or(|host| agent.host.as_ref() == Some(host))
-        && call.capability.as_ref().is_none_or(|capability| agent.capabilities.contains(capability))
+    call.status
+        .is_none_or(|status| (status == Status::Online) == agent.is_online(now))
+        && call
+            .host
+            .as_ref()
+            .is_none_or(|host| agent.host.as_ref() == Some(host))
+        && call
+            .capability
+            .as_ref()
+            .is_none_or(|capability| agent.capabilities.contains(capability))
 }
 
 /// `get_agent_status`
@@ -76,18 +97,35 @@ pub(super) async fn status(
 }
 
 /// `set_status`
-pub(super) async fn set_status(services: &Services, caller: &Caller, call: tools::SetStatus) -> Result<Reply, Refusal> {
+pub(super) async fn set_status(
+    services: &Services,
+    caller: &Caller,
+    call: tools::SetStatus,
+) -> Result<Reply, Refusal> {
     let amendment = Amendment {
         current_task: call.current_task,
         description: call.description,
-        ..Amendment::from(SessionChange { state: Some(call.status), ..SessionChange::default() })
+        ..Amendment::from(SessionChange {
+            state: Some(call.status),
+            ..SessionChange::default()
+        })
     };
     let agent = amend(services, caller, &amendment).await?;
-    Ok(Reply::StatusSet(StatusSet { success: true, agent: agent.record(Timestamp::now()) }))
+    Ok(Reply::StatusSet(StatusSet {
+        success: true,
+        agent: agent.record(Timestamp::now()),
+    }))
 }
 
-async fn amend(services: &Services, caller: &Caller, amendment: &Amendment) -> Result<Agent, Refusal> {
-    let agent = services.store.amend(&caller.agent, caller.tenure.as_ref(), amendment).await?;
+async fn amend(
+    services: &Services,
+    caller: &Caller,
+    amendment: &Amendment,
+) -> Result<Agent, Refusal> {
+    let agent = services
+        .store
+        .amend(&caller.agent, caller.tenure.as_ref(), amendment)
+        .await?;
     agent.ok_or_else(|| Refusal::agent_not_found(caller.agent.as_str(), &[]))
 }
 
@@ -110,28 +148,53 @@ pub(super) async fn register(
         ..Amendment::default()
     };
     let agent = amend(services, renamed.as_ref().unwrap_or(caller), &amendment).await?;
-    Ok(Done { reply: Reply::Agent(agent.record(Timestamp::now())), renamed, held: None })
+    Ok(Done {
+        reply: Reply::Agent(agent.record(Timestamp::now())),
+        renamed,
+        held: None,
+    })
 }
 
-async fn rename(services: &Services, caller: &Caller, name: &str) -> Result<Option<Caller>, Refusal> {
-    let name = AgentId::from_any(name)
-        .ok_or_else(|| Refusal::invalid(format!("name: no part of '{}' can be an agent id", name.trim())))?;
+async fn rename(
+    services: &Services,
+    caller: &Caller,
+    name: &str,
+) -> Result<Option<Caller>, Refusal> {
+    let name = AgentId::from_any(name).ok_or_else(|| {
+        Refusal::invalid(format!(
+            "name: no part of '{}' can be an agent id",
+            name.trim()
+        ))
+    })?;
     if name == caller.agent {
         return Ok(None);
     }
     let (Some(tenure), true) = (&caller.tenure, caller.renamable) else {
-        let error = format!("this connection cannot change its name from {} to {name}", caller.agent);
+        let error = format!(
+            "this connection cannot change its name from {} to {name}",
+            caller.agent
+        );
         return Err(Refusal::new(ErrorCode::NotSupported, error)
             .suggest("Set the name when you connect: X-Agent-ID for /mcp, --as for commands."));
     };
     let before = services.store.agent(&caller.agent).await?;
-    let host = caller.host.clone().unwrap_or_else(|| host::UNKNOWN.to_owned());
+    let host = caller
+        .host
+        .clone()
+        .unwrap_or_else(|| host::UNKNOWN.to_owned());
     let wish = Claim {
-        owner: Owner { base: name.clone(), host, slot: 1 },
+        owner: Owner {
+            base: name.clone(),
+            host,
+            slot: 1,
+        },
         name,
         instance: tenure.instance,
         session_id: before.as_ref().and_then(|agent| agent.session_id.clone()),
-        context: before.as_ref().map(|agent| agent.context).unwrap_or_default(),
+        context: before
+            .as_ref()
+            .map(|agent| agent.context)
+            .unwrap_or_default(),
         state: before.as_ref().map(|agent| agent.state),
         reach: before.map(|agent| agent.reach).unwrap_or_default(),
         succeeds: Vec::new(),
@@ -149,5 +212,9 @@ async fn rename(services: &Services, caller: &Caller, name: &str) -> Result<Opti
     if let Err(error) = services.store.release(tenure, true).await {
         tracing::warn!("{} was not released: {error}", tenure.agent);
     }
-    Ok(Some(Caller { agent: taken.agent.clone(), tenure: Some(taken), ..caller.clone() }))
+    Ok(Some(Caller {
+        agent: taken.agent.clone(),
+        tenure: Some(taken),
+        ..caller.clone()
+    }))
 }

@@ -26,28 +26,45 @@ pub(crate) async fn page(services: &Services, query: &AuditQuery) -> Result<Audi
     check_kept(services)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=AUDIT_PAGE_MAX).contains(&limit) {
-        return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {AUDIT_PAGE_MAX}")));
+        return Err(Refusal::invalid(format!(
+            "limit is {limit}; it must be from 1 to {AUDIT_PAGE_MAX}"
+        )));
     }
     let (mut entries, mut next, mut looked_at) = (Vec::new(), query.after.unwrap_or_default(), 0);
     while looked_at < LOOKED_AT_MAX {
         let read = services.store.audit(next, AUDIT_PAGE_MAX).await?;
         if read.is_empty() {
-            return Ok(AuditPage { entries, next, complete: true });
+            return Ok(AuditPage {
+                entries,
+                next,
+                complete: true,
+            });
         }
         looked_at += read.len();
         for entry in read {
             if entries.len() == limit {
-                return Ok(AuditPage { entries, next, complete: false });
+                return Ok(AuditPage {
+                    entries,
+                    next,
+                    complete: false,
+                });
             }
             next = entry.position;
             let wanted = query.since.is_none_or(|since| entry.at >= since)
-                && query.agent.as_ref().is_none_or(|agent| entry.concerns(agent));
+                && query
+                    .agent
+                    .as_ref()
+                    .is_none_or(|agent| entry.concerns(agent));
             if wanted {
                 entries.push(entry);
             }
         }
     }
-    Ok(AuditPage { entries, next, complete: false })
+    Ok(AuditPage {
+        entries,
+        next,
+        complete: false,
+    })
 }
 
 /// Returns the latest messages that the agent sent according to the audit, with the stage of each.
@@ -66,13 +83,25 @@ pub(crate) async fn sent(services: &Services, agent: AgentId) -> Result<SentMess
     }
     let mut messages = Vec::new();
     for entry in latest {
-        let (Some(message_id), Some(to)) = (entry.message_id, entry.to) else { continue };
+        let (Some(message_id), Some(to)) = (entry.message_id, entry.to) else {
+            continue;
+        };
         let kept = services.store.message(&message_id).await?;
         let stage = kept.as_ref().map(|kept| furthest(&kept.history));
         let title = kept.and_then(|kept| kept.message.title.clone());
-        messages.push(SentMessage { message_id, to, at: entry.at, reply_to: entry.about, stage, title });
+        messages.push(SentMessage {
+            message_id,
+            to,
+            at: entry.at,
+            reply_to: entry.about,
+            stage,
+            title,
+        });
     }
-    Ok(SentMessages { agent_id: agent, messages })
+    Ok(SentMessages {
+        agent_id: agent,
+        messages,
+    })
 }
 
 fn is_sent_by(entry: &Entry, agent: &AgentId) -> bool {

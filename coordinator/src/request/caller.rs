@@ -86,33 +86,57 @@ impl Memory {
         if handed.contains_key(id) {
             return false;
         }
-        handed.insert(id.clone(), Withheld { from_waits: now + HANDED_FOR, from_delivery: now + HANDED_FOR });
+        handed.insert(
+            id.clone(),
+            Withheld {
+                from_waits: now + HANDED_FOR,
+                from_delivery: now + HANDED_FOR,
+            },
+        );
         true
     }
 
     /// Records that the session was shown a part of a message, so that no wait restarts it for a while.
     pub(crate) fn begin(&self, id: &MessageId, now: Instant) {
-        self.handed(now).insert(id.clone(), Withheld { from_waits: now + BEGUN_FOR, from_delivery: now + HANDED_FOR });
+        self.handed(now).insert(
+            id.clone(),
+            Withheld {
+                from_waits: now + BEGUN_FOR,
+                from_delivery: now + HANDED_FOR,
+            },
+        );
     }
 
     /// Takes a message back from a wait whose caller had gone before the reply arrived.
     pub(crate) fn take_back(&self, id: &MessageId) {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.handed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
     }
 
     /// Clears the messages returned by waits, because another context of the session has not been shown them.
     pub(crate) fn forget_handed(&self) {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.handed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     /// Returns when waits may return the next withheld message, if there is one.
     pub(crate) fn next_release(&self, now: Instant) -> Option<Instant> {
-        self.handed(now).values().map(|withheld| withheld.from_waits).min()
+        self.handed(now)
+            .values()
+            .map(|withheld| withheld.from_waits)
+            .min()
     }
 
     /// Returns until when the message is not delivered to the host, if it is withheld.
     pub(crate) fn held_until(&self, id: &MessageId, now: Instant) -> Option<Instant> {
-        self.handed(now).get(id).map(|withheld| withheld.from_delivery).filter(|until| now < *until)
+        self.handed(now)
+            .get(id)
+            .map(|withheld| withheld.from_delivery)
+            .filter(|until| now < *until)
     }
 
     /// Returns the withheld messages, after dropping those that were released.
@@ -159,8 +183,14 @@ mod tests {
         let start = Instant::now();
         assert!(memory.hand(&id, start));
         let later = start + HANDED_FOR;
-        assert_eq!((memory.next_release(start), memory.held_until(&id, start)), (Some(later), Some(later)));
-        assert_eq!((memory.next_release(later), memory.held_until(&id, later)), (None, None));
+        assert_eq!(
+            (memory.next_release(start), memory.held_until(&id, start)),
+            (Some(later), Some(later))
+        );
+        assert_eq!(
+            (memory.next_release(later), memory.held_until(&id, later)),
+            (None, None)
+        );
     }
 
     #[test]
@@ -173,7 +203,10 @@ mod tests {
         let later = start + HANDED_FOR;
         assert_eq!(memory.next_release(start), Some(later));
         assert!(!memory.hand(&id(1), later) && memory.hand(&id(2), later));
-        assert!(memory.held_until(&id(1), start).is_some() && memory.held_until(&id(1), later).is_none());
+        assert!(
+            memory.held_until(&id(1), start).is_some()
+                && memory.held_until(&id(1), later).is_none()
+        );
         assert!(memory.hand(&id(1), start + BEGUN_FOR));
         memory.begin(&id(1), start);
         memory.forget_handed();

@@ -90,7 +90,12 @@ pub(super) async fn deposit(
         // A broadcast needs no answer, so it cannot continue a loop.
         return storing.await;
     }
-    let turn = Exchange { call, to, verb: Verb::Message, thread: None };
+    let turn = Exchange {
+        call,
+        to,
+        verb: Verb::Message,
+        thread: None,
+    };
     guard::bounded(services, caller, turn, storing).await
 }
 
@@ -107,13 +112,24 @@ async fn store_draft(
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
         let quota = services.quota(&caller.principal);
-        let send = Send { message, call, bound: INBOX_MAX, kept, spares_away, one_shot, quota };
+        let send = Send {
+            message,
+            call,
+            bound: INBOX_MAX,
+            kept,
+            spares_away,
+            one_shot,
+            quota,
+        };
         let outcome = heard(services, caller, &send.message, services.store.send(&send)).await?;
         if let Some(sent) = sent(services, caller, send.message, outcome).await? {
             return Ok(sent);
         }
     }
-    Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
+    Err(Refusal::new(
+        ErrorCode::Internal,
+        "no free message id was found",
+    ))
 }
 
 /// Waits for the store to take a message. If the outcome stays unknown, the audit records that, because it may have been
@@ -124,12 +140,19 @@ pub(super) async fn heard<T>(
     message: &Message,
     taking: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let mut unheard = Unheard { services, caller, message, is_over: false };
+    let mut unheard = Unheard {
+        services,
+        caller,
+        message,
+        is_over: false,
+    };
     let outcome = taking.await;
     unheard.is_over = !matches!(outcome, Err(StoreError::Unavailable(_)));
     if let Err(StoreError::OverQuota(_)) = &outcome {
         let why = "the storage quota of the key is used up".to_owned();
-        services.audit.note(entry(caller, Event::Denied, message).because(why));
+        services
+            .audit
+            .note(entry(caller, Event::Denied, message).because(why));
     }
     outcome
 }
@@ -145,7 +168,9 @@ struct Unheard<'a> {
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.services.audit.note(entry(self.caller, Event::Unknown, self.message));
+            self.services
+                .audit
+                .note(entry(self.caller, Event::Unknown, self.message));
         }
     }
 }
@@ -160,13 +185,21 @@ pub(super) async fn sent(
     match outcome {
         SendOutcome::Stored => {
             services.metrics.messages_stored.inc();
-            let event = if message.kind == Kind::Reply { Event::Answered } else { Event::Accepted };
+            let event = if message.kind == Kind::Reply {
+                Event::Answered
+            } else {
+                Event::Accepted
+            };
             services.audit.note(entry(caller, event, &message));
-            let receipt = Receipt { stage: Stage::Stored, at: Some(message.timestamp) };
+            let receipt = Receipt {
+                stage: Stage::Stored,
+                at: Some(message.timestamp),
+            };
             Ok(Some((message, receipt)))
         }
         SendOutcome::Repeated(accepted)
-            if !says_the_same(&accepted, &message) || !caller.principal.covers(&accepted.from_agent) =>
+            if !says_the_same(&accepted, &message)
+                || !caller.principal.covers(&accepted.from_agent) =>
         {
             let error = "this call_id was used for another call; nothing was sent";
             Err(Refusal::invalid(error).suggest("Give every call its own id (UUIDv7)."))
@@ -174,7 +207,10 @@ pub(super) async fn sent(
         SendOutcome::Repeated(accepted) => {
             let kept = services.store.message(&accepted.id).await?;
             let history = kept.map(|kept| kept.history).unwrap_or_default();
-            let receipt = Receipt { stage: furthest(&history), at: history.last().map(|step| step.at) };
+            let receipt = Receipt {
+                stage: furthest(&history),
+                at: history.last().map(|step| step.at),
+            };
             Ok(Some((*accepted, receipt)))
         }
         SendOutcome::Full(count) => Err(Refusal::inbox_full(&message.to_agent, count)),
@@ -190,14 +226,34 @@ pub(super) async fn sent(
 /// Returns an audit entry about a message, without any of its texts.
 fn entry(caller: &Caller, event: Event, message: &Message) -> Entry {
     let (message_id, about) = (Some(message.id.clone()), message.reply_to.clone());
-    Entry { message_id, about, ..caller.entry(event).to(&message.to_agent).verb(message.kind.as_str()) }
+    Entry {
+        message_id,
+        about,
+        ..caller
+            .entry(event)
+            .to(&message.to_agent)
+            .verb(message.kind.as_str())
+    }
 }
 
 /// Counts a send against the caller's rate limit. A send over the limit is refused and recorded.
-pub(super) fn take_turn(services: &Services, caller: &Caller, id: CallId, verb: Verb) -> Result<(), Refusal> {
-    services.limit.take(&caller.agent, id, Instant::now()).inspect_err(|refusal| {
-        services.audit.note(caller.entry(Event::Denied).verb(verb.as_str()).because(refusal.error.clone()));
-    })
+pub(super) fn take_turn(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    verb: Verb,
+) -> Result<(), Refusal> {
+    services
+        .limit
+        .take(&caller.agent, id, Instant::now())
+        .inspect_err(|refusal| {
+            services.audit.note(
+                caller
+                    .entry(Event::Denied)
+                    .verb(verb.as_str())
+                    .because(refusal.error.clone()),
+            );
+        })
 }
 
 /// Returns whether an earlier call with the same id had the same content. Its sender may have been renamed under the same
@@ -206,5 +262,7 @@ fn says_the_same(accepted: &Message, message: &Message) -> bool {
     fn texts(one: &Message) -> [&Option<String>; 4] {
         [&one.title, &one.message, &one.context, &one.response]
     }
-    texts(accepted) == texts(message) && accepted.kind == message.kind && accepted.reply_to == message.reply_to
+    texts(accepted) == texts(message)
+        && accepted.kind == message.kind
+        && accepted.reply_to == message.reply_to
 }

@@ -44,11 +44,16 @@ pub(super) async fn bounded<T>(
     if let Err(suspicion) = count(services, &pair, turn).await? {
         let refusal = refusal(&pair, suspicion);
         services.metrics.loops_suspected.inc();
-        let entry = caller.entry(Event::LoopSuspected).to(turn.to).verb(turn.verb.as_str());
+        let entry = caller
+            .entry(Event::LoopSuspected)
+            .to(turn.to)
+            .verb(turn.verb.as_str());
         services.audit.note(entry.because(refusal.error.clone()));
         return Err(refusal);
     }
-    sending.await.inspect_err(|_| services.guard.give_back(&pair, turn.call))
+    sending
+        .await
+        .inspect_err(|_| services.guard.give_back(&pair, turn.call))
 }
 
 /// Returns whether these are two different agents and neither is a person.
@@ -64,7 +69,11 @@ fn refusal(pair: &Pair, suspicion: Suspicion) -> Refusal {
 }
 
 /// Counts the turn. The store is searched for a person only if the pair is at its limit.
-async fn count(services: &Services, pair: &Pair, turn: Exchange<'_>) -> Result<Result<(), Suspicion>, StoreError> {
+async fn count(
+    services: &Services,
+    pair: &Pair,
+    turn: Exchange<'_>,
+) -> Result<Result<(), Suspicion>, StoreError> {
     let counted = services.guard.take(pair, turn.call, Instant::now());
     if !matches!(counted, Err(Suspicion::Loop { .. })) {
         return Ok(counted);
@@ -86,9 +95,18 @@ async fn has_a_person(services: &Services, thread: &MessageId) -> Result<bool, S
     }
     let mut after = None;
     for _ in 0..STRETCHES_MAX {
-        let stretch = Stretch { reader: &person, after: after.as_ref(), limit: PAGE_DEFAULT, bytes: usize::MAX };
+        let stretch = Stretch {
+            reader: &person,
+            after: after.as_ref(),
+            limit: PAGE_DEFAULT,
+            bytes: usize::MAX,
+        };
         let excerpt = services.store.thread(thread, stretch).await?;
-        if excerpt.messages.iter().any(|message| message.from_agent == person) {
+        if excerpt
+            .messages
+            .iter()
+            .any(|message| message.from_agent == person)
+        {
             return Ok(true);
         }
         after = excerpt.next;
@@ -102,8 +120,13 @@ async fn has_a_person(services: &Services, thread: &MessageId) -> Result<bool, S
 /// Drops the count before a person last typed a prompt in either session, at any coordinator.
 async fn count_from_last_prompt(services: &Services, pair: &Pair) -> Result<(), StoreError> {
     let [one, other] = pair.agents();
-    let (one, other) = futures_util::try_join!(services.store.agent(one), services.store.agent(other))?;
-    let prompted_at = [one, other].into_iter().flatten().filter_map(|agent| agent.prompted_at).max();
+    let (one, other) =
+        futures_util::try_join!(services.store.agent(one), services.store.agent(other))?;
+    let prompted_at = [one, other]
+        .into_iter()
+        .flatten()
+        .filter_map(|agent| agent.prompted_at)
+        .max();
     let ago = prompted_at.map(|at| Timestamp::now().since(at));
     if let Some(moment) = ago.and_then(|ago| Instant::now().checked_sub(ago)) {
         services.guard.forget_before(pair, moment);
@@ -120,7 +143,10 @@ pub(crate) async fn list(services: &Services) -> Result<GuardList, StoreError> {
         pairs.push(services.guard.standing(&pair, Instant::now()));
     }
     pairs.sort_by(|a, b| (b.count, &a.agents).cmp(&(a.count, &b.agents)));
-    Ok(GuardList { limit: services.guard.limit(), pairs })
+    Ok(GuardList {
+        limit: services.guard.limit(),
+        pairs,
+    })
 }
 
 /// Stops a pair of agents, or allows it and restarts its count. Returns the new state of the pair.
@@ -132,7 +158,8 @@ pub(crate) async fn rule(
 ) -> Result<GuardedPair, Refusal> {
     let [one, other] = agents;
     if !is_between_agents(one, other) {
-        let error = format!("{one} and {other} are not two agents; messages of a person are not counted");
+        let error =
+            format!("{one} and {other} are not two agents; messages of a person are not counted");
         return Err(Refusal::invalid(error));
     }
     if is_stopped {
@@ -145,7 +172,11 @@ pub(crate) async fn rule(
     services.store.rule(&pair, is_stopped).await?;
     let (verb, by) = (if is_stopped { "stop" } else { "allow" }, principal.name());
     tracing::info!("{by} changed the pair {one} and {other}: {verb}");
-    let entry = Entry::new(Event::GuardChanged).by(one).to(other).verb(verb).because(format!("by {by}"));
+    let entry = Entry::new(Event::GuardChanged)
+        .by(one)
+        .to(other)
+        .verb(verb)
+        .because(format!("by {by}"));
     services.audit.note(principal.sign(entry));
     if let Err(error) = guard::load(&services.guard, services.store.as_ref()).await {
         tracing::debug!("could not reload the stopped pairs immediately: {error}");

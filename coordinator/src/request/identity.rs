@@ -20,25 +20,46 @@ const NAMES_MAX: u32 = 1_000;
 const HELD_TRIED: usize = 2;
 
 /// Refuses a principal without this right, and records the denial.
-pub(crate) fn check_right(services: &Services, principal: &Principal, right: Right) -> Result<(), Refusal> {
+pub(crate) fn check_right(
+    services: &Services,
+    principal: &Principal,
+    right: Right,
+) -> Result<(), Refusal> {
     principal.check(right).inspect_err(|refusal| {
-        let entry = Entry::new(Event::Denied).verb(right.word()).because(refusal.error.clone());
+        let entry = Entry::new(Event::Denied)
+            .verb(right.word())
+            .because(refusal.error.clone());
         services.audit.note(principal.sign(entry));
     })
 }
 
 /// Refuses a principal that may not act as this agent, whether or not the agent exists, and records the denial.
-pub(crate) fn check_name(services: &Services, principal: &Principal, name: &AgentId) -> Result<(), Refusal> {
+pub(crate) fn check_name(
+    services: &Services,
+    principal: &Principal,
+    name: &AgentId,
+) -> Result<(), Refusal> {
     principal.speaks_as(name).inspect_err(|refusal| {
-        let entry = Entry::new(Event::Denied).to(name).verb("speak").because(refusal.error.clone());
+        let entry = Entry::new(Event::Denied)
+            .to(name)
+            .verb("speak")
+            .because(refusal.error.clone());
         services.audit.note(principal.sign(entry));
     })
 }
 
 /// Refuses to act as an agent of another host, and records the denial.
-pub(crate) fn check_host(services: &Services, principal: &Principal, agent: &Agent, host: &str) -> Result<(), Refusal> {
+pub(crate) fn check_host(
+    services: &Services,
+    principal: &Principal,
+    agent: &Agent,
+    host: &str,
+) -> Result<(), Refusal> {
     belongs_to(agent, host).inspect_err(|refusal| {
-        let entry = Entry::new(Event::Denied).to(&agent.id).verb("speak").because(refusal.error.clone());
+        let entry = Entry::new(Event::Denied)
+            .to(&agent.id)
+            .verb("speak")
+            .because(refusal.error.clone());
         services.audit.note(principal.sign(entry));
     })
 }
@@ -46,7 +67,11 @@ pub(crate) fn check_host(services: &Services, principal: &Principal, agent: &Age
 /// Refuses to act as an agent of another host. A request that only reads leaves no entry in the audit.
 fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
     // An agent that no session ever held belongs to its first host, because the messages of a host's person are private.
-    let of = agent.owner.as_ref().map(|owner| &owner.host).or(agent.host.as_ref());
+    let of = agent
+        .owner
+        .as_ref()
+        .map(|owner| &owner.host)
+        .or(agent.host.as_ref());
     match of.filter(|of| *of != host && agent.id != AgentId::human()) {
         Some(of) => Err(foreign(&agent.id, of, host)),
         None => Ok(()),
@@ -55,17 +80,26 @@ fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
 
 /// Returns whether the agent exists and belongs to another host.
 async fn is_foreign(services: &Services, name: &AgentId, host: &str) -> Result<bool, Refusal> {
-    Ok(services.store.agent(name).await?.is_some_and(|agent| belongs_to(&agent, host).is_err()))
+    Ok(services
+        .store
+        .agent(name)
+        .await?
+        .is_some_and(|agent| belongs_to(&agent, host).is_err()))
 }
 
 /// Returns the refusal to act as an agent of another host.
 pub(crate) fn foreign(name: &AgentId, of: &str, host: &str) -> Refusal {
     let error = format!("{name} belongs to the host {of}, and this is {host}");
-    Refusal::new(ErrorCode::Forbidden, error).suggest("Act as an agent of this host, or as yourself without --as.")
+    Refusal::new(ErrorCode::Forbidden, error)
+        .suggest("Act as an agent of this host, or as yourself without --as.")
 }
 
 /// Refuses to read as an agent of another host, even one that was deleted.
-pub(crate) async fn check_reader(services: &Services, name: &AgentId, host: &str) -> Result<(), Refusal> {
+pub(crate) async fn check_reader(
+    services: &Services,
+    name: &AgentId,
+    host: &str,
+) -> Result<(), Refusal> {
     if let Some(agent) = services.store.agent(name).await? {
         return belongs_to(&agent, host);
     }
@@ -76,12 +110,19 @@ pub(crate) async fn check_reader(services: &Services, name: &AgentId, host: &str
 }
 
 /// Returns the host whose person has that name, if it is the host of a key.
-pub(crate) async fn host_of_person(services: &Services, name: &AgentId) -> Result<Option<String>, Refusal> {
+pub(crate) async fn host_of_person(
+    services: &Services,
+    name: &AgentId,
+) -> Result<Option<String>, Refusal> {
     if !name.is_person_of_a_host() {
         return Ok(None);
     }
     let keys = services.store.keys().await?;
-    let is_it = |host: &&str| AgentId::of_person(host).as_str().eq_ignore_ascii_case(name.as_str());
+    let is_it = |host: &&str| {
+        AgentId::of_person(host)
+            .as_str()
+            .eq_ignore_ascii_case(name.as_str())
+    };
     Ok(keys.iter().map(Key::host).find(is_it).map(str::to_owned))
 }
 
@@ -92,20 +133,33 @@ pub(crate) async fn host_of_person(services: &Services, name: &AgentId) -> Resul
 /// its numbers. Errors: `FORBIDDEN` if the requested name is not covered. `CONFLICT` if a thousand names are held, or if it
 /// differs only in case from the name of an agent of the same host. `QUOTA_EXCEEDED` if its key has reached its limit of agents.
 /// `STORE_UNAVAILABLE`.
-pub(crate) async fn settle_name(services: &Services, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
+pub(crate) async fn settle_name(
+    services: &Services,
+    principal: &Principal,
+    wish: Claim,
+) -> Result<Tenure, Refusal> {
     check_name(services, principal, &wish.name)?;
     let base = wish.name.clone();
     let is_taken = base.is_reserved() || host_of_person(services, &base).await?.is_some();
     let mut namesakes = services.store.namesakes(&base).await?;
     let mut refused = HashSet::new();
     for _ in 0..2 * NAMES_MAX {
-        let Some((name, owner)) = next_name(&wish, &namesakes, &refused, is_taken, Timestamp::now()) else {
+        let Some((name, owner)) =
+            next_name(&wish, &namesakes, &refused, is_taken, Timestamp::now())
+        else {
             break;
         };
         let fleeting = wish.fleeting || owner.slot > 1 || is_generated(&owner.host);
         // Without a key, a generated hostname is another host at each start, which would leave its names reserved.
         let reserved = principal.own_host().is_some() || !is_generated(&owner.host);
-        let claim = Claim { name, owner, fleeting, reserved, quota: services.quota(principal), ..wish.clone() };
+        let claim = Claim {
+            name,
+            owner,
+            fleeting,
+            reserved,
+            quota: services.quota(principal),
+            ..wish.clone()
+        };
         match services.store.claim(&claim).await {
             Ok(Some(tenure)) => return Ok(tenure),
             // A name that differs from another only in case is skipped, unless it is the requested one and both are of this
@@ -139,24 +193,47 @@ fn next_name(
     now: Timestamp,
 ) -> Option<(AgentId, Owner)> {
     let Owner { base, host, .. } = &wish.owner;
-    let owned = || namesakes.iter().filter_map(|agent| Some((agent, agent.owner.as_ref()?)));
+    let owned = || {
+        namesakes
+            .iter()
+            .filter_map(|agent| Some((agent, agent.owner.as_ref()?)))
+    };
     let untried = || owned().filter(|(agent, _)| !refused.contains(&agent.id));
     if let Some((agent, owner)) = untried().find(|(agent, _)| agent.instance == wish.instance) {
         return Some((agent.id.clone(), owner.clone()));
     }
     let of_host = |owner: &Owner| owner.base == *base && owner.host == *host;
-    let seems_held = |agent: &Namesake| agent.held_until > now + CLOCK_SKEW && !wish.succeeds.contains(&agent.instance);
-    let kept = untried().filter(|(agent, owner)| of_host(owner) && (refused.len() < HELD_TRIED || !seems_held(agent)));
-    if let Some((agent, owner)) = kept.min_by_key(|(agent, owner)| (seems_held(agent), owner.slot)) {
+    let seems_held = |agent: &Namesake| {
+        agent.held_until > now + CLOCK_SKEW && !wish.succeeds.contains(&agent.instance)
+    };
+    let kept = untried().filter(|(agent, owner)| {
+        of_host(owner) && (refused.len() < HELD_TRIED || !seems_held(agent))
+    });
+    if let Some((agent, owner)) = kept.min_by_key(|(agent, owner)| (seems_held(agent), owner.slot))
+    {
         return Some((agent.id.clone(), owner.clone()));
     }
-    let slots: HashSet<u32> = owned().filter(|(_, owner)| of_host(owner)).map(|(_, owner)| owner.slot).collect();
+    let slots: HashSet<u32> = owned()
+        .filter(|(_, owner)| of_host(owner))
+        .map(|(_, owner)| owner.slot)
+        .collect();
     let slot = (1..).find(|slot| !slots.contains(slot))?;
     let names: HashSet<&AgentId> = owned().map(|(agent, _)| &agent.id).collect();
     let is_free = |name: &AgentId| !refused.contains(name) && !names.contains(name);
     let numbered = (2..=NAMES_MAX).map(|number| base.suffixed(number));
-    let name = (slot == 1 && !is_taken).then(|| base.clone()).into_iter().chain(numbered).find(is_free)?;
-    Some((name, Owner { base: base.clone(), host: host.clone(), slot }))
+    let name = (slot == 1 && !is_taken)
+        .then(|| base.clone())
+        .into_iter()
+        .chain(numbered)
+        .find(is_free)?;
+    Some((
+        name,
+        Owner {
+            base: base.clone(),
+            host: host.clone(),
+            slot,
+        },
+    ))
 }
 
 /// Checks that no session has claimed the name of a person's command, because a person may not act as a connected session.
@@ -166,7 +243,8 @@ pub(crate) async fn check_speaker(services: &Services, caller: &Caller) -> Resul
     if caller.tenure.is_some() || caller.agent == AgentId::human() {
         return Ok(());
     }
-    let lives = |agent: &Agent| agent.is_online(Timestamp::now()) && !caller.dead.contains(&agent.instance);
+    let lives =
+        |agent: &Agent| agent.is_online(Timestamp::now()) && !caller.dead.contains(&agent.instance);
     match services.store.agent(&caller.agent).await? {
         Some(agent) if lives(&agent) => Err(StoreError::TakenOver(agent.id)),
         _ => Ok(()),
@@ -191,7 +269,11 @@ mod tests {
     }
 
     fn owner(base: &str, host: &str, slot: u32) -> Owner {
-        Owner { base: id(base), host: host.into(), slot }
+        Owner {
+            base: id(base),
+            host: host.into(),
+            slot,
+        }
     }
 
     /// Returns an agent whose last session was that process; slot 0 means without an owner.
@@ -240,7 +322,12 @@ mod tests {
         check(laptop.clone(), &[], "web", own("laptop", 1));
         check(laptop.clone(), &["web"], "web-4", own("laptop", 2));
         check(laptop.clone(), &["web", "web-4"], "web-3", own("laptop", 3));
-        check(laptop, &["web", "web-4", "web-3"], "web-5", own("laptop", 3));
+        check(
+            laptop,
+            &["web", "web-4", "web-3"],
+            "web-5",
+            own("laptop", 3),
+        );
         check(nas.clone(), &[], "web-2", own("nas", 1));
         check(nas, &["web-2"], "web-3", own("nas", 2));
         check(wish("web", "box", 9), &[], "web-3", own("box", 1));
@@ -254,7 +341,10 @@ mod tests {
 
     #[test]
     fn a_session_tries_few_of_the_agents_that_others_hold() {
-        let held = |agent: Namesake| Namesake { held_until: now() + 2 * CLOCK_SKEW, ..agent };
+        let held = |agent: Namesake| Namesake {
+            held_until: now() + 2 * CLOCK_SKEW,
+            ..agent
+        };
         let known = [
             held(agent("web", "web", "nas", 1, 1)),
             held(agent("web-2", "web", "nas", 2, 2)),
@@ -264,13 +354,24 @@ mod tests {
         let check = |wish: Claim, refused: &[&str], expected: (&str, u32)| {
             let refused = refused.iter().map(|name| id(name)).collect();
             let chosen = next_name(&wish, &known, &refused, false, now());
-            assert_eq!(chosen, Some((id(expected.0), owner("web", "nas", expected.1))), "{refused:?}");
+            assert_eq!(
+                chosen,
+                Some((id(expected.0), owner("web", "nas", expected.1))),
+                "{refused:?}"
+            );
         };
         check(wish("web", "nas", 9), &[], ("web-4", 4));
         check(wish("web", "nas", 9), &["web-4"], ("web", 1));
         check(wish("web", "nas", 9), &["web-4", "web"], ("web-5", 5));
         check(wish("web", "nas", 2), &[], ("web-2", 2));
-        check(Claim { succeeds: vec![Uuid::from_u128(3)], ..wish("web", "nas", 9) }, &[], ("web-3", 3));
+        check(
+            Claim {
+                succeeds: vec![Uuid::from_u128(3)],
+                ..wish("web", "nas", 9)
+            },
+            &[],
+            ("web-3", 3),
+        );
     }
 
     #[test]
@@ -287,7 +388,13 @@ mod tests {
         );
         assert_eq!(second, Some((id("web-3"), owner("web", "nas", 2))));
         // The store decides whether an agent without an owner may be taken.
-        let introduced = next_name(&wish("web", "nas", 9), &[agent("web", "web", "nas", 0, 0)], &none, false, now());
+        let introduced = next_name(
+            &wish("web", "nas", 9),
+            &[agent("web", "web", "nas", 0, 0)],
+            &none,
+            false,
+            now(),
+        );
         assert_eq!(introduced, Some((id("web"), owner("web", "nas", 1))));
         let reserved = next_name(&wish("human", "nas", 9), &[], &none, true, now());
         assert_eq!(reserved, Some((id("human-2"), owner("human", "nas", 1))));

@@ -20,32 +20,57 @@ pub(super) async fn get_messages(
     let selection = Selection {
         kind: call.kind.unwrap_or_default(),
         thread: call.thread_id.as_ref(),
-        after: cursor.as_ref().map_or(0, |cursor| cursor.at.saturating_sub(u64::from(cursor.from.is_some()))),
+        after: cursor.as_ref().map_or(0, |cursor| {
+            cursor.at.saturating_sub(u64::from(cursor.from.is_some()))
+        }),
         limit: limit + 1,
         bytes: PAGE_BYTES,
     };
-    let (placed, pending) =
-        futures_util::try_join!(services.store.inbox(&caller.agent, selection), services.store.pending(&caller.agent))?;
+    let (placed, pending) = futures_util::try_join!(
+        services.store.inbox(&caller.agent, selection),
+        services.store.pending(&caller.agent)
+    )?;
     let mut from = begins_at(cursor.as_ref(), &placed)?;
-    let last = placed.last().filter(|_| selection.is_filled_by(&placed)).map(|last| last.position.to_string());
+    let last = placed
+        .last()
+        .filter(|_| selection.is_filled_by(&placed))
+        .map(|last| last.position.to_string());
     let mut page = Page::of(caller, limit);
     for one in placed {
-        if !page.add(one.message, ReadFrom::Inbox(one.position), std::mem::take(&mut from)) {
+        if !page.add(
+            one.message,
+            ReadFrom::Inbox(one.position),
+            std::mem::take(&mut from),
+        ) {
             break;
         }
     }
     let (messages, next_cursor) = page.finish(caller);
     // All messages that were read may fit, although more follow.
     let next_cursor = next_cursor.or(last);
-    Ok(Reply::Inbox(Inbox { messages, count: pending.count, next_cursor }))
+    Ok(Reply::Inbox(Inbox {
+        messages,
+        count: pending.count,
+        next_cursor,
+    }))
 }
 
 /// Returns the character at which the first message of a page begins. The message that the cursor points into must exist.
 fn begins_at(cursor: Option<&Cursor<u64>>, placed: &[Placed]) -> Result<usize, Refusal> {
-    let Some(Cursor { at, from: Some(from) }) = cursor else { return Ok(0) };
+    let Some(Cursor {
+        at,
+        from: Some(from),
+    }) = cursor
+    else {
+        return Ok(0);
+    };
     let Some(first) = placed.first().filter(|first| first.position == *at) else {
-        let error = format!("cursor: the message at {at} is no longer in your inbox, or does not match this request");
-        return Err(Refusal::new(ErrorCode::MessageNotFound, error).suggest("It is still in its thread."));
+        let error = format!(
+            "cursor: the message at {at} is no longer in your inbox, or does not match this request"
+        );
+        return Err(
+            Refusal::new(ErrorCode::MessageNotFound, error).suggest("It is still in its thread.")
+        );
     };
     page::check_within(&first.message, *from)?;
     Ok(*from)
@@ -57,6 +82,12 @@ pub(super) async fn acknowledge(
     caller: &Caller,
     call: tools::AckMessages,
 ) -> Result<Reply, Refusal> {
-    let settled = services.store.acknowledge(&caller.agent, caller.tenure.as_ref(), &call.message_ids).await?;
-    Ok(Reply::Acked(Acked { acked: settled.acked, unknown: settled.unknown }))
+    let settled = services
+        .store
+        .acknowledge(&caller.agent, caller.tenure.as_ref(), &call.message_ids)
+        .await?;
+    Ok(Reply::Acked(Acked {
+        acked: settled.acked,
+        unknown: settled.unknown,
+    }))
 }

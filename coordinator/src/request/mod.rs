@@ -28,7 +28,8 @@ pub(crate) use audit::{page as audit_page, sent};
 pub(crate) use caller::{Caller, Memory};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{
-    check_host, check_name, check_reader, check_right, check_speaker, foreign, host_of_person, settle_name,
+    check_host, check_name, check_reader, check_right, check_speaker, foreign, host_of_person,
+    settle_name,
 };
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use receipts::advance;
@@ -78,8 +79,16 @@ pub(crate) struct Services {
 impl Services {
     /// Returns the storage quota of a principal.
     pub(crate) fn quota(&self, principal: &Principal) -> Quota {
-        let agents = if principal.key_id().is_some() { AGENTS_PER_KEY } else { AGENTS_WITHOUT_KEY };
-        Quota { key: principal.name().to_owned(), bytes: self.store_quota, agents: Some(agents) }
+        let agents = if principal.key_id().is_some() {
+            AGENTS_PER_KEY
+        } else {
+            AGENTS_WITHOUT_KEY
+        };
+        Quota {
+            key: principal.name().to_owned(),
+            bytes: self.store_quota,
+            agents: Some(agents),
+        }
     }
 
     /// Returns a page of agents for a principal, who reads few at a time: a page may be long, and the store serves all.
@@ -107,7 +116,11 @@ pub(crate) struct Done {
 
 impl From<Reply> for Done {
     fn from(reply: Reply) -> Self {
-        Self { reply, renamed: None, held: None }
+        Self {
+            reply,
+            renamed: None,
+            held: None,
+        }
     }
 }
 
@@ -122,19 +135,25 @@ impl From<StoreError> for Refusal {
                 tracing::warn!("the store is full: {why}");
                 Self::store_full()
             }
-            StoreError::OverQuota(exceeded) => {
-                Self::quota_exceeded(&exceeded.key, exceeded.count, exceeded.limit, exceeded.until)
+            StoreError::OverQuota(exceeded) => Self::quota_exceeded(
+                &exceeded.key,
+                exceeded.count,
+                exceeded.limit,
+                exceeded.until,
+            ),
+            StoreError::Crowded(crowded) => {
+                Self::too_many_agents(&crowded.key, crowded.count, crowded.limit)
             }
-            StoreError::Crowded(crowded) => Self::too_many_agents(&crowded.key, crowded.count, crowded.limit),
             StoreError::Alike { name, known } => Self::alike(&name, &known),
             StoreError::Reserved { name, host } => {
                 let error = format!("{name} belongs to the host {host}");
                 Self::new(ErrorCode::Forbidden, error).suggest("Choose another name.")
             }
-            StoreError::TakenOver(agent) => {
-                Self::new(ErrorCode::Conflict, format!("another session took over {agent}; nothing was done"))
-                    .suggest("Call again: c3po reconnects under another name.")
-            }
+            StoreError::TakenOver(agent) => Self::new(
+                ErrorCode::Conflict,
+                format!("another session took over {agent}; nothing was done"),
+            )
+            .suggest("Call again: c3po reconnects under another name."),
             StoreError::Corrupt(what) => {
                 tracing::error!("the store has unreadable data: {what}");
                 Self::new(ErrorCode::Internal, "the store has unreadable data")
@@ -146,43 +165,64 @@ impl From<StoreError> for Refusal {
 /// Performs the call and counts it.
 ///
 /// Errors are refusals for the caller. If the store hangs, the result is `STORE_UNAVAILABLE` within two seconds.
-pub(crate) async fn perform(services: &Services, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
+pub(crate) async fn perform(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    call: Call,
+) -> Result<Done, Refusal> {
     let (tool, began) = (call.tool(), Instant::now());
     let waits = tool == Tool::WaitForMessage;
     let outcome = match call {
         // A wait has its own deadline, and each of its reads ends within CALL_DEADLINE. Many waits run concurrently, so each
         // is boxed separately and holds only its own state.
-        Call::WaitForMessage(call) => Box::pin(wait::wait_for_message(services, caller, call)).await,
+        Call::WaitForMessage(call) => {
+            Box::pin(wait::wait_for_message(services, caller, call)).await
+        }
         call => {
             let held = match &call {
                 Call::GetMessages(_) | Call::GetThread(_) => room_of_person(services, caller).await,
                 // The answer has an entry for each recipient, and is never refused afterwards.
-                Call::Broadcast(_) => services.unfinished.room_for_answer(caller.principal.room(), COPIES_CHARGE),
-                Call::SendMessage(call) if call.target.starts_with('@') => {
-                    services.unfinished.room_for_answer(caller.principal.room(), COPIES_CHARGE)
-                }
+                Call::Broadcast(_) => services
+                    .unfinished
+                    .room_for_answer(caller.principal.room(), COPIES_CHARGE),
+                Call::SendMessage(call) if call.target.starts_with('@') => services
+                    .unfinished
+                    .room_for_answer(caller.principal.room(), COPIES_CHARGE),
                 _ => Ok(None),
             };
             match held {
                 Err(refusal) => Err(refusal),
-                Ok(held) => tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(services, caller, id, call)))
-                    .await
-                    .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
-                    .map(|done| Done { held, ..done }),
+                Ok(held) => tokio::time::timeout(
+                    CALL_DEADLINE,
+                    Box::pin(dispatch(services, caller, id, call)),
+                )
+                .await
+                .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
+                .map(|done| Done { held, ..done }),
             }
         }
     };
-    let word = outcome.as_ref().map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
-    services.metrics.called(tool.name(), word, (!waits).then(|| began.elapsed()));
+    let word = outcome
+        .as_ref()
+        .map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
+    services
+        .metrics
+        .called(tool.name(), word, (!waits).then(|| began.elapsed()));
     outcome
 }
 
 /// Takes room for an answer with whole texts.
 ///
 /// Errors: `RATE_LIMITED` if earlier answers of the principal stay unread for the deadline of a call.
-pub(crate) async fn room_for_texts(services: &Services, principal: &Principal) -> Result<Charge, Refusal> {
+pub(crate) async fn room_for_texts(
+    services: &Services,
+    principal: &Principal,
+) -> Result<Charge, Refusal> {
     let room = services.unfinished.room_for_texts(principal.room());
-    tokio::time::timeout(CALL_DEADLINE, room).await.map_err(|_| unread())
+    tokio::time::timeout(CALL_DEADLINE, room)
+        .await
+        .map_err(|_| unread())
 }
 
 /// Takes room for whole texts if the caller is a person, who gets them.
@@ -193,7 +233,12 @@ async fn room_of_person(services: &Services, caller: &Caller) -> Result<Option<C
     room_for_texts(services, &caller.principal).await.map(Some)
 }
 
-async fn dispatch(services: &Services, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
+async fn dispatch(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    call: Call,
+) -> Result<Done, Refusal> {
     check_speaker(services, caller).await?;
     let reply = match call {
         Call::RegisterAgent(call) => return agents::register(services, caller, call).await,

@@ -31,11 +31,21 @@ pub(super) struct Page {
 impl Page {
     /// Begins a page with at most `limit` messages for that reader.
     pub(super) fn of(caller: &Caller, limit: usize) -> Self {
-        Self { is_whole: caller.is_person(), ..Self::new(limit) }
+        Self {
+            is_whole: caller.is_person(),
+            ..Self::new(limit)
+        }
     }
 
     fn new(limit: usize) -> Self {
-        Self { messages: Vec::new(), limit, size: PAGE_FRAME, is_whole: false, last: None, next: None }
+        Self {
+            messages: Vec::new(),
+            limit,
+            size: PAGE_FRAME,
+            is_whole: false,
+            last: None,
+            next: None,
+        }
     }
 
     /// Adds the message at that place, starting at character `from`. Returns whether the page continues after it.
@@ -44,8 +54,16 @@ impl Page {
     /// it.
     pub(super) fn add(&mut self, message: Message, place: ReadFrom, from: usize) -> bool {
         let is_first = self.messages.is_empty();
-        let room = if self.is_whole { usize::MAX } else { self.room() };
-        let message = if is_first { part(message, from, room, &place) } else { message };
+        let room = if self.is_whole {
+            usize::MAX
+        } else {
+            self.room()
+        };
+        let message = if is_first {
+            part(message, from, room, &place)
+        } else {
+            message
+        };
         let size = size(&message) + 1;
         if !is_first && (self.free() == 0 || size > self.room()) {
             self.next = self.last.as_ref().map(ReadFrom::behind);
@@ -85,7 +103,10 @@ impl Page {
 pub(super) fn cursor<P: FromStr>(cursor: Option<&str>) -> Result<Option<Cursor<P>>, Refusal> {
     let read = |cursor: &str| {
         cursor.parse().map_err(|_| {
-            Refusal::invalid(format!("cursor: '{}' is not a next_cursor", cursor.chars().take(40).collect::<String>()))
+            Refusal::invalid(format!(
+                "cursor: '{}' is not a next_cursor",
+                cursor.chars().take(40).collect::<String>()
+            ))
         })
     };
     cursor.map(read).transpose()
@@ -149,12 +170,24 @@ pub(super) mod tests {
             let mut page = Page::new(limit);
             for (number, size) in (1..).zip(sizes) {
                 // Two bytes per character.
-                if !page.add(message(number, &"é".repeat(*size)), ReadFrom::Inbox(number.into()), 0) {
+                if !page.add(
+                    message(number, &"é".repeat(*size)),
+                    ReadFrom::Inbox(number.into()),
+                    0,
+                ) {
                     break;
                 }
             }
-            assert_eq!((page.messages.len(), page.next.as_deref()), (expected, next), "{sizes:?}");
-            assert!(bytes(&page.messages) <= PAGE_BYTES, "{} bytes", bytes(&page.messages));
+            assert_eq!(
+                (page.messages.len(), page.next.as_deref()),
+                (expected, next),
+                "{sizes:?}"
+            );
+            assert!(
+                bytes(&page.messages) <= PAGE_BYTES,
+                "{} bytes",
+                bytes(&page.messages)
+            );
         };
         check(&[], 50, 0, None);
         check(&[10, 10, 10], 2, 2, Some("2"));
@@ -166,22 +199,52 @@ pub(super) mod tests {
     #[test]
     fn a_longer_message_comes_in_parts_to_a_session_and_whole_to_a_person() {
         let long = message(7, &"é".repeat(50_000));
-        let (mut page, mut whole) = (Page::new(50), Page { is_whole: true, ..Page::new(50) });
+        let (mut page, mut whole) = (
+            Page::new(50),
+            Page {
+                is_whole: true,
+                ..Page::new(50)
+            },
+        );
         assert!(!page.add(long.clone(), ReadFrom::Inbox(7), 0));
-        assert_eq!((page.next.is_some(), &page.next), (true, &page.messages[0].rest));
+        assert_eq!(
+            (page.next.is_some(), &page.next),
+            (true, &page.messages[0].rest)
+        );
         assert!(bytes(&page.messages) <= PAGE_BYTES);
-        assert!(whole.add(long.clone(), ReadFrom::Inbox(7), 0) && !whole.add(message(8, "x"), ReadFrom::Inbox(8), 0));
-        assert_eq!((whole.messages, whole.next.as_deref()), (vec![long.clone()], Some("7")));
+        assert!(
+            whole.add(long.clone(), ReadFrom::Inbox(7), 0)
+                && !whole.add(message(8, "x"), ReadFrom::Inbox(8), 0)
+        );
+        assert_eq!(
+            (whole.messages, whole.next.as_deref()),
+            (vec![long.clone()], Some("7"))
+        );
 
         let mut last = Page::new(50);
-        assert!(last.add(long, ReadFrom::Inbox(7), 49_000) && last.add(message(8, "x"), ReadFrom::Inbox(8), 0));
-        assert_eq!((last.messages[0].text().chars().count(), last.messages.len(), last.next), (1_000, 2, None));
+        assert!(
+            last.add(long, ReadFrom::Inbox(7), 49_000)
+                && last.add(message(8, "x"), ReadFrom::Inbox(8), 0)
+        );
+        assert_eq!(
+            (
+                last.messages[0].text().chars().count(),
+                last.messages.len(),
+                last.next
+            ),
+            (1_000, 2, None)
+        );
     }
 
     #[test]
     fn a_page_that_is_full_to_the_brim_is_short_enough_with_the_longest_cursor_and_all_marks() {
-        let id: MessageId = format!("{}::{}::0000abcd", "a".repeat(64), "b".repeat(64)).parse().expect("an id");
-        let longest = Mark { at: Timestamp::from_millis(u64::from(u32::MAX) * 1_000), id };
+        let id: MessageId = format!("{}::{}::0000abcd", "a".repeat(64), "b".repeat(64))
+            .parse()
+            .expect("an id");
+        let longest = Mark {
+            at: Timestamp::from_millis(u64::from(u32::MAX) * 1_000),
+            id,
+        };
         for length in (0..400).chain(23_000..25_000) {
             let mut page = Page::new(1_000);
             let place = || ReadFrom::Thread(longest.clone());
@@ -190,8 +253,13 @@ pub(super) mod tests {
             }
             let (next_cursor, mut messages) = (page.next, page.messages);
             assert!(next_cursor.is_some());
-            messages.iter_mut().for_each(|message| message.repeated = true);
-            let reply = Thread { messages, next_cursor };
+            messages
+                .iter_mut()
+                .for_each(|message| message.repeated = true);
+            let reply = Thread {
+                messages,
+                next_cursor,
+            };
             let bytes = serde_json::to_vec(&reply).expect("JSON").len();
             assert!(bytes <= PAGE_BYTES, "{bytes} bytes");
         }
@@ -200,7 +268,11 @@ pub(super) mod tests {
     #[test]
     fn a_cursor_begins_within_the_text() {
         let long = message(1, "four");
-        assert!(check_within(&long, 0).is_ok() && check_within(&long, 3).is_ok() && check_within(&long, 4).is_err());
+        assert!(
+            check_within(&long, 0).is_ok()
+                && check_within(&long, 3).is_ok()
+                && check_within(&long, 4).is_err()
+        );
         assert!(check_within(&message(1, ""), 0).is_ok());
     }
 }

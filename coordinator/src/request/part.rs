@@ -41,7 +41,10 @@ impl ReadFrom {
         let cursor = self.within(from);
         match self {
             Self::Inbox(_) => format!("get_messages and cursor \"{cursor}\""),
-            Self::Thread(mark) => format!("get_thread, message_id \"{}\" and cursor \"{cursor}\"", mark.id),
+            Self::Thread(mark) => format!(
+                "get_thread, message_id \"{}\" and cursor \"{cursor}\"",
+                mark.id
+            ),
         }
     }
 }
@@ -58,17 +61,29 @@ impl<P: FromStr> FromStr for Cursor<P> {
     type Err = P::Err;
 
     fn from_str(text: &str) -> Result<Self, P::Err> {
-        let within = text.rsplit_once('+').and_then(|(at, from)| Some((at, from.parse().ok()?)));
+        let within = text
+            .rsplit_once('+')
+            .and_then(|(at, from)| Some((at, from.parse().ok()?)));
         Ok(match within {
-            Some((at, from)) => Self { at: at.parse()?, from: Some(from) },
-            None => Self { at: text.parse()?, from: None },
+            Some((at, from)) => Self {
+                at: at.parse()?,
+                from: Some(from),
+            },
+            None => Self {
+                at: text.parse()?,
+                from: None,
+            },
         })
     }
 }
 
 /// Returns the length of a message in characters.
 pub(super) fn length(message: &Message) -> usize {
-    message.text().chars().count() + message.context.as_deref().map_or(0, |context| context.chars().count())
+    message.text().chars().count()
+        + message
+            .context
+            .as_deref()
+            .map_or(0, |context| context.chars().count())
 }
 
 /// Returns the size of a message in a result, in bytes.
@@ -82,24 +97,46 @@ pub(super) fn part(message: Message, from: usize, room: usize, place: &ReadFrom)
     if from == 0 && size(&message) <= room {
         return message;
     }
-    let (text, context) = behind(message.text(), message.context.as_deref().unwrap_or_default(), from);
+    let (text, context) = behind(
+        message.text(),
+        message.context.as_deref().unwrap_or_default(),
+        from,
+    );
     let all = with_texts(&message, text, context);
     if size(&all) <= room {
         return all;
     }
     let total = length(&message);
-    let mark = |read| format!("\n[cut: {read} of {total} characters; read on with {}]", place.call(read));
+    let mark = |read| {
+        format!(
+            "\n[cut: {read} of {total} characters; read on with {}]",
+            place.call(read)
+        )
+    };
     // The marks are longest at the end of the message.
-    let longest = Message { rest: Some(place.within(total)), ..with_texts(&message, "", &mark(total)) };
+    let longest = Message {
+        rest: Some(place.within(total)),
+        ..with_texts(&message, "", &mark(total))
+    };
     let room = room.saturating_sub(size(&longest) + TEXT_NAME);
     let (kept, left) = fitting(text, room);
-    let kept_context = if kept.len() == text.len() { fitting(context, left).0 } else { "" };
+    let kept_context = if kept.len() == text.len() {
+        fitting(context, left).0
+    } else {
+        ""
+    };
     let read = from + kept.chars().count() + kept_context.chars().count();
     let rest = Some(place.within(read));
     if kept_context.is_empty() {
-        Message { rest, ..with_texts(&message, &format!("{kept}{}", mark(read)), "") }
+        Message {
+            rest,
+            ..with_texts(&message, &format!("{kept}{}", mark(read)), "")
+        }
     } else {
-        Message { rest, ..with_texts(&message, kept, &format!("{kept_context}{}", mark(read))) }
+        Message {
+            rest,
+            ..with_texts(&message, kept, &format!("{kept_context}{}", mark(read)))
+        }
     }
 }
 
@@ -110,14 +147,18 @@ fn behind<'a>(text: &'a str, context: &'a str, from: usize) -> (&'a str, &'a str
 }
 
 fn skip(text: &str, count: usize) -> &str {
-    text.char_indices().nth(count).map_or("", |(at, _)| &text[at..])
+    text.char_indices()
+        .nth(count)
+        .map_or("", |(at, _)| &text[at..])
 }
 
 /// Returns the longest prefix of a text that fits as JSON, and the remaining room.
 fn fitting(text: &str, room: usize) -> (&str, usize) {
     let mut left = room;
     for (at, c) in text.char_indices() {
-        let Some(less) = left.checked_sub(json_size(c)) else { return (&text[..at], left) };
+        let Some(less) = left.checked_sub(json_size(c)) else {
+            return (&text[..at], left);
+        };
         left = less;
     }
     (text, left)
@@ -139,7 +180,12 @@ fn with_texts(message: &Message, text: &str, context: &str) -> Message {
         Some(_) => (None, filled(text)),
         None => (filled(text), None),
     };
-    Message { message: said, response, context: filled(context), ..message.clone() }
+    Message {
+        message: said,
+        response,
+        context: filled(context),
+        ..message.clone()
+    }
 }
 
 #[cfg(test)]
@@ -152,7 +198,10 @@ mod tests {
     const ROOM: usize = 2_000;
 
     fn mark() -> Mark {
-        Mark { at: Timestamp::from_millis(1), id: MessageId::new(&AgentId::human(), &AgentId::all(), 1) }
+        Mark {
+            at: Timestamp::from_millis(1),
+            id: MessageId::new(&AgentId::human(), &AgentId::all(), 1),
+        }
     }
 
     /// Reads a message to its end in parts, each of which fits and names the next. Returns its joined text and context.
@@ -168,9 +217,16 @@ mod tests {
             };
             let cursor: Cursor<String> = rest.parse().expect("a cursor");
             let (begun, from_here) = (from, cursor.from.expect("a place within"));
-            assert!(from_here > begun && cursor.at == place.behind(), "{rest} behind {begun}");
+            assert!(
+                from_here > begun && cursor.at == place.behind(),
+                "{rest} behind {begun}"
+            );
             from = from_here;
-            let mark = format!("\n[cut: {from} of {} characters; read on with {}]", length(whole), place.call(from));
+            let mark = format!(
+                "\n[cut: {from} of {} characters; read on with {}]",
+                length(whole),
+                place.call(from)
+            );
             let unmarked = |text: &str| text.strip_suffix(&mark).map(str::to_owned);
             match &part.context {
                 Some(last) => {
@@ -187,14 +243,39 @@ mod tests {
     #[test]
     fn the_parts_of_a_message_are_the_whole_of_it() {
         for place in [ReadFrom::Inbox(u64::MAX), ReadFrom::Thread(mark())] {
-            for part in ["x", "é", "\u{4e00}", "\u{1f6f0}", "\"\\", "a\n", "\u{1}", "\u{7f}\u{2028}", "e\u{301}"] {
+            for part in [
+                "x",
+                "é",
+                "\u{4e00}",
+                "\u{1f6f0}",
+                "\"\\",
+                "a\n",
+                "\u{1}",
+                "\u{7f}\u{2028}",
+                "e\u{301}",
+            ] {
                 let long = &*part.repeat(5_000);
-                for (text, context) in [(long, ""), ("x", long), (long, long), (long, "x"), ("", long)] {
+                for (text, context) in [
+                    (long, ""),
+                    ("x", long),
+                    (long, long),
+                    (long, "x"),
+                    ("", long),
+                ] {
                     let mut whole = message(1, text);
                     whole.context = Some(context.to_owned());
-                    assert_eq!(joined(&whole, &place), (text.to_owned(), context.to_owned()), "{part:?}");
-                    (whole.response, whole.message, whole.context) = (whole.message.take(), None, None);
-                    assert_eq!(joined(&whole, &place), (text.to_owned(), String::new()), "{part:?}");
+                    assert_eq!(
+                        joined(&whole, &place),
+                        (text.to_owned(), context.to_owned()),
+                        "{part:?}"
+                    );
+                    (whole.response, whole.message, whole.context) =
+                        (whole.message.take(), None, None);
+                    assert_eq!(
+                        joined(&whole, &place),
+                        (text.to_owned(), String::new()),
+                        "{part:?}"
+                    );
                 }
             }
         }
@@ -206,7 +287,11 @@ mod tests {
             let whole = message(1, &"x".repeat(length));
             let part = part(whole.clone(), 0, ROOM, &ReadFrom::Inbox(1));
             let fits = size(&whole) <= ROOM;
-            assert_eq!((part == whole, part.rest.is_none()), (fits, fits), "{length}");
+            assert_eq!(
+                (part == whole, part.rest.is_none()),
+                (fits, fits),
+                "{length}"
+            );
         }
     }
 
@@ -215,9 +300,15 @@ mod tests {
         let check = |place: ReadFrom, expected: &str| {
             let part = part(message(1, &"x".repeat(50_000)), 0, 24_000, &place);
             let read = part.text().find('\n').expect("a line of its own");
-            assert_eq!(part.text()[read + 1..], expected.replace("READ", &read.to_string()));
+            assert_eq!(
+                part.text()[read + 1..],
+                expected.replace("READ", &read.to_string())
+            );
         };
-        check(ReadFrom::Inbox(17), "[cut: READ of 50000 characters; read on with get_messages and cursor \"17+READ\"]");
+        check(
+            ReadFrom::Inbox(17),
+            "[cut: READ of 50000 characters; read on with get_messages and cursor \"17+READ\"]",
+        );
         check(
             ReadFrom::Thread(mark()),
             "[cut: READ of 50000 characters; read on with get_thread, message_id \"human::all::00000001\" \
@@ -228,13 +319,25 @@ mod tests {
     #[test]
     fn a_cursor_is_behind_a_place_or_within_it() {
         let check = |text: &str, expected: Option<(u64, Option<usize>)>| {
-            let read = text.parse::<Cursor<u64>>().ok().map(|cursor| (cursor.at, cursor.from));
+            let read = text
+                .parse::<Cursor<u64>>()
+                .ok()
+                .map(|cursor| (cursor.at, cursor.from));
             assert_eq!(read, expected, "{text}");
         };
         check("17", Some((17, None)));
         check("17+24000", Some((17, Some(24_000))));
         check("17+0", Some((17, Some(0))));
-        for text in ["", "x", "17+x", "17+", "+", "17+1+2", "17+-1", "17+99999999999999999999999"] {
+        for text in [
+            "",
+            "x",
+            "17+x",
+            "17+",
+            "+",
+            "17+1+2",
+            "17+-1",
+            "17+99999999999999999999999",
+        ] {
             check(text, None);
         }
     }

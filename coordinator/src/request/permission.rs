@@ -22,12 +22,18 @@ pub(super) struct Permission {
 
 impl Permission {
     /// Returns the present rules. The store is read only if a rule depends on the caller's role.
-    pub(super) async fn of(services: &Services, caller: &Caller, verb: Verb) -> Result<Self, Refusal> {
+    pub(super) async fn of(
+        services: &Services,
+        caller: &Caller,
+        verb: Verb,
+    ) -> Result<Self, Refusal> {
         let policy = Some(services.policies.current()).filter(|policy| policy.may_deny(verb));
         let role = match &policy {
-            Some(policy) if policy.asks_role_of_sender(verb) => {
-                services.store.agent(&caller.agent).await?.and_then(|agent| agent.role)
-            }
+            Some(policy) if policy.asks_role_of_sender(verb) => services
+                .store
+                .agent(&caller.agent)
+                .await?
+                .and_then(|agent| agent.role),
             _ => None,
         };
         Ok(Self { verb, policy, role })
@@ -35,10 +41,25 @@ impl Permission {
 
     /// Refuses a send that the policy denies, and records the denial. The store is read only if a rule needs more than a
     /// name.
-    pub(super) async fn check(&self, services: &Services, caller: &Caller, to: &AgentId) -> Result<(), Refusal> {
-        let Some(policy) = &self.policy else { return Ok(()) };
-        let recipient = if policy.asks_about_recipient(self.verb) { services.store.agent(to).await? } else { None };
-        let from = Party { id: caller.agent.as_str(), role: self.role.as_deref(), host: caller.host.as_deref() };
+    pub(super) async fn check(
+        &self,
+        services: &Services,
+        caller: &Caller,
+        to: &AgentId,
+    ) -> Result<(), Refusal> {
+        let Some(policy) = &self.policy else {
+            return Ok(());
+        };
+        let recipient = if policy.asks_about_recipient(self.verb) {
+            services.store.agent(to).await?
+        } else {
+            None
+        };
+        let from = Party {
+            id: caller.agent.as_str(),
+            role: self.role.as_deref(),
+            host: caller.host.as_deref(),
+        };
         let to_party = Party {
             id: to.as_str(),
             role: recipient.as_ref().and_then(|agent| agent.role.as_deref()),
@@ -49,13 +70,23 @@ impl Permission {
             return Ok(());
         }
         let refusal = refusal(&caller.agent, to, self.verb, &verdict);
-        services.audit.note(caller.entry(Event::Denied).to(to).verb(self.verb.as_str()).because(refusal.error.clone()));
+        services.audit.note(
+            caller
+                .entry(Event::Denied)
+                .to(to)
+                .verb(self.verb.as_str())
+                .because(refusal.error.clone()),
+        );
         Err(refusal)
     }
 }
 
 fn refusal(from: &AgentId, to: &AgentId, verb: Verb, verdict: &Verdict) -> Refusal {
-    let why = if verdict.reason.is_empty() { "no reason is given" } else { verdict.reason.as_str() };
+    let why = if verdict.reason.is_empty() {
+        "no reason is given"
+    } else {
+        verdict.reason.as_str()
+    };
     let (which, rule) = match verdict.rule {
         Some(number) => (format!("rule {number} of the policy"), Value::from(number)),
         None => ("the policy".to_owned(), Value::from("default")),
@@ -65,21 +96,54 @@ fn refusal(from: &AgentId, to: &AgentId, verb: Verb, verdict: &Verdict) -> Refus
 }
 
 /// Returns the verdict of the present rules for a case, and the known facts about both sides.
-pub(crate) async fn explain(services: &Services, question: PolicyQuestion) -> Result<PolicyAnswer, Refusal> {
-    let (from, to) = futures_util::try_join!(party(services, question.from), party(services, question.to))?;
+pub(crate) async fn explain(
+    services: &Services,
+    question: PolicyQuestion,
+) -> Result<PolicyAnswer, Refusal> {
+    let (from, to) =
+        futures_util::try_join!(party(services, question.from), party(services, question.to))?;
     fn known(party: &PolicyParty) -> Party<'_> {
-        Party { id: party.id.as_str(), role: party.role.as_deref(), host: party.host.as_deref() }
+        Party {
+            id: party.id.as_str(),
+            role: party.role.as_deref(),
+            host: party.host.as_deref(),
+        }
     }
-    let verdict = services.policies.current().decide(known(&from), known(&to), question.verb);
-    let Verdict { effect, reason, rule } = verdict;
+    let verdict = services
+        .policies
+        .current()
+        .decide(known(&from), known(&to), question.verb);
+    let Verdict {
+        effect,
+        reason,
+        rule,
+    } = verdict;
     let outdated = services.policies.outdated();
-    Ok(PolicyAnswer { effect, rule, reason, verb: question.verb, from, to, outdated })
+    Ok(PolicyAnswer {
+        effect,
+        rule,
+        reason,
+        verb: question.verb,
+        from,
+        to,
+        outdated,
+    })
 }
 
 async fn party(services: &Services, id: AgentId) -> Result<PolicyParty, Refusal> {
     Ok(match services.store.agent(&id).await? {
-        Some(agent) => PolicyParty { id, known: true, role: agent.role, host: agent.host },
-        None => PolicyParty { id, known: false, role: None, host: None },
+        Some(agent) => PolicyParty {
+            id,
+            known: true,
+            role: agent.role,
+            host: agent.host,
+        },
+        None => PolicyParty {
+            id,
+            known: false,
+            role: None,
+            host: None,
+        },
     })
 }
 
@@ -90,12 +154,30 @@ mod tests {
     #[test]
     fn a_refusal_names_the_rule_and_its_reason() {
         let (from, to) = ("cam".parse().expect("an id"), "nas".parse().expect("an id"));
-        let verdict = |rule, reason: &str| Verdict { effect: Effect::Deny, reason: reason.into(), rule };
-        let by_rule = refusal(&from, &to, Verb::Message, &verdict(Some(2), "cameras only reply"));
-        assert_eq!(by_rule.error, "rule 2 of the policy denies message from cam to nas: cameras only reply");
-        assert_eq!((by_rule.code, by_rule.details["rule"].clone()), (ErrorCode::ForbiddenByPolicy, 2.into()));
+        let verdict = |rule, reason: &str| Verdict {
+            effect: Effect::Deny,
+            reason: reason.into(),
+            rule,
+        };
+        let by_rule = refusal(
+            &from,
+            &to,
+            Verb::Message,
+            &verdict(Some(2), "cameras only reply"),
+        );
+        assert_eq!(
+            by_rule.error,
+            "rule 2 of the policy denies message from cam to nas: cameras only reply"
+        );
+        assert_eq!(
+            (by_rule.code, by_rule.details["rule"].clone()),
+            (ErrorCode::ForbiddenByPolicy, 2.into())
+        );
         let by_default = refusal(&from, &to, Verb::Reply, &verdict(None, ""));
         assert_eq!(by_default.details["rule"], "default");
-        assert!(by_default.error.ends_with("no reason is given"), "{by_default}");
+        assert!(
+            by_default.error.ends_with("no reason is given"),
+            "{by_default}"
+        );
     }
 }

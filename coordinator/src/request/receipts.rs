@@ -18,11 +18,27 @@ use crate::store::{Mark, StoreError, StoredMessage, Stretch};
 const STRETCHES_MAX: usize = 20;
 
 /// Advances the caller's messages, and writes the recorded stages to the audit.
-pub(crate) async fn advance(services: &Services, caller: &Caller, progress: &Progress) -> Result<(), StoreError> {
-    for (id, stage) in services.store.advance(&caller.agent, caller.tenure.as_ref(), progress).await? {
-        let via = progress.stages().find(|(reached, _)| *reached == stage).map(|(_, via)| via);
+pub(crate) async fn advance(
+    services: &Services,
+    caller: &Caller,
+    progress: &Progress,
+) -> Result<(), StoreError> {
+    for (id, stage) in services
+        .store
+        .advance(&caller.agent, caller.tenure.as_ref(), progress)
+        .await?
+    {
+        let via = progress
+            .stages()
+            .find(|(reached, _)| *reached == stage)
+            .map(|(_, via)| via);
         let entry = caller.entry(Event::Receipt).to(&id.from());
-        services.audit.note(Entry { message_id: Some(id), stage: Some(stage), via, ..entry });
+        services.audit.note(Entry {
+            message_id: Some(id),
+            stage: Some(stage),
+            via,
+            ..entry
+        });
     }
     Ok(())
 }
@@ -51,19 +67,36 @@ pub(super) async fn message_status(
 
 /// Returns the public form of a receipt.
 pub(super) fn tracked(kept: StoredMessage) -> Tracked {
-    Tracked { message_id: kept.message.id, stage: furthest(&kept.history), history: kept.history }
+    Tracked {
+        message_id: kept.message.id,
+        stage: furthest(&kept.history),
+        history: kept.history,
+    }
 }
 
 /// `get_thread`
-pub(super) async fn get_thread(services: &Services, caller: &Caller, call: tools::GetThread) -> Result<Reply, Refusal> {
+pub(super) async fn get_thread(
+    services: &Services,
+    caller: &Caller,
+    call: tools::GetThread,
+) -> Result<Reply, Refusal> {
     let id = call.message_id;
-    let is_own_broadcast = |thread: &MessageId| thread.to() == AgentId::all() && thread.from() == caller.agent;
+    let is_own_broadcast =
+        |thread: &MessageId| thread.to() == AgentId::all() && thread.from() == caller.agent;
     // The id of a broadcast is also the id of its thread.
-    let thread = if is_own_broadcast(&id) { id } else { own_message(services, caller, &id).await?.message.thread_id };
+    let thread = if is_own_broadcast(&id) {
+        id
+    } else {
+        own_message(services, caller, &id).await?.message.thread_id
+    };
     let cursor = page::cursor::<Mark>(call.cursor.as_deref())?;
     let is_first = cursor.is_none();
     let mut page = Page::of(caller, PAGE_MAX);
-    if let Some(Cursor { at, from: Some(from) }) = &cursor {
+    if let Some(Cursor {
+        at,
+        from: Some(from),
+    }) = &cursor
+    {
         let begun = begun(services, caller, &thread, at).await?;
         page::check_within(&begun, *from)?;
         if !page.add(begun, ReadFrom::Thread(at.clone()), *from) {
@@ -74,7 +107,12 @@ pub(super) async fn get_thread(services: &Services, caller: &Caller, call: tools
     // One stretch normally fills the page; more are read only if most of the thread is not visible to the caller.
     for _ in 0..STRETCHES_MAX {
         let (limit, bytes) = (page.free() + 1, page.room());
-        let stretch = Stretch { reader: &caller.agent, after: after.as_ref(), limit, bytes };
+        let stretch = Stretch {
+            reader: &caller.agent,
+            after: after.as_ref(),
+            limit,
+            bytes,
+        };
         let excerpt = services.store.thread(&thread, stretch).await?;
         for message in excerpt.messages {
             let place = ReadFrom::Thread(Mark::of(&message));
@@ -95,7 +133,12 @@ pub(super) async fn get_thread(services: &Services, caller: &Caller, call: tools
 }
 
 /// Returns the message at that mark of the thread.
-async fn begun(services: &Services, caller: &Caller, thread: &MessageId, at: &Mark) -> Result<Message, Refusal> {
+async fn begun(
+    services: &Services,
+    caller: &Caller,
+    thread: &MessageId,
+    at: &Mark,
+) -> Result<Message, Refusal> {
     let message = own_message(services, caller, &at.id).await?.message;
     if message.thread_id == *thread && Mark::of(&message) == *at {
         return Ok(message);
@@ -107,5 +150,8 @@ async fn begun(services: &Services, caller: &Caller, thread: &MessageId, at: &Ma
 fn shown(page: Page, caller: &Caller, read: Option<Mark>) -> Reply {
     let (messages, next_cursor) = page.finish(caller);
     let next_cursor = next_cursor.or(read.map(|mark| mark.to_string()));
-    Reply::Thread(Thread { messages, next_cursor })
+    Reply::Thread(Thread {
+        messages,
+        next_cursor,
+    })
 }

@@ -13,7 +13,9 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use std::time::Duration;
 
-use super::deposit::{Accepted, Draft, ID_TRIES, REPLY_MARGIN, deposit, heard, kept, sent, take_turn};
+use super::deposit::{
+    Accepted, Draft, ID_TRIES, REPLY_MARGIN, deposit, heard, kept, sent, take_turn,
+};
 use super::guard::{self, Exchange};
 use super::permission::Permission;
 use super::target::{self, Target};
@@ -46,18 +48,24 @@ pub(super) async fn send_message(
     };
     match target {
         Target::One(name, host) => {
-            let (message, receipt) = send_to_one(services, caller, id, &draft, name, host.as_deref()).await?;
+            let (message, receipt) =
+                send_to_one(services, caller, id, &draft, name, host.as_deref()).await?;
             Ok(Reply::Sent(Sent { message, receipt }))
         }
         Target::Role(role) => {
             let of_role = |agent: &Agent| agent.role.as_deref() == Some(role.as_str());
             let recipients = others(services, caller, of_role).await?;
             if recipients.is_empty() {
-                return Err(Refusal::new(ErrorCode::AgentNotFound, format!("no other agent has the role {role}")));
+                return Err(Refusal::new(
+                    ErrorCode::AgentNotFound,
+                    format!("no other agent has the role {role}"),
+                ));
             }
             draft.thread = Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0));
             services.limit.weigh(&caller.agent, &id, recipients.len());
-            Ok(Reply::Copies(copies(services, caller, id, draft, recipients).await))
+            Ok(Reply::Copies(
+                copies(services, caller, id, draft, recipients).await,
+            ))
         }
     }
 }
@@ -68,8 +76,12 @@ fn life(services: &Services, expires_in: Option<u64>) -> Result<Duration, Refusa
     match expires_in.map(Duration::from_secs) {
         Some(life) if life > most => {
             let (wished, limit) = (life.as_secs(), most.as_secs());
-            let error = format!("expires_in is {wished}; this coordinator keeps messages for at most {limit} seconds");
-            Err(Refusal::invalid(error).detail("limit", limit).detail("count", wished))
+            let error = format!(
+                "expires_in is {wished}; this coordinator keeps messages for at most {limit} seconds"
+            );
+            Err(Refusal::invalid(error)
+                .detail("limit", limit)
+                .detail("count", wished))
         }
         life => Ok(life.unwrap_or(most)),
     }
@@ -84,8 +96,13 @@ pub(super) async fn broadcast(
 ) -> Result<Reply, Refusal> {
     take_turn(services, caller, id, Verb::Broadcast)?;
     let wanted = |agent: &Agent| {
-        call.role.as_ref().is_none_or(|role| agent.role.as_ref() == Some(role))
-            && call.host.as_ref().is_none_or(|host| agent.host.as_ref() == Some(host))
+        call.role
+            .as_ref()
+            .is_none_or(|role| agent.role.as_ref() == Some(role))
+            && call
+                .host
+                .as_ref()
+                .is_none_or(|host| agent.host.as_ref() == Some(host))
     };
     let recipients = others(services, caller, wanted).await?;
     services.limit.weigh(&caller.agent, &id, recipients.len());
@@ -100,7 +117,9 @@ pub(super) async fn broadcast(
         requires_response: false,
         life: services.message_life,
     };
-    Ok(Reply::Copies(copies(services, caller, id, draft, recipients).await))
+    Ok(Reply::Copies(
+        copies(services, caller, id, draft, recipients).await,
+    ))
 }
 
 /// Sends to the name exactly as given. Only if that fails, looks for the intended recipient.
@@ -132,13 +151,22 @@ async fn others(
 }
 
 /// Sends one copy to each recipient. A refused copy does not stop the others; its refusal is part of the reply.
-async fn copies(services: &Services, caller: &Caller, id: CallId, draft: Draft, recipients: Vec<AgentId>) -> Copies {
+async fn copies(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    draft: Draft,
+    recipients: Vec<AgentId>,
+) -> Copies {
     let draft = &draft;
     let outcomes: Vec<(AgentId, Result<_, Refusal>)> = stream::iter(recipients)
         .map(|to| async move {
             let outcome = deposit(services, caller, id, draft, &to).await;
             // The message is dropped, because each copy has the whole text.
-            (to, outcome.map(|(message, receipt)| (message.id, message.thread_id, receipt.stage)))
+            (
+                to,
+                outcome.map(|(message, receipt)| (message.id, message.thread_id, receipt.stage)),
+            )
         })
         .buffered(copies_at_once(draft.message.len()))
         .collect()
@@ -150,14 +178,32 @@ async fn copies(services: &Services, caller: &Caller, id: CallId, draft: Draft, 
             Ok((message_id, of_thread, stage)) => {
                 // A repeated call keeps its first thread.
                 thread = Some(of_thread);
-                Copy { agent_id, message_id: Some(message_id), stage, refusal: None }
+                Copy {
+                    agent_id,
+                    message_id: Some(message_id),
+                    stage,
+                    refusal: None,
+                }
             }
-            Err(refusal) => Copy { agent_id, message_id: None, stage: Stage::Refused, refusal: Some(refusal) },
+            Err(refusal) => Copy {
+                agent_id,
+                message_id: None,
+                stage: Stage::Refused,
+                refusal: Some(refusal),
+            },
         });
     }
     let id = thread.unwrap_or_else(|| MessageId::random(&caller.agent, &AgentId::all()));
-    let recipients = receipts.iter().filter(|copy| copy.refusal.is_none()).map(|copy| copy.agent_id.clone()).collect();
-    Copies { id, recipients, receipts }
+    let recipients = receipts
+        .iter()
+        .filter(|copy| copy.refusal.is_none())
+        .map(|copy| copy.agent_id.clone())
+        .collect();
+    Copies {
+        id,
+        recipients,
+        receipts,
+    }
 }
 
 /// Returns how many copies of a text of this size are sent concurrently.
@@ -181,10 +227,23 @@ pub(super) async fn reply(
     if question.from_agent != AgentId::human() {
         take_turn(services, caller, id, Verb::Reply)?;
     }
-    Permission::of(services, caller, Verb::Reply).await?.check(services, caller, &question.from_agent).await?;
-    let turn = Exchange { call: id, to: &question.from_agent, verb: Verb::Reply, thread: Some(&question.thread_id) };
-    let (message, receipt) =
-        guard::bounded(services, caller, turn, store_reply(services, caller, id, &question, &call)).await?;
+    Permission::of(services, caller, Verb::Reply)
+        .await?
+        .check(services, caller, &question.from_agent)
+        .await?;
+    let turn = Exchange {
+        call: id,
+        to: &question.from_agent,
+        verb: Verb::Reply,
+        thread: Some(&question.thread_id),
+    };
+    let (message, receipt) = guard::bounded(
+        services,
+        caller,
+        turn,
+        store_reply(services, caller, id, &question, &call),
+    )
+    .await?;
     Ok(Reply::Sent(Sent { message, receipt }))
 }
 
@@ -200,10 +259,30 @@ async fn store_reply(
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
         let message = envelope_of_reply(caller, question, call, reply, services.message_life);
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
-        let bytes = services.store_quota.map(|bytes| bytes + bytes / REPLY_MARGIN);
-        let quota = Quota { bytes, ..services.quota(&caller.principal) };
-        let answer = Send { message, call: id, bound: INBOX_MAX, kept, spares_away: false, one_shot, quota };
-        let outcome = match heard(services, caller, &answer.message, services.store.answer(&answer)).await? {
+        let bytes = services
+            .store_quota
+            .map(|bytes| bytes + bytes / REPLY_MARGIN);
+        let quota = Quota {
+            bytes,
+            ..services.quota(&caller.principal)
+        };
+        let answer = Send {
+            message,
+            call: id,
+            bound: INBOX_MAX,
+            kept,
+            spares_away: false,
+            one_shot,
+            quota,
+        };
+        let outcome = match heard(
+            services,
+            caller,
+            &answer.message,
+            services.store.answer(&answer),
+        )
+        .await?
+        {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
             AnswerOutcome::AlreadyAnswered(reply) => {
@@ -214,7 +293,10 @@ async fn store_reply(
             return Ok(sent);
         }
     }
-    Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
+    Err(Refusal::new(
+        ErrorCode::Internal,
+        "no free message id was found",
+    ))
 }
 
 fn envelope_of_reply(
@@ -255,8 +337,13 @@ mod tests {
 
     #[test]
     fn fewer_copies_of_a_long_text_are_sent_at_once() {
-        for (bytes, copies) in [(0, COPIES_AT_ONCE), (1_000, COPIES_AT_ONCE), (50_000, 10), (200_000, 2), (1 << 20, 1)]
-        {
+        for (bytes, copies) in [
+            (0, COPIES_AT_ONCE),
+            (1_000, COPIES_AT_ONCE),
+            (50_000, 10),
+            (200_000, 2),
+            (1 << 20, 1),
+        ] {
             assert_eq!(copies_at_once(bytes), copies, "{bytes}");
         }
     }

@@ -24,10 +24,15 @@ pub(super) enum Target {
 impl Target {
     /// Parses `id`, `id@host` or `@role`.
     pub(super) fn parse(text: &str) -> Result<Self, Refusal> {
-        let refused = |error: IdError| Refusal::invalid(format!("target: {error}")).advise(Advice::NameRecipient);
+        let refused = |error: IdError| {
+            Refusal::invalid(format!("target: {error}")).advise(Advice::NameRecipient)
+        };
         match text.trim().split_once('@') {
             Some(("", role)) => Ok(Self::Role(role.parse().map_err(refused)?)),
-            Some((id, host)) if !host.is_empty() => Ok(Self::One(id.parse().map_err(refused)?, Some(host.to_owned()))),
+            Some((id, host)) if !host.is_empty() => Ok(Self::One(
+                id.parse().map_err(refused)?,
+                Some(host.to_owned()),
+            )),
             _ => Ok(Self::One(text.trim().parse().map_err(refused)?, None)),
         }
     }
@@ -36,18 +41,28 @@ impl Target {
 /// Returns the agent of that name. Without an exact match, returns the only one that differs only in case.
 ///
 /// The person always exists. Errors: `AGENT_NOT_FOUND` with the nearest names.
-pub(super) async fn find(services: &Services, principal: &Principal, id: &AgentId) -> Result<Agent, Refusal> {
+pub(super) async fn find(
+    services: &Services,
+    principal: &Principal,
+    id: &AgentId,
+) -> Result<Agent, Refusal> {
     if let Some(agent) = services.store.agent(id).await? {
         return Ok(agent);
     }
     if *id == AgentId::human() {
-        return Ok(services.store.introduce(id, None, &Quota::default()).await?);
+        return Ok(services
+            .store
+            .introduce(id, None, &Quota::default())
+            .await?);
     }
     if id.is_reserved() {
         return Err(Refusal::invalid(format!("{id} is not an agent")).advise(Advice::Broadcast));
     }
     let known = select(services, principal, |agent| Some(agent.id)).await?;
-    let same: Vec<_> = known.iter().filter(|known| known.as_str().eq_ignore_ascii_case(id.as_str())).collect();
+    let same: Vec<_> = known
+        .iter()
+        .filter(|known| known.as_str().eq_ignore_ascii_case(id.as_str()))
+        .collect();
     if let [only] = same.as_slice()
         && let Some(agent) = services.store.agent(only).await?
     {
@@ -67,19 +82,37 @@ pub(super) async fn recipient(
     id: &AgentId,
     host: Option<&str>,
 ) -> Result<Agent, Refusal> {
-    let Some(host) = host else { return find(services, principal, id).await };
+    let Some(host) = host else {
+        return find(services, principal, id).await;
+    };
     let namesakes = services.store.namesakes(id).await?;
     if let Some(agent) = of_pair(id, host, &namesakes) {
         return find(services, principal, &agent.id).await;
     }
-    Err(no_pair(id, host, &select(services, principal, |agent| Some(Namesake::from(agent))).await?))
+    Err(no_pair(
+        id,
+        host,
+        &select(services, principal, |agent| Some(Namesake::from(agent))).await?,
+    ))
 }
 
 /// Returns the host's agent under that name: that of its first session, or the agent with exactly that id.
 fn of_pair<'a>(id: &AgentId, host: &str, known: &'a [Namesake]) -> Option<&'a Namesake> {
-    let of_host = || known.iter().filter(|agent| is_host(agent.host.as_deref(), host));
-    let slot = |agent: &&Namesake| agent.owner.as_ref().filter(|owner| owner.base == *id).map(|owner| owner.slot);
-    let first = of_host().filter(|agent| slot(agent).is_some()).min_by_key(|agent| slot(agent));
+    let of_host = || {
+        known
+            .iter()
+            .filter(|agent| is_host(agent.host.as_deref(), host))
+    };
+    let slot = |agent: &&Namesake| {
+        agent
+            .owner
+            .as_ref()
+            .filter(|owner| owner.base == *id)
+            .map(|owner| owner.slot)
+    };
+    let first = of_host()
+        .filter(|agent| slot(agent).is_some())
+        .min_by_key(|agent| slot(agent));
     first.or_else(|| of_host().find(|agent| agent.id == *id))
 }
 
@@ -95,22 +128,46 @@ fn is_host(of: Option<&str>, host: &str) -> bool {
 /// same requested name, else its nearest names, else the host that has the name.
 fn no_pair(id: &AgentId, host: &str, known: &[Namesake]) -> Refusal {
     let refusal = Refusal::new(ErrorCode::AgentNotFound, format!("no agent {id} on {host}"));
-    let named = known.iter().find(|agent| agent.id.as_str().eq_ignore_ascii_case(id.as_str()));
-    let base = named.and_then(|agent| agent.owner.as_ref()).map_or(id, |owner| &owner.base);
-    let wished = |agent: &&Namesake| agent.owner.as_ref().is_some_and(|owner| owner.base == *base);
+    let named = known
+        .iter()
+        .find(|agent| agent.id.as_str().eq_ignore_ascii_case(id.as_str()));
+    let base = named
+        .and_then(|agent| agent.owner.as_ref())
+        .map_or(id, |owner| &owner.base);
+    let wished = |agent: &&Namesake| {
+        agent
+            .owner
+            .as_ref()
+            .is_some_and(|owner| owner.base == *base)
+    };
     let there: Vec<&AgentId> = match known.iter().filter(|agent| is_of(agent, host)).find(wished) {
         Some(agent) => vec![&agent.id],
-        None => nearest(id, known.iter().filter(|agent| is_of(agent, host)).map(|agent| &agent.id)),
+        None => nearest(
+            id,
+            known
+                .iter()
+                .filter(|agent| is_of(agent, host))
+                .map(|agent| &agent.id),
+        ),
     };
-    let names = |ids: &[&AgentId]| ids.iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>();
-    match (there.as_slice(), named.and_then(|agent| agent.host.as_ref())) {
-        ([], Some(elsewhere)) => {
-            refusal.suggest(format!("{id} is on {elsewhere}. list_agents shows who is on which host."))
-        }
+    let names = |ids: &[&AgentId]| {
+        ids.iter()
+            .map(|id| id.as_str().to_owned())
+            .collect::<Vec<_>>()
+    };
+    match (
+        there.as_slice(),
+        named.and_then(|agent| agent.host.as_ref()),
+    ) {
+        ([], Some(elsewhere)) => refusal.suggest(format!(
+            "{id} is on {elsewhere}. list_agents shows who is on which host."
+        )),
         ([], None) => refusal.suggest("list_agents shows who is on which host."),
         (ids, _) => {
             let names = names(ids);
-            refusal.suggest(format!("On {host} it is {}.", names.join(" or "))).detail("nearest", names)
+            refusal
+                .suggest(format!("On {host} it is {}.", names.join(" or ")))
+                .detail("nearest", names)
         }
     }
 }
@@ -124,8 +181,13 @@ pub(crate) async fn select<T>(
 ) -> Result<Vec<T>, Refusal> {
     let (mut picked, mut after) = (Vec::new(), None);
     loop {
-        let page = services.agents(principal, after.as_ref(), AGENTS_STEP).await?;
-        after = page.last().filter(|_| page.len() == AGENTS_STEP).map(|last| last.id.clone());
+        let page = services
+            .agents(principal, after.as_ref(), AGENTS_STEP)
+            .await?;
+        after = page
+            .last()
+            .filter(|_| page.len() == AGENTS_STEP)
+            .map(|last| last.id.clone());
         picked.extend(page.into_iter().filter_map(&pick));
         if after.is_none() {
             return Ok(picked);
@@ -137,11 +199,20 @@ pub(crate) async fn select<T>(
 fn nearest<'a>(meant: &AgentId, known: impl Iterator<Item = &'a AgentId>) -> Vec<&'a AgentId> {
     let meant = meant.as_str().to_ascii_lowercase();
     let mut scored: Vec<(f64, &AgentId)> = known
-        .map(|id| (strsim::jaro_winkler(&meant, &id.as_str().to_ascii_lowercase()), id))
+        .map(|id| {
+            (
+                strsim::jaro_winkler(&meant, &id.as_str().to_ascii_lowercase()),
+                id,
+            )
+        })
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-    scored.into_iter().take(NEAREST_MAX).map(|(_, id)| id).collect()
+    scored
+        .into_iter()
+        .take(NEAREST_MAX)
+        .map(|(_, id)| id)
+        .collect()
 }
 
 #[cfg(test)]
@@ -158,7 +229,10 @@ mod tests {
         let check = |text, expected| assert_eq!(Target::parse(text).ok(), expected, "{text}");
         check("meshtastic", Some(Target::One(agent("meshtastic"), None)));
         check(" meshtastic ", Some(Target::One(agent("meshtastic"), None)));
-        check("meshtastic@nas2", Some(Target::One(agent("meshtastic"), Some("nas2".into()))));
+        check(
+            "meshtastic@nas2",
+            Some(Target::One(agent("meshtastic"), Some("nas2".into()))),
+        );
         check("@reviewer", Some(Target::Role(agent("reviewer"))));
         check("agent with spaces", None);
         check("@", None);
@@ -166,8 +240,18 @@ mod tests {
     }
 
     fn known(name: &str, base: &str, host: &str, slot: u32) -> Namesake {
-        let owner = Owner { base: agent(base), host: host.into(), slot };
-        Agent { id: agent(name), host: Some(host.into()), owner: Some(owner), ..Agent::placeholder() }.into()
+        let owner = Owner {
+            base: agent(base),
+            host: host.into(),
+            slot,
+        };
+        Agent {
+            id: agent(name),
+            host: Some(host.into()),
+            owner: Some(owner),
+            ..Agent::placeholder()
+        }
+        .into()
     }
 
     #[test]
@@ -179,7 +263,11 @@ mod tests {
             known("api", "api", "nas", 1),
         ];
         let check = |id, host, expected| {
-            assert_eq!(of_pair(&agent(id), host, &all).map(|agent| agent.id.as_str()), expected, "{id}@{host}");
+            assert_eq!(
+                of_pair(&agent(id), host, &all).map(|agent| agent.id.as_str()),
+                expected,
+                "{id}@{host}"
+            );
         };
         check("web", "laptop", Some("web"));
         check("web", "NAS", Some("web-2"));
@@ -190,14 +278,23 @@ mod tests {
         assert_eq!(hint("web-2", "laptop"), "On laptop it is web.");
         assert_eq!(hint("Web", "nas"), "On nas it is web-2.");
         assert_eq!(hint("ap", "nas"), "On nas it is api.");
-        assert_eq!(hint("api", "laptop"), "api is on nas. list_agents shows who is on which host.");
-        assert_eq!(hint("zzz", "box"), "list_agents shows who is on which host.");
+        assert_eq!(
+            hint("api", "laptop"),
+            "api is on nas. list_agents shows who is on which host."
+        );
+        assert_eq!(
+            hint("zzz", "box"),
+            "list_agents shows who is on which host."
+        );
     }
 
     #[test]
     fn the_nearest_names_are_suggested() {
         let known = [agent("homeassistant"), agent("meshtastic"), agent("media")];
-        assert_eq!(nearest(&agent("Meshtastik"), known.iter()), [&agent("meshtastic")]);
+        assert_eq!(
+            nearest(&agent("Meshtastik"), known.iter()),
+            [&agent("meshtastic")]
+        );
         assert!(nearest(&agent("zzz"), known.iter()).is_empty());
     }
 }

@@ -60,12 +60,20 @@ pub(super) async fn wait_for_message(
     let mut first = true;
     loop {
         let next_look = match look_with_room(services, caller, &wanted).await {
-            Ok((Some(reply), held)) => return Ok(Done { held, ..reply.into() }),
+            Ok((Some(reply), held)) => {
+                return Ok(Done {
+                    held,
+                    ..reply.into()
+                });
+            }
             Ok((None, _)) => {
                 check_cycle(services, caller, &wanted, deadline).await?;
                 look_again(caller, Instant::now())
             }
-            Err(Refusal { code: ErrorCode::StoreUnavailable | ErrorCode::RateLimited, .. }) if !first => RETRY,
+            Err(Refusal {
+                code: ErrorCode::StoreUnavailable | ErrorCode::RateLimited,
+                ..
+            }) if !first => RETRY,
             Err(refusal) => return Err(refusal),
         };
         first = false;
@@ -73,8 +81,16 @@ pub(super) async fn wait_for_message(
             arrivals = news_for(&wanted, &mut listener) => arrivals,
             () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
         };
-        if let Some(arrival) = arrivals.iter().find(|arrival| wanted.is_met_by(arrival, caller)) {
-            return Ok(result(caller, arrival.message.clone(), &ReadFrom::Inbox(arrival.position)).into());
+        if let Some(arrival) = arrivals
+            .iter()
+            .find(|arrival| wanted.is_met_by(arrival, caller))
+        {
+            return Ok(result(
+                caller,
+                arrival.message.clone(),
+                &ReadFrom::Inbox(arrival.position),
+            )
+            .into());
         }
         if Instant::now() >= deadline {
             let timed_out = Reply::TimedOut(match about {
@@ -89,14 +105,26 @@ pub(super) async fn wait_for_message(
 /// Records that a session waits for an answer. Refuses the wait if it would close a cycle of waiting agents.
 ///
 /// If the store does not respond, the wait is allowed.
-async fn check_cycle(services: &Services, caller: &Caller, wanted: &Wanted, deadline: Instant) -> Result<(), Refusal> {
-    let Wanted::Answer(id) = wanted else { return Ok(()) };
+async fn check_cycle(
+    services: &Services,
+    caller: &Caller,
+    wanted: &Wanted,
+    deadline: Instant,
+) -> Result<(), Refusal> {
+    let Wanted::Answer(id) = wanted else {
+        return Ok(());
+    };
     if caller.is_person() {
         return Ok(());
     }
     let lease = WAITS_FOR.min(deadline.duration_since(Instant::now()));
     let noted = timeout(CALL_DEADLINE, services.store.await_answer(id, lease)).await;
-    match noted.ok().and_then(Result::ok).unwrap_or_default().as_slice() {
+    match noted
+        .ok()
+        .and_then(Result::ok)
+        .unwrap_or_default()
+        .as_slice()
+    {
         [] => Ok(()),
         cycle => Err(Refusal::would_deadlock(id, cycle)),
     }
@@ -105,12 +133,18 @@ async fn check_cycle(services: &Services, caller: &Caller, wanted: &Wanted, dead
 /// Returns the number of messages in the caller's inbox, or zero if the store does not respond in time.
 async fn pending(services: &Services, caller: &Caller) -> usize {
     let counted = timeout(CALL_DEADLINE, services.store.pending(&caller.agent)).await;
-    counted.ok().and_then(Result::ok).map_or(0, |pending| pending.count)
+    counted
+        .ok()
+        .and_then(Result::ok)
+        .map_or(0, |pending| pending.count)
 }
 
 /// Returns when a wait without a result reads the store again. A withheld message may be released earlier.
 fn look_again(caller: &Caller, now: Instant) -> Duration {
-    caller.memory.next_release(now).map_or(LOOK_AGAIN, |at| LOOK_AGAIN.min(at.duration_since(now)))
+    caller
+        .memory
+        .next_release(now)
+        .map_or(LOOK_AGAIN, |at| LOOK_AGAIN.min(at.duration_since(now)))
 }
 
 /// Returns the reply of a wait: the whole message, or the part that fits. No other wait restarts that message soon.
@@ -136,7 +170,9 @@ impl Wanted {
                     && kind.admits(message.kind)
                     && caller.memory.hand(&message.id, Instant::now())
             }
-            Self::Answer(id) => message.reply_to.as_ref() == Some(id) && message.to_agent == caller.agent,
+            Self::Answer(id) => {
+                message.reply_to.as_ref() == Some(id) && message.to_agent == caller.agent
+            }
             Self::Stage(..) => false,
         }
     }
@@ -163,33 +199,55 @@ async fn look_with_room(
 ) -> Result<(Option<Reply>, Option<Charge>), Refusal> {
     let held = room_of_person(services, caller).await?;
     let looked = timeout(CALL_DEADLINE, look(services, caller, wanted)).await;
-    Ok((looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?, held))
+    Ok((
+        looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?,
+        held,
+    ))
 }
 
 /// Returns the reply if the condition is met.
-async fn look(services: &Services, caller: &Caller, wanted: &Wanted) -> Result<Option<Reply>, Refusal> {
+async fn look(
+    services: &Services,
+    caller: &Caller,
+    wanted: &Wanted,
+) -> Result<Option<Reply>, Refusal> {
     match wanted {
         Wanted::Next(kind) => next_message(services, caller, *kind).await,
         Wanted::Answer(id) => answer(services, caller, id).await,
         Wanted::Stage(id, stage) => {
             let kept = own_message(services, caller, id).await?;
             let reached = furthest(&kept.history);
-            Ok((reached.reaches(*stage) || reached.is_final()).then(|| Reply::Tracked(tracked(kept))))
+            Ok((reached.reaches(*stage) || reached.is_final())
+                .then(|| Reply::Tracked(tracked(kept))))
         }
     }
 }
 
 /// Returns the oldest message that this session was not shown and that no other wait of it was given.
-async fn next_message(services: &Services, caller: &Caller, kind: KindFilter) -> Result<Option<Reply>, Refusal> {
+async fn next_message(
+    services: &Services,
+    caller: &Caller,
+    kind: KindFilter,
+) -> Result<Option<Reply>, Refusal> {
     let mut after = 0;
     loop {
-        let selection = Selection { kind, thread: None, after, limit: LOOKED_AT, bytes: LOOKED_AT_BYTES };
+        let selection = Selection {
+            kind,
+            thread: None,
+            after,
+            limit: LOOKED_AT,
+            bytes: LOOKED_AT_BYTES,
+        };
         let page = services.store.unshown(&caller.agent, selection).await?;
         let complete = !selection.is_filled_by(&page);
         for placed in page {
             after = placed.position;
             if caller.memory.hand(&placed.message.id, Instant::now()) {
-                return Ok(Some(result(caller, placed.message, &ReadFrom::Inbox(placed.position))));
+                return Ok(Some(result(
+                    caller,
+                    placed.message,
+                    &ReadFrom::Inbox(placed.position),
+                )));
             }
         }
         if complete {
@@ -199,10 +257,16 @@ async fn next_message(services: &Services, caller: &Caller, kind: KindFilter) ->
 }
 
 /// Returns the reply to a message that the caller sent, even if it was returned before.
-async fn answer(services: &Services, caller: &Caller, id: &MessageId) -> Result<Option<Reply>, Refusal> {
+async fn answer(
+    services: &Services,
+    caller: &Caller,
+    id: &MessageId,
+) -> Result<Option<Reply>, Refusal> {
     let kept = own_message(services, caller, id).await?;
     if kept.message.from_agent != caller.agent {
-        return Err(Refusal::invalid(format!("{id} was sent to you, not by you")).advise(Advice::AnswerIt));
+        return Err(
+            Refusal::invalid(format!("{id} was sent to you, not by you")).advise(Advice::AnswerIt),
+        );
     }
     match kept.reply {
         Some(reply) => Ok(services.store.message(&reply).await?.map(|kept| {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, HELLO_MAX, UNFINISHED_PER_KEY, WRONG_CODES_PER_MINUTE};
+use c3po_shared::limits::{
+    AT_ONCE_PER_KEY, FRAME_MAX, HELLO_MAX, UNFINISHED_PER_KEY, WRONG_CODES_PER_MINUTE,
+};
 use c3po_shared::refusal::{Advice, Refusal};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -49,7 +51,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Binds the port and starts to listen.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     // The port can be bound again as soon as the coordinator has ended, even if old connections remain.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -90,7 +96,11 @@ pub(super) struct Door {
 
 impl Door {
     pub(super) fn new(listener: TcpListener, admission: Admission, serving: Serving) -> Self {
-        Self { listener, admission, serving }
+        Self {
+            listener,
+            admission,
+            serving,
+        }
     }
 
     /// Accepts until `stop` is cancelled. This loop never waits for a single connection.
@@ -115,7 +125,10 @@ impl Door {
 /// Returns whether the error concerns only a connection that was closed before it was accepted.
 fn is_of_the_other_side(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
 }
 
 /// Serves connections.
@@ -135,19 +148,31 @@ impl Serving {
             .max_header_size(HEAD_SIZE_MAX)
             .max_headers(HEADERS_MAX)
             .max_buf_size(BUFFER_MAX);
-        Self { routes, transport, services, http: Arc::new(http) }
+        Self {
+            routes,
+            transport,
+            services,
+            http: Arc::new(http),
+        }
     }
 
     /// Serves one connection to its end.
     async fn connection(self, admitted: AdmittedStream, stop: CancellationToken) {
-        let begun = stop.run_until_cancelled(timeout(SILENT_MAX, admitted.first_byte())).await;
-        let Some(Ok(Ok(Some(first)))) = begun else { return };
+        let begun = stop
+            .run_until_cancelled(timeout(SILENT_MAX, admitted.first_byte()))
+            .await;
+        let Some(Ok(Ok(Some(first)))) = begun else {
+            return;
+        };
         // Boxed, because the serving futures are large and there are many silent connections.
         match self.transport.acceptor() {
             None => Box::pin(self.requests(admitted, stop)).await,
             Some(_) if first != FIRST_BYTE => farewell(admitted, "Bad Request", &no_tls()).await,
             Some(acceptor) => {
-                let account = self.services.unfinished.account_of_stranger(HANDSHAKE_BYTES_MAX);
+                let account = self
+                    .services
+                    .unfinished
+                    .account_of_stranger(HANDSHAKE_BYTES_MAX);
                 let intake = Intake::new(admitted, account, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX);
                 let shaking = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(intake)));
                 match stop.run_until_cancelled(shaking).await {
@@ -163,9 +188,17 @@ impl Serving {
     }
 
     /// Serves requests until the client leaves, is too slow, or is upgraded to a link, which has its own task.
-    async fn requests(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, stop: CancellationToken) {
+    async fn requests(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        stop: CancellationToken,
+    ) {
         let service = TowerToHyperService::new(self.routes);
-        let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service).with_upgrades());
+        let mut connection = pin!(
+            self.http
+                .serve_connection(TokioIo::new(stream), service)
+                .with_upgrades()
+        );
         let outcome = tokio::select! {
             outcome = connection.as_mut() => outcome,
             () = stop.cancelled() => {

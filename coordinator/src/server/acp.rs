@@ -25,7 +25,8 @@ pub(super) async fn upgrade(
     Extension(principal): Extension<Arc<Principal>>,
     mut request: Request,
 ) -> Response {
-    let stay = match check_right(&server.services, &principal, Right::Speak).and_then(|()| Principal::enter(&principal))
+    let stay = match check_right(&server.services, &principal, Right::Speak)
+        .and_then(|()| Principal::enter(&principal))
     {
         Ok(stay) => stay,
         Err(refusal) => return Refused::from(refusal).into_response(),
@@ -38,13 +39,23 @@ pub(super) async fn upgrade(
         }
     };
     if offers_ours(&request) {
-        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+        response.headers_mut().insert(
+            SEC_WEBSOCKET_PROTOCOL,
+            HeaderValue::from_static(SUBPROTOCOL),
+        );
     }
     let upgrading = hyper::upgrade::on(&mut request);
-    let AppState { services, tasks, stop, .. } = server;
+    let AppState {
+        services,
+        tasks,
+        stop,
+        ..
+    } = server;
     tasks.clone().spawn(async move {
         // The client may be gone before the response was written.
-        let Ok(upgraded) = upgrading.await else { return };
+        let Ok(upgraded) = upgrading.await else {
+            return;
+        };
         // In its own task, because the task of the upgrade would hold the socket several times.
         tasks.spawn(session::serve(upgraded, stay, services, stop));
     });

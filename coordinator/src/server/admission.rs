@@ -38,23 +38,40 @@ const FEW: usize = 1_024;
 /// Raises the limit of open descriptors as far as the system permits. Returns the new limit.
 pub(crate) fn raise_descriptor_limit() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    )
+    .is_ok();
     let limit = if raised { maximum } else { current };
-    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    })
 }
 
 /// Returns the largest memory use of a connection, in bytes.
 pub(super) fn dearest(transport: &Transport) -> u64 {
-    if transport.acceptor().is_some() { DEAREST_OF_TLS } else { DEAREST }
+    if transport.acceptor().is_some() {
+        DEAREST_OF_TLS
+    } else {
+        DEAREST
+    }
 }
 
 /// Returns the connection limit: the configured one, or as many connections as a quarter of the memory can hold. It never
 /// exceeds the number of descriptors.
 pub(super) fn bound(asked: Option<usize>, memory: Option<u64>, dearest: u64) -> usize {
     let limit = getrlimit(Resource::Nofile).current;
-    let descriptors = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let descriptors = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    });
     let possible = descriptors - RESERVED.min(descriptors / 2);
-    let bound = asked.unwrap_or_else(|| held_by(memory, dearest)).min(possible);
+    let bound = asked
+        .unwrap_or_else(|| held_by(memory, dearest))
+        .min(possible);
     if asked.is_none_or(|asked| asked > possible) && possible < FEW {
         tracing::warn!(
             "the limit of {descriptors} open files allows only {possible} connections; raise `ulimit -n` (LimitNOFILE \
@@ -82,11 +99,25 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    pub(super) fn new(bound: usize, services: Arc<Services>, transport: Transport, tasks: TaskTracker) -> Self {
-        services.metrics.connections_max.set(i64::try_from(bound).unwrap_or(i64::MAX));
+    pub(super) fn new(
+        bound: usize,
+        services: Arc<Services>,
+        transport: Transport,
+        tasks: TaskTracker,
+    ) -> Self {
+        services
+            .metrics
+            .connections_max
+            .set(i64::try_from(bound).unwrap_or(i64::MAX));
         let places = Slots::new(bound, services.metrics.connections.clone());
         let leaving = Slots::new(TURNED_AWAY_AT_ONCE, Gauge::default());
-        Self { places, leaving, services, transport, tasks }
+        Self {
+            places,
+            leaving,
+            services,
+            transport,
+            tasks,
+        }
     }
 
     /// Returns the connection with a slot, or rejects it.
@@ -95,7 +126,11 @@ impl Admission {
             tracing::debug!("cannot set TCP_NODELAY on this connection: {error}");
         }
         match Slots::take(&self.places) {
-            Some(place) => Some(AdmittedStream { stream, stalled: None, _place: place }),
+            Some(place) => Some(AdmittedStream {
+                stream,
+                stalled: None,
+                _place: place,
+            }),
             None => {
                 self.turn_away(stream);
                 None
@@ -110,7 +145,9 @@ impl Admission {
         if (before + 1).is_power_of_two() {
             tracing::warn!("{} connections were refused so far: {refusal}", before + 1);
         }
-        let Some(place) = Slots::take(&self.leaving) else { return };
+        let Some(place) = Slots::take(&self.leaving) else {
+            return;
+        };
         let acceptor = self.transport.acceptor();
         self.tasks.spawn(async move {
             let status = "Service Unavailable";
@@ -128,7 +165,11 @@ impl Admission {
 }
 
 /// Sends the reason of a rejection, best effort.
-pub(super) async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin, status: &str, refusal: &Refusal) {
+pub(super) async fn farewell(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    status: &str,
+    refusal: &Refusal,
+) {
     let _ = timeout(FAREWELL_MAX, say_why(&mut stream, status, refusal)).await;
 }
 
@@ -138,8 +179,13 @@ async fn say_why(
     status: &str,
     refusal: &Refusal,
 ) -> io::Result<()> {
-    let body = serde_json::to_string(refusal).expect("a refusal has text keys and no failing serialisers");
-    let later = if refusal.code == ErrorCode::CoordDown { "Retry-After: 5\r\n" } else { "" };
+    let body =
+        serde_json::to_string(refusal).expect("a refusal has text keys and no failing serialisers");
+    let later = if refusal.code == ErrorCode::CoordDown {
+        "Retry-After: 5\r\n"
+    } else {
+        ""
+    };
     let answer = format!(
         "HTTP/1.1 {} {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          {later}Connection: close\r\n\r\n{body}",
@@ -163,12 +209,18 @@ struct Slots {
 
 impl Slots {
     fn new(bound: usize, shown: Gauge) -> Arc<Self> {
-        Arc::new(Self { taken: AtomicUsize::new(0), bound, shown })
+        Arc::new(Self {
+            taken: AtomicUsize::new(0),
+            bound,
+            shown,
+        })
     }
 
     fn take(places: &Arc<Self>) -> Option<Slot> {
         let one_more = |taken| (taken < places.bound).then_some(taken + 1);
-        let taken = places.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        let taken = places
+            .taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         taken.ok().map(|_| {
             places.shown.inc();
             Slot(Arc::clone(places))
@@ -203,23 +255,40 @@ impl AdmittedStream {
 
     /// Returns the result of a write, or an error if all that is buffered was not written for too long. A client that reads a
     /// few bytes now and then holds an answer as well.
-    fn in_time<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn in_time<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             return written;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL_MAX)));
-        stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(sleep(STALL_MAX)));
+        stalled
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 impl AsyncRead for AdmittedStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for AdmittedStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.in_time(cx, written)
     }
@@ -272,8 +341,17 @@ mod tests {
     #[test]
     fn the_default_bound_of_connections_depends_on_the_memory_too() {
         let memory = Some(512 << 20);
-        assert_eq!([DEAREST, DEAREST_OF_TLS].map(|dearest| held_by(memory, dearest)), [4_096, 1_365]);
-        assert_eq!((held_by(None, DEAREST), held_by(Some(0), DEAREST)), (usize::MAX, FEWEST));
-        assert_eq!(bound(None, Some(0), DEAREST), FEWEST.min(bound(None, None, DEAREST)));
+        assert_eq!(
+            [DEAREST, DEAREST_OF_TLS].map(|dearest| held_by(memory, dearest)),
+            [4_096, 1_365]
+        );
+        assert_eq!(
+            (held_by(None, DEAREST), held_by(Some(0), DEAREST)),
+            (usize::MAX, FEWEST)
+        );
+        assert_eq!(
+            bound(None, Some(0), DEAREST),
+            FEWEST.min(bound(None, None, DEAREST))
+        );
     }
 }

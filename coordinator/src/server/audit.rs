@@ -16,10 +16,16 @@ pub(super) async fn page(
     Query(query): Query<AuditQuery>,
 ) -> Result<Charged<AuditPage>, Refused> {
     let charge = request::room_for_texts(&server.services, &principal).await?;
-    Ok(Charged(request::audit_page(&server.services, &query).await?, charge))
+    Ok(Charged(
+        request::audit_page(&server.services, &query).await?,
+        charge,
+    ))
 }
 
 /// Returns the latest messages of the agent.
-pub(super) async fn sent(State(server): State<AppState>, Speaker(agent): Speaker) -> RestAnswer<SentMessages> {
+pub(super) async fn sent(
+    State(server): State<AppState>,
+    Speaker(agent): Speaker,
+) -> RestAnswer<SentMessages> {
     Ok(Json(request::sent(&server.services, agent).await?))
 }

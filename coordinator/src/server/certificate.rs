@@ -22,12 +22,16 @@ const EARLIER: Duration = Duration::days(1);
 /// Returns the files of the coordinator's own certificate, creating them if they are missing.
 pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<CertificateFiles> {
     let folder = data_dir.join(FOLDER);
-    let files = CertificateFiles { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
+    let files = CertificateFiles {
+        certificate: folder.join("cert.pem"),
+        key: folder.join("key.pem"),
+    };
     let is_there = || files.certificate.exists() && files.key.exists();
     if is_there() {
         close_to_others(&files.key).with_context(|| files.key.display().to_string())?;
     } else {
-        make(data_dir, &folder, listen).or_else(|error| if is_there() { Ok(()) } else { Err(error) })?;
+        make(data_dir, &folder, listen)
+            .or_else(|error| if is_there() { Ok(()) } else { Err(error) })?;
         tracing::info!("created a certificate in {}", folder.display());
     }
     Ok(files)
@@ -56,7 +60,11 @@ fn make(data_dir: &Path, folder: &Path, listen: IpAddr) -> anyhow::Result<()> {
     for (name, text) in [("cert.pem", certificate), ("key.pem", key)] {
         let path = unfinished.join(name);
         let write = || {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()
         };
@@ -64,7 +72,9 @@ fn make(data_dir: &Path, folder: &Path, listen: IpAddr) -> anyhow::Result<()> {
     }
     // The folders are synced as well before the certificate is used, because hosts pin it.
     let synced = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
-    let moved = synced(&unfinished).and_then(|()| fs::rename(&unfinished, folder)).and_then(|()| synced(data_dir));
+    let moved = synced(&unfinished)
+        .and_then(|()| fs::rename(&unfinished, folder))
+        .and_then(|()| synced(data_dir));
     if moved.is_err() {
         // Another process was first, or something else has that path: remove the unfinished folder.
         let _ = fs::remove_dir_all(&unfinished);
@@ -76,7 +86,9 @@ fn make(data_dir: &Path, folder: &Path, listen: IpAddr) -> anyhow::Result<()> {
 fn signed_by_itself(listen: IpAddr) -> anyhow::Result<(String, String)> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let mut parameters = CertificateParams::new(names(&host_name(), listen))?;
-    parameters.distinguished_name.push(DnType::CommonName, "c3po coordinator");
+    parameters
+        .distinguished_name
+        .push(DnType::CommonName, "c3po coordinator");
     let now = OffsetDateTime::now_utc();
     parameters.not_before = now - EARLIER;
     parameters.not_after = now + LIFE;
@@ -84,14 +96,24 @@ fn signed_by_itself(listen: IpAddr) -> anyhow::Result<(String, String)> {
 }
 
 fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Returns the names and addresses of the certificate for a coordinator that listens there.
 fn names(host: &str, listen: IpAddr) -> Vec<String> {
-    let address = Some(listen).filter(|address| !address.is_unspecified()).map(|address| address.to_string());
-    let host = Some(host).filter(|host| !host.is_empty() && host.is_ascii() && *host != "localhost");
-    host.map(str::to_owned).into_iter().chain(["localhost".to_owned()]).chain(address).collect()
+    let address = Some(listen)
+        .filter(|address| !address.is_unspecified())
+        .map(|address| address.to_string());
+    let host =
+        Some(host).filter(|host| !host.is_empty() && host.is_ascii() && *host != "localhost");
+    host.map(str::to_owned)
+        .into_iter()
+        .chain(["localhost".to_owned()])
+        .chain(address)
+        .collect()
 }
 
 #[cfg(test)]
@@ -114,14 +136,29 @@ mod tests {
         let data = tempfile::tempdir().expect("a folder");
         let folder = data.path().join("c3po");
         let own = || own(&folder, "127.0.0.1".parse().expect("an address")).expect("a certificate");
-        let read = |files: &CertificateFiles| (fs::read(&files.certificate).ok(), fs::read(&files.key).ok());
+        let read = |files: &CertificateFiles| {
+            (fs::read(&files.certificate).ok(), fs::read(&files.key).ok())
+        };
         let files = own();
         let first = read(&files);
         assert!(first.0.is_some() && first.1.is_some());
         fs::set_permissions(&files.key, Permissions::from_mode(0o644)).expect("opened to others");
         assert_eq!(read(&own()), first);
-        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
-        assert_eq!((mode(&files.key), mode(&folder.join(FOLDER))), (0o600, 0o700));
-        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 1, "nothing unfinished stays");
+        let mode = |path: &Path| {
+            fs::metadata(path)
+                .expect("it is there")
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        assert_eq!(
+            (mode(&files.key), mode(&folder.join(FOLDER))),
+            (0o600, 0o700)
+        );
+        assert_eq!(
+            fs::read_dir(&folder).expect("a folder").count(),
+            1,
+            "nothing unfinished stays"
+        );
     }
 }

@@ -31,7 +31,10 @@ impl ControlSocket {
     /// Binds the control socket of the coordinator on that port. A socket left by a killed coordinator is replaced: holding
     /// the port proves that there is no other.
     pub(super) fn bind(data_dir: &Path, port: u16) -> anyhow::Result<Self> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(data_dir);
         made.with_context(|| format!("creating {}", data_dir.display()))?;
         let path = place(data_dir, port);
         // Bound in a private folder, and moved once its mode is restricted. The name is short, because socket paths have a
@@ -43,21 +46,32 @@ impl ControlSocket {
             }
             _ => {}
         }
-        DirBuilder::new().mode(0o700).create(&private).with_context(|| format!("creating {}", private.display()))?;
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&private)
+            .with_context(|| format!("creating {}", private.display()))?;
         let made = private.join("s");
-        let listener = UnixListener::bind(&made).with_context(|| format!("listening on {}", made.display()))?;
+        let listener = UnixListener::bind(&made)
+            .with_context(|| format!("listening on {}", made.display()))?;
         fs::set_permissions(&made, Permissions::from_mode(0o600))
             .context("removing the permissions of other users from the control socket")?;
         fs::rename(&made, &path).with_context(|| format!("replacing {}", path.display()))?;
         fs::remove_dir(&private).with_context(|| format!("removing {}", private.display()))?;
-        let inode = fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.ino();
-        Ok(Self { listener, path, inode })
+        let inode = fs::metadata(&path)
+            .with_context(|| format!("looking at {}", path.display()))?
+            .ino();
+        Ok(Self {
+            listener,
+            path,
+            inode,
+        })
     }
 
     /// Serves the same paths as the port to local commands until `stop` is cancelled.
     pub(super) async fn serve(self, routes: Router, stop: CancellationToken) {
         let routes = routes.layer(Extension(Arc::new(Principal::local())));
-        let serving = axum::serve(self.listener, routes).with_graceful_shutdown(stop.cancelled_owned());
+        let serving =
+            axum::serve(self.listener, routes).with_graceful_shutdown(stop.cancelled_owned());
         if let Err(error) = serving.await {
             tracing::warn!("the control socket is gone: {error}");
         }
@@ -85,7 +99,10 @@ impl PrintedCommand {
     /// its name if a shell found it, otherwise its path.
     pub(crate) fn new(command: Option<&str>, data_dir: &Path, listen: SocketAddr) -> Self {
         let program = command.map_or_else(this_program, str::to_owned);
-        let options = format!("--data-dir {} --listen {listen}", shell_word(&data_dir.display().to_string()));
+        let options = format!(
+            "--data-dir {} --listen {listen}",
+            shell_word(&data_dir.display().to_string())
+        );
         Self { program, options }
     }
 
@@ -97,9 +114,14 @@ impl PrintedCommand {
 
 /// Returns the name or path by which this program was called.
 pub(crate) fn this_program() -> String {
-    let is_path = std::env::args_os().next().is_some_and(|called| Path::new(&called).components().count() > 1);
+    let is_path = std::env::args_os()
+        .next()
+        .is_some_and(|called| Path::new(&called).components().count() > 1);
     let path = std::env::current_exe().ok().filter(|_| is_path);
-    path.map_or_else(|| NAME.to_owned(), |path| shell_word(&path.display().to_string()))
+    path.map_or_else(
+        || NAME.to_owned(),
+        |path| shell_word(&path.display().to_string()),
+    )
 }
 
 #[cfg(test)]
@@ -113,14 +135,25 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let bind = || ControlSocket::bind(folder.path(), 8420).expect("a socket");
         let (first, path) = (bind(), place(folder.path(), 8420));
-        assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path)
+                .expect("it is there")
+                .permissions()
+                .mode()
+                & 0o777,
+            0o600
+        );
         let second = bind();
         let over = CancellationToken::new();
         over.cancel();
         first.serve(Router::new(), over.clone()).await;
         assert!(UnixStream::connect(&path).is_ok(), "the successor's stays");
         second.serve(Router::new(), over).await;
-        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing stays");
+        assert_eq!(
+            fs::read_dir(folder.path()).expect("a folder").count(),
+            0,
+            "nothing stays"
+        );
     }
 
     #[test]
@@ -130,9 +163,21 @@ mod tests {
             let line = PrintedCommand::new(command, Path::new(data_dir), listen).line("keys list");
             assert!(line.ends_with(expected), "{line}");
         };
-        check(Some("c3po-coordinator"), "/data", "c3po-coordinator keys list --data-dir /data --listen 0.0.0.0:8440");
+        check(
+            Some("c3po-coordinator"),
+            "/data",
+            "c3po-coordinator keys list --data-dir /data --listen 0.0.0.0:8440",
+        );
         let in_docker = "docker compose exec coordinator c3po-coordinator";
-        check(Some(in_docker), "/data", &format!("{in_docker} keys list --data-dir /data --listen 0.0.0.0:8440"));
-        check(None, "/home/ann's/c3po", r" keys list --data-dir '/home/ann'\''s/c3po' --listen 0.0.0.0:8440");
+        check(
+            Some(in_docker),
+            "/data",
+            &format!("{in_docker} keys list --data-dir /data --listen 0.0.0.0:8440"),
+        );
+        check(
+            None,
+            "/home/ann's/c3po",
+            r" keys list --data-dir '/home/ann'\''s/c3po' --listen 0.0.0.0:8440",
+        );
     }
 }

@@ -62,15 +62,24 @@ type Stamp = (u64, SystemTime);
 impl Downloads {
     /// Makes the downloads of a coordinator with that data folder.
     pub(super) fn new(data_dir: &Path) -> Self {
-        let own = std::env::current_exe().ok().map(|program| program.with_file_name(PROGRAM));
+        let own = std::env::current_exe()
+            .ok()
+            .map(|program| program.with_file_name(PROGRAM));
         let folder = data_dir.join(FOLDER);
-        Self { own, folder, sums: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self {
+            own,
+            folder,
+            sums: Mutex::default(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }
     }
 
     /// Returns the present programs by system and processor, such as `linux-x86_64`.
     async fn programs(&self) -> io::Result<BTreeMap<String, PathBuf>> {
         let (own, folder) = (self.own.clone(), self.folder.clone());
-        spawn_blocking(move || programs_in(own, &folder)).await.map_err(io::Error::other)
+        spawn_blocking(move || programs_in(own, &folder))
+            .await
+            .map_err(io::Error::other)
     }
 
     /// Returns the script for a coordinator at that URL, with these flags for curl.
@@ -85,8 +94,13 @@ impl Downloads {
             none if none.is_empty() => "none at all".to_owned(),
             machines => format!("those for {}", machines.join(", ")),
         };
-        let script = SCRIPT.replace("@REPOSITORY@", REPOSITORY).replace("@MACHINES@", &machines);
-        Ok(script.replace("@URL@", &shell_word(url)).replace("@CURL@", curl).replace("@SUMS@", sums.trim_end()))
+        let script = SCRIPT
+            .replace("@REPOSITORY@", REPOSITORY)
+            .replace("@MACHINES@", &machines);
+        Ok(script
+            .replace("@URL@", &shell_word(url))
+            .replace("@CURL@", curl)
+            .replace("@SUMS@", sums.trim_end()))
     }
 
     async fn sum(&self, machine: &str, program: &Path) -> io::Result<String> {
@@ -98,7 +112,9 @@ impl Downloads {
             return Ok(sum.clone());
         }
         let program = program.to_owned();
-        let summed = spawn_blocking(move || summed(&program)).await.map_err(io::Error::other)??;
+        let summed = spawn_blocking(move || summed(&program))
+            .await
+            .map_err(io::Error::other)??;
         let sum = summed.1.clone();
         sums.insert(machine.to_owned(), summed);
         Ok(sum)
@@ -108,7 +124,11 @@ impl Downloads {
 /// Returns the stamp and checksum of a file.
 fn summed(program: &Path) -> io::Result<(Stamp, String)> {
     let mut file = fs::File::open(program)?;
-    let (stamp, mut context, mut piece) = (stamp(&file.metadata()?)?, Context::new(&SHA256), vec![0; PIECE]);
+    let (stamp, mut context, mut piece) = (
+        stamp(&file.metadata()?)?,
+        Context::new(&SHA256),
+        vec![0; PIECE],
+    );
     loop {
         match file.read(&mut piece)? {
             0 => return Ok((stamp, HEXLOWER.encode(context.finish().as_ref()))),
@@ -127,12 +147,27 @@ fn programs_in(own: Option<PathBuf>, folder: &Path) -> BTreeMap<String, PathBuf>
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path().join(PROGRAM))))
-        .filter(|(machine, _)| machine.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)))
+        .filter_map(|entry| {
+            Some((
+                entry.file_name().into_string().ok()?,
+                entry.path().join(PROGRAM),
+            ))
+        })
+        .filter(|(machine, _)| {
+            machine
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+        })
         .collect();
     programs.retain(|_, program| program.is_file());
     if let Some(own) = own.filter(|own| own.is_file()) {
-        programs.entry(format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)).or_insert(own);
+        programs
+            .entry(format!(
+                "{}-{}",
+                std::env::consts::OS,
+                std::env::consts::ARCH
+            ))
+            .or_insert(own);
     }
     programs
 }
@@ -147,7 +182,10 @@ impl Media for Script {
 
 /// `GET /join.sh`
 pub(super) async fn script(State(server): State<AppState>) -> Result<Plain<Script>, Refused> {
-    let script = server.downloads.script(&server.joins.url(), &server.joins.curl()).await;
+    let script = server
+        .downloads
+        .script(&server.joins.url(), &server.joins.curl())
+        .await;
     Ok(script.map(Plain::new).map_err(|error| unreadable(&error))?)
 }
 
@@ -171,7 +209,11 @@ pub(super) async fn program(
     State(server): State<AppState>,
     InPath(For { machine }): InPath<For>,
 ) -> Result<Plain<Bytes>, Refused> {
-    let programs = server.downloads.programs().await.map_err(|error| unreadable(&error))?;
+    let programs = server
+        .downloads
+        .programs()
+        .await
+        .map_err(|error| unreadable(&error))?;
     let Some(program) = programs.get(&machine) else {
         let error = "this coordinator has no c3po program for that kind of machine";
         let refusal = Refusal::new(ErrorCode::NotSupported, error).suggest(
@@ -180,24 +222,31 @@ pub(super) async fn program(
         return Err(Refused::with(StatusCode::NOT_FOUND, refusal));
     };
     let Ok(place) = Arc::clone(&server.downloads.places).try_acquire_owned() else {
-        let error = format!("{AT_ONCE} hosts are downloading it, which is the limit; try again in a minute");
+        let error = format!(
+            "{AT_ONCE} hosts are downloading it, which is the limit; try again in a minute"
+        );
         return Err(Refusal::new(ErrorCode::RateLimited, error).into());
     };
-    let file = File::open(program).await.map_err(|error| unreadable(&error))?;
+    let file = File::open(program)
+        .await
+        .map_err(|error| unreadable(&error))?;
     Ok(Plain::new(pieces(file, place)))
 }
 
 /// Streams the file in pieces. Its download slot is released at the end, or when the client disconnects.
 fn pieces(file: File, place: OwnedSemaphorePermit) -> Body {
     let until = Instant::now() + FETCH_MAX;
-    Body::from_stream(stream::try_unfold((file, place), move |(mut file, place)| async move {
-        if Instant::now() >= until {
-            return Err(io::Error::from(io::ErrorKind::TimedOut));
-        }
-        let mut piece = BytesMut::with_capacity(PIECE);
-        let length = file.read_buf(&mut piece).await?;
-        Ok((length > 0).then(|| (piece.freeze(), (file, place))))
-    }))
+    Body::from_stream(stream::try_unfold(
+        (file, place),
+        move |(mut file, place)| async move {
+            if Instant::now() >= until {
+                return Err(io::Error::from(io::ErrorKind::TimedOut));
+            }
+            let mut piece = BytesMut::with_capacity(PIECE);
+            let length = file.read_buf(&mut piece).await?;
+            Ok((length > 0).then(|| (piece.freeze(), (file, place))))
+        },
+    ))
 }
 
 fn unreadable(error: &io::Error) -> Refusal {
@@ -224,7 +273,14 @@ mod tests {
         assert_eq!(found().into_keys().collect::<Vec<_>>(), ["macos-aarch64"]);
         fs::write(&own, "own").expect("a file");
         assert!(found().len() == 2 && found().values().any(|program| *program == own));
-        put(&format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH));
-        assert!(found().len() == 2 && found().values().all(|program| *program != own), "it takes precedence");
+        put(&format!(
+            "{}-{}",
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        ));
+        assert!(
+            found().len() == 2 && found().values().all(|program| *program != own),
+            "it takes precedence"
+        );
     }
 }

@@ -39,27 +39,50 @@ impl Drop for PresentedIds {
 
 impl Presentation {
     /// Records the messages that the response will show, those of them that a wait took, and their reader.
-    pub(super) fn set(&self, caller: Caller, messages: Vec<MessageId>, handed: Vec<MessageId>, via: Via) {
+    pub(super) fn set(
+        &self,
+        caller: Caller,
+        messages: Vec<MessageId>,
+        handed: Vec<MessageId>,
+        via: Via,
+    ) {
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        *content = Some(PresentedIds { caller, messages, handed, via });
+        *content = Some(PresentedIds {
+            caller,
+            messages,
+            handed,
+            via,
+        });
     }
 
     fn take(&self) -> Option<PresentedIds> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.content
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 
 /// Records `in_session` for the messages of a response, but only after the connection took all of it.
-pub(super) async fn layer(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(super) async fn layer(
+    State(server): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let shown = Presentation::default();
     request.extensions_mut().insert(shown.clone());
     let response = next.run(request).await;
     response.map(|body| {
         let written = move || {
-            let Some(mut presented) = shown.take() else { return };
+            let Some(mut presented) = shown.take() else {
+                return;
+            };
             presented.handed.clear();
-            let (caller, messages, via) =
-                (presented.caller.clone(), std::mem::take(&mut presented.messages), presented.via);
+            let (caller, messages, via) = (
+                presented.caller.clone(),
+                std::mem::take(&mut presented.messages),
+                presented.via,
+            );
             let services = Arc::clone(&server.services);
             server.tasks.spawn(async move {
                 http_session::note(&services, &caller, messages, Stage::InSession, via).await;

@@ -40,12 +40,24 @@ pub(super) async fn remove(
         Removal::Unknown => Err(Refusal::agent_not_found(agent_id.as_str(), &[]).into()),
         Removal::Held => {
             let error = format!("{agent_id} is held by a connected session");
-            Err(Refusal::new(ErrorCode::Conflict, error).suggest("End that session first.").into())
+            Err(Refusal::new(ErrorCode::Conflict, error)
+                .suggest("End that session first.")
+                .into())
         }
         Removal::Removed => {
             server.http_sessions.forget(&agent_id);
-            server.services.audit.note(principal.sign(Entry::new(Event::SessionEnded).by(&agent_id).verb("removed")));
-            Ok(Json(RemovedAgent { agent_id, host, expired }))
+            server.services.audit.note(
+                principal.sign(
+                    Entry::new(Event::SessionEnded)
+                        .by(&agent_id)
+                        .verb("removed"),
+                ),
+            );
+            Ok(Json(RemovedAgent {
+                agent_id,
+                host,
+                expired,
+            }))
         }
     }
 }
@@ -61,7 +73,11 @@ fn check_remover(
         return Ok(());
     }
     let owner = known.and_then(|agent| agent.owner.as_ref());
-    check_speaker_name(&server.services, principal, owner.map_or(agent_id, |owner| &owner.base))?;
+    check_speaker_name(
+        &server.services,
+        principal,
+        owner.map_or(agent_id, |owner| &owner.base),
+    )?;
     match (known, principal.own_host()) {
         (Some(agent), Some(host)) => check_host(&server.services, principal, agent, host),
         _ => Ok(()),
@@ -76,7 +92,11 @@ pub(super) async fn rename(
 ) -> RestAnswer<RenamedHost> {
     check_name("to", &to)?;
     if from == to {
-        return Err(Refusal::new(ErrorCode::Conflict, format!("the host already has the name {to}")).into());
+        return Err(Refusal::new(
+            ErrorCode::Conflict,
+            format!("the host already has the name {to}"),
+        )
+        .into());
     }
     let mut agents = move_agents(&server, &principal, &from, &to).await?;
     let store = &server.services.store;
@@ -88,19 +108,38 @@ pub(super) async fn rename(
     // A session may have come back under the old name in the meantime.
     agents += move_agents(&server, &principal, &from, &to).await?;
     for key in keys.iter().filter(|key| key.host() == from) {
-        store.move_reservations(&key.id, &from, &to).await.map_err(Refusal::from)?;
+        store
+            .move_reservations(&key.id, &from, &to)
+            .await
+            .map_err(Refusal::from)?;
     }
     if agents == 0 && renamed.is_empty() {
         let error = format!("no agent and no key belongs to the host {from}");
-        let suggestion = "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
-        return Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion).into());
+        let suggestion =
+            "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
+        return Err(Refusal::new(ErrorCode::AgentNotFound, error)
+            .suggest(suggestion)
+            .into());
     }
-    tracing::info!("the host {from} was renamed to {to} by {}", principal.name());
-    Ok(Json(RenamedHost { from, to, agents, keys: renamed.len() }))
+    tracing::info!(
+        "the host {from} was renamed to {to} by {}",
+        principal.name()
+    );
+    Ok(Json(RenamedHost {
+        from,
+        to,
+        agents,
+        keys: renamed.len(),
+    }))
 }
 
 /// Moves the agents of a host to another one, one base name after the other. Returns how many were moved.
-async fn move_agents(server: &AppState, principal: &Principal, from: &str, to: &str) -> Result<usize, Refusal> {
+async fn move_agents(
+    server: &AppState,
+    principal: &Principal,
+    from: &str,
+    to: &str,
+) -> Result<usize, Refusal> {
     let base_of_host = |agent: Agent| {
         let is_of_host = agent.host.as_deref() == Some(from) && !agent.id.is_reserved();
         is_of_host.then(|| agent.owner.map_or(agent.id, |owner| owner.base))

@@ -50,12 +50,17 @@ impl HttpSessions {
     /// Returns how many clients are online.
     pub(super) fn online(&self) -> usize {
         let now = Instant::now();
-        self.clients().values().filter(|client| now.duration_since(client.heard) < HTTP_PRESENCE).count()
+        self.clients()
+            .values()
+            .filter(|client| now.duration_since(client.heard) < HTTP_PRESENCE)
+            .count()
     }
 
     /// Returns whether a client with that instance holds the agent.
     pub(super) fn holds(&self, agent: &AgentId, instance: Uuid) -> bool {
-        self.clients().get(agent).is_some_and(|client| client.instance == instance)
+        self.clients()
+            .get(agent)
+            .is_some_and(|client| client.instance == instance)
     }
 
     /// Removes the client of an agent.
@@ -68,8 +73,14 @@ impl HttpSessions {
         let now = Instant::now();
         let mut clients = self.clients();
         clients.retain(|_, client| now.duration_since(client.heard) < HTTP_PRESENCE);
-        let fresh = || HttpClient { instance, memory: Arc::default(), heard: now };
-        let is_new = clients.get(agent).is_none_or(|client| client.instance != instance);
+        let fresh = || HttpClient {
+            instance,
+            memory: Arc::default(),
+            heard: now,
+        };
+        let is_new = clients
+            .get(agent)
+            .is_none_or(|client| client.instance != instance);
         if is_new {
             clients.insert(agent.clone(), fresh());
         }
@@ -88,12 +99,17 @@ impl HttpSessions {
         headers: &HeaderMap,
     ) -> Result<Caller, Refusal> {
         let Some(name) = agent_header(headers)? else {
-            return Err(Refusal::invalid(format!("Missing {AGENT_HEADER} header"))
-                .suggest(format!("Send the header {AGENT_HEADER} with your agent id.")));
+            return Err(
+                Refusal::invalid(format!("Missing {AGENT_HEADER} header")).suggest(format!(
+                    "Send the header {AGENT_HEADER} with your agent id."
+                )),
+            );
         };
         let session_id = label(headers, SESSION_HEADER)?;
-        let instance = principal
-            .process(Uuid::new_v5(&NAMESPACE, format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes()));
+        let instance = principal.process(Uuid::new_v5(
+            &NAMESPACE,
+            format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes(),
+        ));
         let host = principal.host(label(headers, HOST_HEADER)?.unwrap_or(NO_HOST));
         let wish = claim(name, &host, session_id, instance);
         let tenure = settle_name(services, principal, wish).await?;
@@ -111,9 +127,18 @@ impl HttpSessions {
             renamable: false,
         };
         if is_new {
-            services.audit.note(caller.entry(Event::SessionBegun).verb("http"));
+            services
+                .audit
+                .note(caller.entry(Event::SessionBegun).verb("http"));
         }
-        note(services, &caller, caller.memory.take_shown(), Stage::Seen, Via::ToolCall).await;
+        note(
+            services,
+            &caller,
+            caller.memory.take_shown(),
+            Stage::Seen,
+            Via::ToolCall,
+        )
+        .await;
         Ok(caller)
     }
 }
@@ -121,7 +146,11 @@ impl HttpSessions {
 /// Returns the claim of a client that stays online for a while after each of its requests.
 fn claim(name: AgentId, host: &str, session_id: Option<&str>, instance: Uuid) -> Claim {
     Claim {
-        owner: Owner { base: name.clone(), host: host.to_owned(), slot: 1 },
+        owner: Owner {
+            base: name.clone(),
+            host: host.to_owned(),
+            slot: 1,
+        },
         name,
         instance,
         session_id: session_id.map(str::to_owned),
@@ -141,9 +170,15 @@ fn claim(name: AgentId, host: &str, session_id: Option<&str>, instance: Uuid) ->
 async fn begin(services: &Services, tenure: &Tenure) -> Result<(), StoreError> {
     let agent = services.store.agent(&tenure.agent).await?;
     if agent.is_some_and(|agent| agent.state == State::Starting) {
-        let ready = SessionChange { state: Some(State::Ready), ..SessionChange::default() };
+        let ready = SessionChange {
+            state: Some(State::Ready),
+            ..SessionChange::default()
+        };
         let amendment = ready.into();
-        services.store.amend(&tenure.agent, Some(tenure), &amendment).await?;
+        services
+            .store
+            .amend(&tenure.agent, Some(tenure), &amendment)
+            .await?;
     }
     Ok(())
 }
@@ -168,12 +203,24 @@ impl HttpSessions {
 }
 
 /// Records that messages reached a later stage at a client. If that fails, they stay at the previous stage.
-pub(super) async fn note(services: &Services, caller: &Caller, message_ids: Vec<MessageId>, stage: Stage, via: Via) {
+pub(super) async fn note(
+    services: &Services,
+    caller: &Caller,
+    message_ids: Vec<MessageId>,
+    stage: Stage,
+    via: Via,
+) {
     if message_ids.is_empty() {
         return;
     }
     // These clients have only one context.
-    let progress = Progress { message_ids, stage, via, seen_via: None, context: 0 };
+    let progress = Progress {
+        message_ids,
+        stage,
+        via,
+        seen_via: None,
+        context: 0,
+    };
     match request::advance(services, caller, &progress).await {
         // The next request proves that the shown messages have been seen.
         Ok(()) if stage == Stage::InSession => caller.memory.show(&progress.message_ids),
@@ -204,7 +251,11 @@ fn label<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refu
         return Ok(None);
     };
     match value.to_str() {
-        Ok(text) if text.len() <= LABEL_MAX => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
-        _ => Err(Refusal::invalid(format!("{name} is not a text of at most {LABEL_MAX} characters"))),
+        Ok(text) if text.len() <= LABEL_MAX => {
+            Ok(Some(text.trim()).filter(|text| !text.is_empty()))
+        }
+        _ => Err(Refusal::invalid(format!(
+            "{name} is not a text of at most {LABEL_MAX} characters"
+        ))),
     }
 }

@@ -44,7 +44,9 @@ pub(super) struct Invites {
 /// `GET /api/invites`
 pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Invites> {
     let invites = invites::invites(server.services.store.as_ref()).await?;
-    Ok(Json(Invites { invites: invites.into_iter().map(shown).collect() }))
+    Ok(Json(Invites {
+        invites: invites.into_iter().map(shown).collect(),
+    }))
 }
 
 /// `POST /api/invites`: returns the lines to run on a new host.
@@ -54,9 +56,21 @@ pub(super) async fn create(
     Body(new): Body<NewInvite>,
 ) -> RestAnswer<Invited> {
     let by = principal.name();
-    let made = server.joins.invite(server.services.store.as_ref(), new, by, principal.presented()).await;
+    let made = server
+        .joins
+        .invite(
+            server.services.store.as_ref(),
+            new,
+            by,
+            principal.presented(),
+        )
+        .await;
     let invite = made.inspect_err(|refusal| unsure(&server, "invited", None, by, refusal))?;
-    tracing::info!("the invite {} was made by {by} and ends at {}", invite.id, invite.expires_at);
+    tracing::info!(
+        "the invite {} was made by {by} and ends at {}",
+        invite.id,
+        invite.expires_at
+    );
     noted(&server, "invited", Some(&invite.id), by);
     Ok(Json(invite))
 }
@@ -75,6 +89,25 @@ pub(super) async fn revoke(
     Ok(Json(shown(invite)))
 }
 
-fn shown(Invite { id, scope, agents, host, uses, expires_at, made_by, .. }: Invite) -> ListedInvite {
-    ListedInvite { id, scope, agents, host, uses, expires_at, made_by }
+fn shown(
+    Invite {
+        id,
+        scope,
+        agents,
+        host,
+        uses,
+        expires_at,
+        made_by,
+        ..
+    }: Invite,
+) -> ListedInvite {
+    ListedInvite {
+        id,
+        scope,
+        agents,
+        host,
+        uses,
+        expires_at,
+        made_by,
+    }
 }

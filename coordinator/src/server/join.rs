@@ -60,7 +60,13 @@ pub(super) struct Invited {
 impl Joins {
     pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
         let typed = PrintedCommand::new(config.command.as_deref(), &config.data_dir, address);
-        Self { public_url: config.public_url.clone(), address, transport, typed, wrong: Mutex::default() }
+        Self {
+            public_url: config.public_url.clone(),
+            address,
+            transport,
+            typed,
+            wrong: Mutex::default(),
+        }
     }
 
     /// Makes an invite in the name of `by`, with the id and revision of the key that it is made with, if any.
@@ -76,15 +82,32 @@ impl Joins {
         // The code is never a program argument, which every local user could see; a shell assignment before a command is not
         // an argument.
         let line = format!("{CODE_VARIABLE}={code} c3po join {url}");
-        let flags = Some(self.curl()).filter(|flags| !flags.is_empty()).map(|flags| format!("{flags} "));
+        let flags = Some(self.curl())
+            .filter(|flags| !flags.is_empty())
+            .map(|flags| format!("{flags} "));
         let flags = flags.unwrap_or_default();
-        let install = format!("curl -fsS {flags}{url}{} | {CODE_VARIABLE}={code} sh", download::SCRIPT_PATH);
-        Ok(Invited { id: invite.id, line, install, expires_at: invite.expires_at, warning: self.warning() })
+        let install = format!(
+            "curl -fsS {flags}{url}{} | {CODE_VARIABLE}={code} sh",
+            download::SCRIPT_PATH
+        );
+        Ok(Invited {
+            id: invite.id,
+            line,
+            install,
+            expires_at: invite.expires_at,
+            warning: self.warning(),
+        })
     }
 
     /// Returns the URL of this coordinator. It is computed each time, because a network may have come up since the start.
     pub(super) fn url(&self) -> String {
-        let own = || format!("{}://{}", self.transport.scheme(), reachable(self.address, outward));
+        let own = || {
+            format!(
+                "{}://{}",
+                self.transport.scheme(),
+                reachable(self.address, outward)
+            )
+        };
         self.public_url.clone().unwrap_or_else(own)
     }
 
@@ -105,7 +128,11 @@ impl Joins {
     /// limit. Correct codes are never limited, or any client could lock others out; their 128 bits protect them from guessing.
     fn refuse(&self, now: Instant) -> Refusal {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(LimitReached { count, retry_after_seconds }) = wrong.take((), WRONG_CODES_PER_MINUTE, now) {
+        if let Err(LimitReached {
+            count,
+            retry_after_seconds,
+        }) = wrong.take((), WRONG_CODES_PER_MINUTE, now)
+        {
             return Refusal::too_many_codes(count, WRONG_CODES_PER_MINUTE, retry_after_seconds);
         }
         // The same error as for a code that never existed, so that clients cannot learn which codes existed.
@@ -120,10 +147,15 @@ pub(super) async fn join(
     State(server): State<AppState>,
     Body(request): Body<JoinRequest, BODY_MAX>,
 ) -> RestAnswer<JoinReply> {
-    let (store, wrong) = (server.services.store.as_ref(), || server.joins.refuse(Instant::now()));
+    let (store, wrong) = (server.services.store.as_ref(), || {
+        server.joins.refuse(Instant::now())
+    });
     let presented = invites::invited(store, &request).await?.ok_or_else(wrong)?;
     let by = format!("invite {}", presented.standing.invite.id);
-    let older_key = request.older_key.clone().zip(presented.older_key_is_valid(&request));
+    let older_key = request
+        .older_key
+        .clone()
+        .zip(presented.older_key_is_valid(&request));
     let joined = invites::join(store, &request, presented).await;
     let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
     let (key, reply) = joined.ok_or_else(wrong)?;
@@ -144,10 +176,16 @@ pub(super) async fn announce(server: &AppState) {
     if let Err(error) = end_earlier(store).await {
         tracing::warn!("could not revoke the invites of earlier starts: {error}");
     }
-    match server.joins.invite(store, NewInvite::default(), START, None).await {
+    match server
+        .joins
+        .invite(store, NewInvite::default(), START, None)
+        .await
+    {
         Ok(invite) => {
             noted(server, "invited", Some(&invite.id), START);
-            tracing::warn!("no host has a key yet; the command with which the first one joins is printed below");
+            tracing::warn!(
+                "no host has a key yet; the command with which the first one joins is printed below"
+            );
             if let Some(warning) = &invite.warning {
                 tracing::warn!("{warning}");
             }
@@ -167,7 +205,12 @@ pub(super) async fn announce(server: &AppState) {
 
 /// Revokes the invites of earlier starts: only the last printed command admits a host.
 async fn end_earlier(store: &dyn Store) -> Result<(), StoreError> {
-    for invite in store.invites().await?.iter().filter(|invite| invite.made_by.as_deref() == Some(START)) {
+    for invite in store
+        .invites()
+        .await?
+        .iter()
+        .filter(|invite| invite.made_by.as_deref() == Some(START))
+    {
         store.forget_invite(&invite.hash).await?;
     }
     Ok(())
@@ -179,7 +222,10 @@ fn reachable(listen: SocketAddr, outward: impl Fn() -> Option<IpAddr>) -> Socket
     if !listen.ip().is_unspecified() {
         return listen;
     }
-    SocketAddr::new(outward().unwrap_or(Ipv4Addr::LOCALHOST.into()), listen.port())
+    SocketAddr::new(
+        outward().unwrap_or(Ipv4Addr::LOCALHOST.into()),
+        listen.port(),
+    )
 }
 
 /// Returns why other machines cannot use a command with that address; `None` if they can.
@@ -225,7 +271,9 @@ mod tests {
     fn a_listener_on_all_addresses_is_reached_by_the_one_of_the_present_network() {
         let all = "0.0.0.0:8420".parse().expect("an address");
         let check = |outward: Option<&str>, expected: &str| {
-            let found = reachable(all, || outward.map(|address| address.parse().expect("an address")));
+            let found = reachable(all, || {
+                outward.map(|address| address.parse().expect("an address"))
+            });
             assert_eq!(found.to_string(), expected);
         };
         check(None, "127.0.0.1:8420");
@@ -235,13 +283,19 @@ mod tests {
     #[test]
     fn a_join_line_for_this_machine_alone_comes_with_a_warning() {
         let warning = |listen: &str, reached_at: &str| {
-            loopback_warning(listen.parse().expect("an address"), reached_at.parse().expect("an address"))
+            loopback_warning(
+                listen.parse().expect("an address"),
+                reached_at.parse().expect("an address"),
+            )
         };
         assert_eq!(warning("0.0.0.0:8420", "192.168.1.7"), None);
         let alone = warning("127.0.0.1:8421", "127.0.0.1").expect("nobody else reaches it");
         assert!(alone.contains("--listen 0.0.0.0:8421"), "{alone}");
         let offline = warning("0.0.0.0:8420", "127.0.0.1").expect("nobody else reaches it");
-        assert!(offline.contains("no route to a network") && offline.contains("--public-url"), "{offline}");
+        assert!(
+            offline.contains("no route to a network") && offline.contains("--public-url"),
+            "{offline}"
+        );
     }
 
     #[test]
@@ -250,7 +304,11 @@ mod tests {
             public_url: None,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),
             transport: Transport::plain(),
-            typed: PrintedCommand::new(None, Path::new("/data"), SocketAddr::from((Ipv4Addr::LOCALHOST, 8420))),
+            typed: PrintedCommand::new(
+                None,
+                Path::new("/data"),
+                SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),
+            ),
             wrong: Mutex::default(),
         };
         let (now, code) = (Instant::now(), |at| joins.refuse(at).code);

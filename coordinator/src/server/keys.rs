@@ -84,18 +84,26 @@ pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Keys> {
     let mut keys = store.keys().await?;
     let mut used: HashMap<String, Timestamp> = HashMap::new();
     // A use that this coordinator recorded itself is at least as recent as a stored one.
-    for (id, at) in
-        store.uses().await?.into_iter().chain(server.auth.keyring.used_since(Timestamp::from_millis(0), now))
-    {
+    for (id, at) in store.uses().await?.into_iter().chain(
+        server
+            .auth
+            .keyring
+            .used_since(Timestamp::from_millis(0), now),
+    ) {
         let latest = used.entry(id).or_insert(at);
         *latest = at.max(*latest);
     }
     keys.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
     let with_use = |key: Key| {
         let last_used_at = used.get(&key.id).copied();
-        ListedKey { last_used_at, ..shown(key, now) }
+        ListedKey {
+            last_used_at,
+            ..shown(key, now)
+        }
     };
-    Ok(Json(Keys { keys: keys.into_iter().map(with_use).collect() }))
+    Ok(Json(Keys {
+        keys: keys.into_iter().map(with_use).collect(),
+    }))
 }
 
 /// `POST /api/keys`
@@ -129,7 +137,10 @@ async fn made_key(
 ) -> RestAnswer<MadeKey> {
     let (key, text) = made.inspect_err(|refusal| unsure(server, verb, id, by, refusal))?;
     changed(server, verb, &key.id, by).await;
-    Ok(Json(MadeKey { shown: shown(key, Timestamp::now()), key: text }))
+    Ok(Json(MadeKey {
+        shown: shown(key, Timestamp::now()),
+        key: text,
+    }))
 }
 
 /// `DELETE /api/keys/{id}`
@@ -140,7 +151,8 @@ pub(super) async fn revoke(
 ) -> RestAnswer<ListedKey> {
     let by = principal.name();
     let ended = issue::revoke(server.services.store.as_ref(), &id, &principal).await;
-    let (key, is_news) = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
+    let (key, is_news) =
+        ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     if is_news {
         changed(&server, "revoked", &key.id, by).await;
     }
@@ -158,25 +170,65 @@ pub(super) async fn changed(server: &AppState, verb: &str, key: &str, by: &str) 
 }
 
 /// Records a change with an unknown outcome, because the store did not reply in time.
-pub(super) fn unsure(server: &AppState, verb: &str, key: Option<&str>, by: &str, refusal: &Refusal) {
-    if refusal.details.get("applied").is_some_and(|applied| applied == "unknown") {
+pub(super) fn unsure(
+    server: &AppState,
+    verb: &str,
+    key: Option<&str>,
+    by: &str,
+    refusal: &Refusal,
+) {
+    if refusal
+        .details
+        .get("applied")
+        .is_some_and(|applied| applied == "unknown")
+    {
         noted(server, verb, key, &format!("{by}, with an unknown outcome"));
     }
 }
 
 /// Writes the change of a key or an invite and its author to the audit.
 pub(super) fn noted(server: &AppState, verb: &str, key: Option<&str>, by: &str) {
-    let entry = Entry::new(Event::KeyChanged).verb(verb).because(format!("by {by}"));
-    server.services.audit.note(Entry { key: key.map(str::to_owned), ..entry });
+    let entry = Entry::new(Event::KeyChanged)
+        .verb(verb)
+        .because(format!("by {by}"));
+    server.services.audit.note(Entry {
+        key: key.map(str::to_owned),
+        ..entry
+    });
 }
 
 fn shown(key: Key, now: Timestamp) -> ListedKey {
     let state = match &key {
-        Key { revoked_at: Some(_), .. } => KeyState::Revoked,
+        Key {
+            revoked_at: Some(_),
+            ..
+        } => KeyState::Revoked,
         key if key.is_valid(now) => KeyState::Valid,
         _ => KeyState::Expired,
     };
     let host = key.host().to_owned();
-    let Key { id, name, scope, agents, created_at, expires_at, revoked_at, made_by, .. } = key;
-    ListedKey { id, name, host, scope, agents, state, created_at, expires_at, revoked_at, made_by, last_used_at: None }
+    let Key {
+        id,
+        name,
+        scope,
+        agents,
+        created_at,
+        expires_at,
+        revoked_at,
+        made_by,
+        ..
+    } = key;
+    ListedKey {
+        id,
+        name,
+        host,
+        scope,
+        agents,
+        state,
+        created_at,
+        expires_at,
+        revoked_at,
+        made_by,
+        last_used_at: None,
+    }
 }

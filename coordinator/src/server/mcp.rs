@@ -14,8 +14,9 @@ use c3po_shared::ids::CallId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool as ListedTool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
+    ServerConfig, Tool as ListedTool,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -35,7 +36,10 @@ use crate::unfinished::Charge;
 /// The JSON values of a body. rmcp keeps each in about 140 bytes, for as long as the call lasts.
 const VALUES_MAX: usize = 1_000;
 /// The largest body of a wait, in bytes and JSON values: its request is kept for up to an hour and is not charged.
-const WAIT_BODY_MAX: BodySize = BodySize { bytes: 4 << 10, values: 100 };
+const WAIT_BODY_MAX: BodySize = BodySize {
+    bytes: 4 << 10,
+    values: 100,
+};
 /// How many characters of an unknown tool's name are repeated.
 const NAME_SHOWN: usize = 100;
 /// The interval of progress notifications to a client that requested them.
@@ -48,7 +52,10 @@ const LOOPBACK_ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*",
 ///
 /// Unlike other paths, it accepts requests from pages of this machine, because some MCP clients are such pages.
 pub(super) fn service(server: &AppState) -> Router {
-    let handler = Handler { services: Arc::clone(&server.services), sessions: Arc::clone(&server.http_sessions) };
+    let handler = Handler {
+        services: Arc::clone(&server.services),
+        sessions: Arc::clone(&server.http_sessions),
+    };
     let settings = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
@@ -57,11 +64,17 @@ pub(super) fn service(server: &AppState) -> Router {
         .enforce_origin_validation()
         // `Host` has already been checked.
         .with_allowed_hosts(Vec::<String>::new());
-    let service =
-        StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(NeverSessionManager::default()), settings);
+    let service = StreamableHttpService::new(
+        move || Ok(handler.clone()),
+        Arc::new(NeverSessionManager::default()),
+        settings,
+    );
     Router::new()
         .fallback_service(service)
-        .layer(middleware::from_fn_with_state(server.clone(), evidence::layer))
+        .layer(middleware::from_fn_with_state(
+            server.clone(),
+            evidence::layer,
+        ))
         .layer(middleware::from_fn_with_state(server.clone(), read_first))
 }
 
@@ -115,7 +128,10 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
     }
     let effect = Arc::new(Effect::default());
     request.extensions_mut().insert(Arc::clone(&effect));
-    request.extensions_mut().insert(BodySize { bytes: body.len(), values });
+    request.extensions_mut().insert(BodySize {
+        bytes: body.len(),
+        values,
+    });
     let mut answering = pin!(next.run(request.map(|_| Body::from(body))));
     let (answer, held) = match timeout(CALL_DEADLINE, &mut answering).await {
         Ok(answer) => (answer, held),
@@ -164,8 +180,11 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools: Result<Vec<ListedTool>, _> =
-            listing().iter().map(Listing::wire).map(serde_json::from_value).collect();
+        let tools: Result<Vec<ListedTool>, _> = listing()
+            .iter()
+            .map(Listing::wire)
+            .map(serde_json::from_value)
+            .collect();
         let tools = tools.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -176,14 +195,29 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(parts) = context.extensions.get::<Parts>() else {
-            return Err(ErrorData::internal_error("the request's headers are missing", None));
+            return Err(ErrorData::internal_error(
+                "the request's headers are missing",
+                None,
+            ));
         };
         if Tool::named(&request.name).is_none() {
             let name: String = request.name.chars().take(NAME_SHOWN).collect();
-            return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
+            return Err(ErrorData::invalid_params(
+                format!("Unknown tool: {name}"),
+                None,
+            ));
         }
-        let shown = parts.extensions.get::<Presentation>().cloned().unwrap_or_default();
-        let call = self.call(parts, &request.name, request.arguments.unwrap_or_default(), &shown);
+        let shown = parts
+            .extensions
+            .get::<Presentation>()
+            .cloned()
+            .unwrap_or_default();
+        let call = self.call(
+            parts,
+            &request.name,
+            request.arguments.unwrap_or_default(),
+            &shown,
+        );
         let outcome = tokio::select! {
             outcome = call => outcome,
             () = tell_progress(&context) => Err(Refusal::new(ErrorCode::Internal, "progress ended")),
@@ -192,7 +226,9 @@ impl ServerHandler for Handler {
         };
         let result = match outcome {
             Ok(reply) => CallToolResult::structured(reply.into_value()),
-            Err(refusal) => CallToolResult::structured_error(serde_json::to_value(&refusal).unwrap_or_default()),
+            Err(refusal) => {
+                CallToolResult::structured_error(serde_json::to_value(&refusal).unwrap_or_default())
+            }
         };
         Ok(result.into())
     }
@@ -210,7 +246,10 @@ impl Handler {
         let Some(principal) = parts.extensions.get::<Arc<Principal>>() else {
             return Err(Refusal::new(ErrorCode::Internal, "nobody was admitted"));
         };
-        let caller = self.sessions.caller(&self.services, principal, &parts.headers).await?;
+        let caller = self
+            .sessions
+            .caller(&self.services, principal, &parts.headers)
+            .await?;
         let tool = call.tool();
         if let (Tool::WaitForMessage, Some(size)) = (tool, parts.extensions.get::<BodySize>()) {
             check_wait(*size)?;
@@ -222,12 +261,24 @@ impl Handler {
             () = principal.ended() => return Err(auth::ended()),
         };
         let reply = Received::of(&done.reply);
-        if let Some(effect) = parts.extensions.get::<Arc<Effect>>().filter(|_| !tool.only_reads()) {
+        if let Some(effect) = parts
+            .extensions
+            .get::<Arc<Effect>>()
+            .filter(|_| !tool.only_reads())
+        {
             effect.set(done.held);
         }
         if let Some(via) = presented_via(tool) {
-            let own = reply.presented(tool).into_iter().filter(|id| id.to() == caller.agent).collect();
-            let handed = if tool == Tool::WaitForMessage { reply.shown(tool) } else { Vec::new() };
+            let own = reply
+                .presented(tool)
+                .into_iter()
+                .filter(|id| id.to() == caller.agent)
+                .collect();
+            let handed = if tool == Tool::WaitForMessage {
+                reply.shown(tool)
+            } else {
+                Vec::new()
+            };
             shown.set(caller, own, handed, via);
         }
         Ok(reply)
@@ -236,13 +287,16 @@ impl Handler {
 
 /// Sends progress notifications to a client that requested them. Never resolves.
 async fn tell_progress(context: &RequestContext<RoleServer>) {
-    let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
+    let Some(token) = context.meta.get_progress_token() else {
+        return std::future::pending().await;
+    };
     let mut ticks = interval_at(Instant::now() + PROGRESS, PROGRESS);
     let mut seconds = 0.0;
     loop {
         ticks.tick().await;
         seconds += PROGRESS.as_secs_f64();
-        let progress = ProgressNotificationParam::new(token.clone(), seconds).with_message("still waiting");
+        let progress =
+            ProgressNotificationParam::new(token.clone(), seconds).with_message("still waiting");
         if context.peer.notify_progress(progress).await.is_err() {
             // The client has gone; the call ends with its connection.
             return std::future::pending().await;
@@ -256,7 +310,9 @@ mod tests {
 
     #[test]
     fn the_values_of_a_body_are_counted_outside_of_texts() {
-        let check = |json: &str, expected: usize| assert_eq!(values_in(json.as_bytes()), expected, "{json}");
+        let check = |json: &str, expected: usize| {
+            assert_eq!(values_in(json.as_bytes()), expected, "{json}")
+        };
         check("7", 1);
         check(r#"{"a": "b,c:[{", "d": [1, 2]}"#, 7);
         check(r#"{"a": "b\\", "c": "\",\""}"#, 5);

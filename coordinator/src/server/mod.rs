@@ -86,11 +86,23 @@ pub(crate) async fn serve(
     let address = listener.local_addr().context("reading the address")?;
     let transport = Transport::open(&config.tls, address.ip(), &config.data_dir)?;
     if let Some(fingerprint) = transport.fingerprint() {
-        tracing::info!("clients use TLS ({}://); the certificate's fingerprint is {fingerprint}", transport.scheme());
+        tracing::info!(
+            "clients use TLS ({}://); the certificate's fingerprint is {fingerprint}",
+            transport.scheme()
+        );
     }
     tasks.spawn(transport.clone().follow_files(stop.clone()));
-    let bound = admission::bound(config.max_connections, memory::limit(), admission::dearest(&transport));
-    let admission = Admission::new(bound, Arc::clone(&services), transport.clone(), tasks.clone());
+    let bound = admission::bound(
+        config.max_connections,
+        memory::limit(),
+        admission::dearest(&transport),
+    );
+    let admission = Admission::new(
+        bound,
+        Arc::clone(&services),
+        transport.clone(),
+        tasks.clone(),
+    );
     accept::publish_limits(&services.metrics, &services.unfinished);
     let server = AppState {
         services,
@@ -131,16 +143,26 @@ fn routes(server: &AppState, config: &Config, listen: IpAddr) -> Router {
         .route(c3po_shared::wire::PATH, get(acp::upgrade))
         .method_not_allowed_fallback(rest::no_such_method)
         .nest_service(MCP_PATH, mcp::service(server))
-        .layer(middleware::from_fn_with_state(server.clone(), guard_sessions));
+        .layer(middleware::from_fn_with_state(
+            server.clone(),
+            guard_sessions,
+        ));
     routes::router(server)
         .method_not_allowed_fallback(rest::no_such_method)
         .merge(sessions)
         .fallback(rest::nowhere)
-        .layer(middleware::from_fn_with_state(origins::Names::new(config, listen), origins::layer))
+        .layer(middleware::from_fn_with_state(
+            origins::Names::new(config, listen),
+            origins::layer,
+        ))
         .with_state(server.clone())
 }
 
-async fn guard_sessions(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
+async fn guard_sessions(
+    State(server): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let answered = async {
         let stay = guard(&server, &mut request)?;
         let response = stay.principal().unless_ended(next.run(request)).await?;
@@ -151,7 +173,12 @@ async fn guard_sessions(State(server): State<AppState>, mut request: Request, ne
 
 /// Returns a refusal for proxies and MCP clients. They use the newer error code for an unavailable store.
 fn refused(refusal: Refusal) -> Response {
-    (status_of(refusal.code), retry_after(&refusal), Json(refusal)).into_response()
+    (
+        status_of(refusal.code),
+        retry_after(&refusal),
+        Json(refusal),
+    )
+        .into_response()
 }
 
 /// Admits a request before any of its body is read.

@@ -37,9 +37,17 @@ pub(super) struct Names {
 impl Names {
     pub(super) fn new(config: &Config, listen: IpAddr) -> Self {
         let host = |url: &String| Some(url.parse::<http::Uri>().ok()?.host()?.to_ascii_lowercase());
-        let further = config.allowed_hosts.iter().map(|name| name.to_ascii_lowercase());
-        let further = further.chain(config.public_url.iter().filter_map(host)).collect();
-        Self { further: config.is_open.then_some(further), is_local: listen.is_loopback() }
+        let further = config
+            .allowed_hosts
+            .iter()
+            .map(|name| name.to_ascii_lowercase());
+        let further = further
+            .chain(config.public_url.iter().filter_map(host))
+            .collect();
+        Self {
+            further: config.is_open.then_some(further),
+            is_local: listen.is_loopback(),
+        }
     }
 
     /// Returns whether a name is an address or cannot belong to a foreign page. On loopback only `localhost` qualifies, since
@@ -57,9 +65,8 @@ impl Names {
     fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
         if headers.contains_key(ORIGIN) && !path.starts_with(MCP_PATH) {
             let error = "requests from web pages (with an Origin header) are not accepted";
-            return Err(
-                Refusal::new(ErrorCode::Forbidden, error).suggest("Send the request without the Origin header.")
-            );
+            return Err(Refusal::new(ErrorCode::Forbidden, error)
+                .suggest("Send the request without the Origin header."));
         }
         let site = headers.get(FETCH_SITE).map(|site| site.as_bytes());
         if matches!(site, Some(b"cross-site" | b"same-site")) && !path.starts_with(MCP_PATH) {
@@ -68,13 +75,16 @@ impl Names {
                 .suggest("Send the request without the Sec-Fetch-Site header."));
         }
         // A browser always sends the name that it used.
-        let (Some(further), Some(host)) = (&self.further, headers.get(HOST)) else { return Ok(()) };
+        let (Some(further), Some(host)) = (&self.further, headers.get(HOST)) else {
+            return Ok(());
+        };
         let authority: Option<Authority> = host.to_str().ok().and_then(|host| host.parse().ok());
         let name = authority.map(|authority| authority.host().to_ascii_lowercase());
         match name {
             Some(name) if self.is_own(&name) || further.contains(&name) => Ok(()),
             _ => {
-                let error = "the Host header has a public name, which an open coordinator does not accept";
+                let error =
+                    "the Host header has a public name, which an open coordinator does not accept";
                 Err(Refusal::new(ErrorCode::Forbidden, error).suggest(
                     "Add the name to C3PO_ALLOWED_HOSTS of the coordinator, use its IP address, or require credentials \
                      (--closed).",
@@ -86,8 +96,13 @@ impl Names {
 
 /// Parses the name as an address.
 fn address(name: &str) -> Option<IpAddr> {
-    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    bare.map_or_else(|| name.parse().ok().map(IpAddr::V4), |bare| bare.parse().ok().map(IpAddr::V6))
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    bare.map_or_else(
+        || name.parse().ok().map(IpAddr::V4),
+        |bare| bare.parse().ok().map(IpAddr::V6),
+    )
 }
 
 /// Rejects requests that a web page may have sent, before any other check.
@@ -103,54 +118,112 @@ mod tests {
     use super::*;
 
     fn open(further: &[&str]) -> Names {
-        Names { further: Some(further.iter().map(|name| (*name).to_owned()).collect()), is_local: false }
+        Names {
+            further: Some(further.iter().map(|name| (*name).to_owned()).collect()),
+            is_local: false,
+        }
     }
 
     fn closed() -> Names {
-        Names { further: None, is_local: false }
+        Names {
+            further: None,
+            is_local: false,
+        }
     }
 
     fn refuses(names: &Names, path: &str, headers: &[(&'static str, &str)]) -> bool {
         let value = |(name, value): &(&'static str, &str)| {
-            (http::HeaderName::from_static(name), value.parse().expect("a header value"))
+            (
+                http::HeaderName::from_static(name),
+                value.parse().expect("a header value"),
+            )
         };
-        names.check(&headers.iter().map(value).collect(), path).is_err()
+        names
+            .check(&headers.iter().map(value).collect(), path)
+            .is_err()
     }
 
     #[test]
     fn an_open_coordinator_answers_to_its_own_names_only() {
         let names = open(&["nas.example.org"]);
-        for own in
-            ["127.0.0.1:8420", "[::1]:8420", "192.168.1.7", "localhost:1", "nas", "NAS.local", "nas.example.org:8420"]
-        {
+        for own in [
+            "127.0.0.1:8420",
+            "[::1]:8420",
+            "192.168.1.7",
+            "localhost:1",
+            "nas",
+            "NAS.local",
+            "nas.example.org:8420",
+        ] {
             assert!(!refuses(&names, "/api/agents", &[("host", own)]), "{own}");
         }
-        for other in ["evil.example:8420", "evil.example.", "1.2.3.4.evil.example", "", "a b", "local.evil.example"] {
-            assert!(refuses(&names, "/api/agents", &[("host", other)]), "{other}");
-            assert!(!refuses(&closed(), "/api/agents", &[("host", other)]), "a page has no key");
+        for other in [
+            "evil.example:8420",
+            "evil.example.",
+            "1.2.3.4.evil.example",
+            "",
+            "a b",
+            "local.evil.example",
+        ] {
+            assert!(
+                refuses(&names, "/api/agents", &[("host", other)]),
+                "{other}"
+            );
+            assert!(
+                !refuses(&closed(), "/api/agents", &[("host", other)]),
+                "a page has no key"
+            );
         }
         assert!(!refuses(&names, "/api/agents", &[]));
     }
 
     #[test]
     fn an_open_coordinator_on_loopback_answers_to_localhost_alone() {
-        let names = Names { is_local: true, ..open(&["nas.example.org"]) };
-        for own in ["127.0.0.1:8420", "127.9.9.9", "[::1]:8420", "localhost:1", "LOCALHOST", "nas.example.org:8420"] {
+        let names = Names {
+            is_local: true,
+            ..open(&["nas.example.org"])
+        };
+        for own in [
+            "127.0.0.1:8420",
+            "127.9.9.9",
+            "[::1]:8420",
+            "localhost:1",
+            "LOCALHOST",
+            "nas.example.org:8420",
+        ] {
             assert!(!refuses(&names, "/api/agents", &[("host", own)]), "{own}");
         }
-        for other in ["evil.local:8420", "evil", "evil.lan", "a.localhost", "192.168.1.7", "[fe80::1]", "0.0.0.0"] {
-            assert!(refuses(&names, "/api/agents", &[("host", other)]), "{other}");
+        for other in [
+            "evil.local:8420",
+            "evil",
+            "evil.lan",
+            "a.localhost",
+            "192.168.1.7",
+            "[fe80::1]",
+            "0.0.0.0",
+        ] {
+            assert!(
+                refuses(&names, "/api/agents", &[("host", other)]),
+                "{other}"
+            );
         }
     }
 
     #[test]
     fn requests_from_pages_of_other_sites_are_refused() {
         for names in [open(&[]), closed()] {
-            for (site, expected) in [("cross-site", true), ("same-site", true), ("same-origin", false), ("none", false)]
-            {
+            for (site, expected) in [
+                ("cross-site", true),
+                ("same-site", true),
+                ("same-origin", false),
+                ("none", false),
+            ] {
                 let headers = [("host", "localhost"), (FETCH_SITE, site)];
                 assert_eq!(refuses(&names, "/api/agents", &headers), expected, "{site}");
-                assert!(!refuses(&names, "/mcp", &headers), "{site}: it looks at Origin");
+                assert!(
+                    !refuses(&names, "/mcp", &headers),
+                    "{site}: it looks at Origin"
+                );
             }
         }
     }
@@ -159,9 +232,16 @@ mod tests {
     fn requests_with_the_headers_of_a_page_are_refused() {
         for names in [open(&[]), closed()] {
             for origin in ["http://evil.example", "http://localhost:3000", "null"] {
-                assert!(refuses(&names, "/acp", &[("host", "localhost"), ("origin", origin)]), "{origin}");
+                assert!(
+                    refuses(&names, "/acp", &[("host", "localhost"), ("origin", origin)]),
+                    "{origin}"
+                );
             }
-            assert!(!refuses(&names, "/mcp", &[("host", "localhost"), ("origin", "http://localhost:3000")]));
+            assert!(!refuses(
+                &names,
+                "/mcp",
+                &[("host", "localhost"), ("origin", "http://localhost:3000")]
+            ));
         }
     }
 }

@@ -19,7 +19,9 @@ pub(super) async fn allow(
     By(principal): By,
     Body(GuardRequest { agents }): Body<GuardRequest>,
 ) -> RestAnswer<GuardedPair> {
-    Ok(Json(request::rule_guarded(&server.services, &principal, &agents, false).await?))
+    Ok(Json(
+        request::rule_guarded(&server.services, &principal, &agents, false).await?,
+    ))
 }
 
 /// `POST /api/guard/stop`
@@ -28,5 +30,7 @@ pub(super) async fn stop(
     By(principal): By,
     Body(GuardRequest { agents }): Body<GuardRequest>,
 ) -> RestAnswer<GuardedPair> {
-    Ok(Json(request::rule_guarded(&server.services, &principal, &agents, true).await?))
+    Ok(Json(
+        request::rule_guarded(&server.services, &principal, &agents, true).await?,
+    ))
 }

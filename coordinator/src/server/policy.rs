@@ -13,7 +13,9 @@ pub(super) async fn check(
     State(server): State<AppState>,
     Query(question): Query<PolicyQuestion>,
 ) -> RestAnswer<PolicyAnswer> {
-    Ok(Json(request::explain_policy(&server.services, question).await?))
+    Ok(Json(
+        request::explain_policy(&server.services, question).await?,
+    ))
 }
 
 /// Returns the present rules.

@@ -22,7 +22,9 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::{By, Charged, MayLook, Media, Plain, Query, Refused, RestAnswer, Speaker, described};
+use super::endpoint::{
+    By, Charged, MayLook, Media, Plain, Query, Refused, RestAnswer, Speaker, described,
+};
 use super::written::Paid;
 use super::{AppState, description};
 use crate::auth;
@@ -92,11 +94,25 @@ pub(super) struct Unwell {
 impl OperationOutput for Health {
     type Inner = Well;
 
-    fn inferred_responses(context: &mut GenContext, _: &mut Operation) -> Vec<(Option<Code>, Described)> {
+    fn inferred_responses(
+        context: &mut GenContext,
+        _: &mut Operation,
+    ) -> Vec<(Option<Code>, Described)> {
         let schemas = &mut context.schema;
-        let well = described("It is healthy", "application/json", schemas.subschema_for::<Well>());
-        let unwell = described("It cannot reach its store", "application/json", schemas.subschema_for::<Unwell>());
-        vec![(Some(Code::Code(200)), well), (Some(Code::Code(500)), unwell)]
+        let well = described(
+            "It is healthy",
+            "application/json",
+            schemas.subschema_for::<Well>(),
+        );
+        let unwell = described(
+            "It cannot reach its store",
+            "application/json",
+            schemas.subschema_for::<Unwell>(),
+        );
+        vec![
+            (Some(Code::Code(200)), well),
+            (Some(Code::Code(500)), unwell),
+        ]
     }
 }
 
@@ -104,7 +120,9 @@ impl IntoResponse for Health {
     fn into_response(self) -> Response {
         match self {
             Self::Well(well) => Json(well).into_response(),
-            Self::Unwell(unwell) => (StatusCode::INTERNAL_SERVER_ERROR, Json(unwell)).into_response(),
+            Self::Unwell(unwell) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, Json(unwell)).into_response()
+            }
         }
     }
 }
@@ -122,15 +140,27 @@ pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): Ma
     }
     let presence = &server.services.presence;
     let agents_online = presence.connected() + server.http_sessions.online();
-    let clocks = presence.clocks_apart(CLOCKS_MAX).into_iter().map(|(agent, ahead_ms)| {
-        let seconds = (ahead_ms + 500).div_euclid(1_000);
-        Clock { agent_id: may_look.then_some(agent), seconds }
-    });
+    let clocks = presence
+        .clocks_apart(CLOCKS_MAX)
+        .into_iter()
+        .map(|(agent, ahead_ms)| {
+            let seconds = (ahead_ms + 500).div_euclid(1_000);
+            Clock {
+                agent_id: may_look.then_some(agent),
+                seconds,
+            }
+        });
     let policy_outdated = server.services.policies.outdated().is_some();
     // A store that responds but cannot be measured counts as not full.
     let fill = server.services.store.fill().await.ok().flatten();
     let store = fill.and_then(|fill| fill.refuses()).map(|_| "full");
-    Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect(), policy_outdated, store })
+    Health::Well(Well {
+        status: "ok",
+        agents_online,
+        clocks: clocks.collect(),
+        policy_outdated,
+        store,
+    })
 }
 
 /// The query for a page of an inbox.
@@ -160,14 +190,27 @@ pub(super) async fn pending(
 ) -> Result<Charged<PendingMessages>, Refused> {
     let limit = page.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")).into());
+        return Err(
+            Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")).into(),
+        );
     }
     let charge = room_for_texts(&server.services, &principal).await?;
     let store = &server.services.store;
-    let selection = Selection { limit, bytes: PAGE_BYTES, ..Selection::default() };
-    let (placed, pending) = futures_util::try_join!(store.inbox(&agent, selection), store.pending(&agent))?;
+    let selection = Selection {
+        limit,
+        bytes: PAGE_BYTES,
+        ..Selection::default()
+    };
+    let (placed, pending) =
+        futures_util::try_join!(store.inbox(&agent, selection), store.pending(&agent))?;
     let messages = placed.into_iter().map(|placed| placed.message).collect();
-    Ok(Charged(PendingMessages { count: pending.count, messages }, charge))
+    Ok(Charged(
+        PendingMessages {
+            count: pending.count,
+            messages,
+        },
+        charge,
+    ))
 }
 
 /// All agents as a JSON array. They are read while the client reads, so that a slow client costs little memory.
@@ -177,7 +220,10 @@ pub(super) struct AgentArray(HttpBody, Option<Charge>);
 impl OperationOutput for AgentArray {
     type Inner = Vec<AgentRecord>;
 
-    fn inferred_responses(context: &mut GenContext, operation: &mut Operation) -> Vec<(Option<Code>, Described)> {
+    fn inferred_responses(
+        context: &mut GenContext,
+        operation: &mut Operation,
+    ) -> Vec<(Option<Code>, Described)> {
         Json::<Vec<AgentRecord>>::inferred_responses(context, operation)
     }
 }
@@ -185,21 +231,40 @@ impl OperationOutput for AgentArray {
 impl IntoResponse for AgentArray {
     fn into_response(self) -> Response {
         let Self(body, held) = self;
-        Paid::mark(held, ([(CONTENT_TYPE, "application/json")], body).into_response())
+        Paid::mark(
+            held,
+            ([(CONTENT_TYPE, "application/json")], body).into_response(),
+        )
     }
 }
 
 /// `GET /api/agents`: all agents, for people.
-pub(super) async fn agents(State(server): State<AppState>, By(principal): By) -> Result<AgentArray, Refused> {
-    let held = server.services.unfinished.room_for_answer(principal.room(), LISTED_CHARGE)?;
-    let first = server.services.agents(&principal, None, LISTED_AT_ONCE).await.map_err(Refusal::from)?;
+pub(super) async fn agents(
+    State(server): State<AppState>,
+    By(principal): By,
+) -> Result<AgentArray, Refused> {
+    let held = server
+        .services
+        .unfinished
+        .room_for_answer(principal.room(), LISTED_CHARGE)?;
+    let first = server
+        .services
+        .agents(&principal, None, LISTED_AT_ONCE)
+        .await
+        .map_err(Refusal::from)?;
     let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
         let (server, principal) = (server.clone(), Arc::clone(&principal));
         async move {
             let (begin, page) = match reading {
                 Reading::Page(begin, page) => (begin, page),
                 Reading::After(_) if principal.has_ended() => return Err(auth::ended()),
-                Reading::After(last) => (",", server.services.agents(&principal, Some(&last), LISTED_AT_ONCE).await?),
+                Reading::After(last) => (
+                    ",",
+                    server
+                        .services
+                        .agents(&principal, Some(&last), LISTED_AT_ONCE)
+                        .await?,
+                ),
                 Reading::Ended => return Ok(None),
             };
             let (text, next) = part(begin, &page);
@@ -258,22 +323,30 @@ pub(super) async fn unregister(
     Speaker(agent): Speaker,
 ) -> RestAnswer<Unregistered> {
     let known = server.services.store.agent(&agent).await?;
-    let linked = known
-        .is_some_and(|known| known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance));
+    let linked = known.is_some_and(|known| {
+        known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance)
+    });
     if linked {
         let error = format!("{agent} is held by a connected session");
-        let refusal =
-            Refusal::new(ErrorCode::Conflict, error).suggest("End that session; its proxy then unregisters it.");
+        let refusal = Refusal::new(ErrorCode::Conflict, error)
+            .suggest("End that session; its proxy then unregisters it.");
         return Err(refusal.into());
     }
     let known = server.services.store.unregister(&agent).await?;
-    let said = if known { "unregistered" } else { "was not registered" };
+    let said = if known {
+        "unregistered"
+    } else {
+        "was not registered"
+    };
     server.http_sessions.forget(&agent);
     if known {
         let entry = Entry::new(Event::SessionEnded).by(&agent).verb(said);
         server.services.audit.note(principal.sign(entry));
     }
-    Ok(Json(Unregistered { status: "ok", message: format!("Agent '{agent}' {said}") }))
+    Ok(Json(Unregistered {
+        status: "ok",
+        message: format!("Agent '{agent}' {said}"),
+    }))
 }
 
 /// The text format of Prometheus.
@@ -290,7 +363,12 @@ pub(super) async fn metrics(State(server): State<AppState>) -> Plain<OpenMetrics
         server.services.metrics.fill(&fill);
     }
     let presence = &server.services.presence;
-    Plain::new(server.services.metrics.text(presence.connected(), presence.listening()))
+    Plain::new(
+        server
+            .services
+            .metrics
+            .text(presence.connected(), presence.listening()),
+    )
 }
 
 /// The fallback for unknown paths.
@@ -306,6 +384,9 @@ pub(super) async fn no_such_method(uri: Uri) -> Refused {
 }
 
 fn unheard_of(error: String) -> Refusal {
-    let suggestion = format!("See {} for all paths besides /mcp and /acp.", description::PATH);
+    let suggestion = format!(
+        "See {} for all paths besides /mcp and /acp.",
+        description::PATH
+    );
     Refusal::new(ErrorCode::NotSupported, error).suggest(suggestion)
 }

@@ -5,7 +5,10 @@ use axum::Router;
 use c3po_shared::join;
 
 use super::endpoint::{Access, Table};
-use super::{AppState, audit, description, download, hosts, invites, join as joining, keys, pairs, policy, rest};
+use super::{
+    AppState, audit, description, download, hosts, invites, join as joining, keys, pairs, policy,
+    rest,
+};
 use crate::auth::Right::{Administer, Look, Operate, Remove, Speak};
 
 const KEYS: &str = "/api/keys";
@@ -25,17 +28,44 @@ pub(super) fn router(server: &AppState) -> Router<AppState> {
 
 fn for_monitors(table: Table) -> Table {
     for_hosts(
-        table.row("/api/health", Access::OPEN, "Whether the coordinator reaches its store", get(rest::health)).row(
-            description::PATH,
-            Access::OPEN,
-            "This description",
-            get(description::show),
-        ),
+        table
+            .row(
+                "/api/health",
+                Access::OPEN,
+                "Whether the coordinator reaches its store",
+                get(rest::health),
+            )
+            .row(
+                description::PATH,
+                Access::OPEN,
+                "This description",
+                get(description::show),
+            ),
     )
-    .row("/api/policy", Access::by(Operate), "The rules in force, and their file", get(policy::show))
-    .row("/api/policy/check", Access::by(Operate), "Which rule applies to a case", get(policy::check))
-    .row("/api/audit", Access::by(Operate), "A page of the audit", get(audit::page))
-    .row("/metrics", Access::by(Look), "Counters, for Prometheus", get(rest::metrics))
+    .row(
+        "/api/policy",
+        Access::by(Operate),
+        "The rules in force, and their file",
+        get(policy::show),
+    )
+    .row(
+        "/api/policy/check",
+        Access::by(Operate),
+        "Which rule applies to a case",
+        get(policy::check),
+    )
+    .row(
+        "/api/audit",
+        Access::by(Operate),
+        "A page of the audit",
+        get(audit::page),
+    )
+    .row(
+        "/metrics",
+        Access::by(Look),
+        "Counters, for Prometheus",
+        get(rest::metrics),
+    )
 }
 
 fn for_hosts(table: Table) -> Table {
@@ -43,16 +73,36 @@ fn for_hosts(table: Table) -> Table {
     let remove = "Delete an agent that no session holds, with its messages; needs an admin key, or a key of its host";
     let unregister = "Delete an agent, or set it offline if it has messages";
     table
-        .row("/api/pending", Access::by(Speak), pending, get(rest::pending))
+        .row(
+            "/api/pending",
+            Access::by(Speak),
+            pending,
+            get(rest::pending),
+        )
         .row(
             "/api/sent",
             Access::by(Speak),
             "The latest messages that an agent sent, and how far they got",
             get(audit::sent),
         )
-        .row("/api/agents", Access::by(Look), "Every agent", get(rest::agents))
-        .row("/api/unregister", Access::by(Speak), unregister, post(rest::unregister))
-        .row("/api/agents/remove", Access::by(Remove), remove, post(hosts::remove))
+        .row(
+            "/api/agents",
+            Access::by(Look),
+            "Every agent",
+            get(rest::agents),
+        )
+        .row(
+            "/api/unregister",
+            Access::by(Speak),
+            unregister,
+            post(rest::unregister),
+        )
+        .row(
+            "/api/agents/remove",
+            Access::by(Remove),
+            remove,
+            post(hosts::remove),
+        )
 }
 
 fn for_administrators(table: Table) -> Table {
@@ -63,13 +113,43 @@ fn for_administrators(table: Table) -> Table {
     let stop = "Refuse messages between two agents until they are allowed";
     table
         .row(KEYS, LOOKS, "Every key, the newest first", get(keys::list))
-        .row(KEYS, CHANGES, "Create a key; its secret is returned only once", post(keys::create))
-        .row(KEY, CHANGES, "Revoke a key, and end its links and requests", delete(keys::revoke))
+        .row(
+            KEYS,
+            CHANGES,
+            "Create a key; its secret is returned only once",
+            post(keys::create),
+        )
+        .row(
+            KEY,
+            CHANGES,
+            "Revoke a key, and end its links and requests",
+            delete(keys::revoke),
+        )
         .row(ROTATE, CHANGES, rotate, post(keys::rotate))
-        .row(INVITES, LOOKS, "Every open invite, without its code", get(invites::list))
-        .row(INVITES, CHANGES, "Create an invite: the commands with which a new host joins", post(invites::create))
-        .row(INVITE, CHANGES, "Revoke an invite: its code becomes invalid", delete(invites::revoke))
-        .row("/api/hosts/rename", CHANGES, "Rename a host, with its agents and keys", post(hosts::rename))
+        .row(
+            INVITES,
+            LOOKS,
+            "Every open invite, without its code",
+            get(invites::list),
+        )
+        .row(
+            INVITES,
+            CHANGES,
+            "Create an invite: the commands with which a new host joins",
+            post(invites::create),
+        )
+        .row(
+            INVITE,
+            CHANGES,
+            "Revoke an invite: its code becomes invalid",
+            delete(invites::revoke),
+        )
+        .row(
+            "/api/hosts/rename",
+            CHANGES,
+            "Rename a host, with its agents and keys",
+            post(hosts::rename),
+        )
         .row(
             GUARD,
             LOOKS,
@@ -83,7 +163,12 @@ fn for_administrators(table: Table) -> Table {
 fn for_new_hosts(table: Table) -> Table {
     let program = "The c3po program for a system and processor";
     table
-        .row(join::PATH, Access::OPEN.lasting(), "Join a host, with the code of an invite", post(joining::join))
+        .row(
+            join::PATH,
+            Access::OPEN.lasting(),
+            "Join a host, with the code of an invite",
+            post(joining::join),
+        )
         .row(
             download::SCRIPT_PATH,
             Access::OPEN,

@@ -65,19 +65,31 @@ impl Transport {
     pub(crate) fn open(tls: &Tls, listen: IpAddr, data_dir: &Path) -> anyhow::Result<Self> {
         let files = match tls {
             Tls::Off => return Ok(Self::plain()),
-            Tls::Auto => certificate::own(data_dir, listen).context("creating the coordinator's certificate")?,
+            Tls::Auto => certificate::own(data_dir, listen)
+                .context("creating the coordinator's certificate")?,
             Tls::Files(files) => files.clone(),
         };
         let pems = read(&files).map_err(anyhow::Error::msg)?;
-        let loaded =
-            load(&pems).with_context(|| format!("of {} and {}", files.certificate.display(), files.key.display()))?;
+        let loaded = load(&pems).with_context(|| {
+            format!(
+                "of {} and {}",
+                files.certificate.display(),
+                files.key.display()
+            )
+        })?;
         let loaded = RwLock::new(loaded);
-        Ok(Self { shown: Some(Arc::new(ServedCertificate { files, loaded })) })
+        Ok(Self {
+            shown: Some(Arc::new(ServedCertificate { files, loaded })),
+        })
     }
 
     /// Returns the URL scheme of this coordinator: `http` or `https`.
     pub(crate) fn scheme(&self) -> &'static str {
-        if self.shown.is_some() { "https" } else { "http" }
+        if self.shown.is_some() {
+            "https"
+        } else {
+            "http"
+        }
     }
 
     /// Returns the fingerprint of the certificate; `None` without TLS.
@@ -88,13 +100,17 @@ impl Transport {
     /// Returns the fingerprint that joining hosts pin. A certificate with a chain comes from an authority and is renewed
     /// every few weeks, so hosts verify it with their system's trust store instead.
     pub(super) fn pinned(&self) -> Option<Fingerprint> {
-        self.loaded().filter(|loaded| loaded.is_alone).map(|loaded| loaded.fingerprint)
+        self.loaded()
+            .filter(|loaded| loaded.is_alone)
+            .map(|loaded| loaded.fingerprint)
     }
 
     /// Returns the flags with which curl verifies the pinned certificate by its public key alone.
     pub(super) fn curl_flags(&self) -> String {
         let pinned = self.loaded().filter(|loaded| loaded.is_alone);
-        pinned.map(|loaded| format!("-k --pinnedpubkey 'sha256//{}'", loaded.public_key)).unwrap_or_default()
+        pinned
+            .map(|loaded| format!("-k --pinnedpubkey 'sha256//{}'", loaded.public_key))
+            .unwrap_or_default()
     }
 
     /// Returns the acceptor for TLS handshakes; `None` without TLS.
@@ -104,18 +120,29 @@ impl Transport {
 
     fn loaded(&self) -> Option<Loaded> {
         let shown = self.shown.as_ref()?;
-        Some(shown.loaded.read().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(
+            shown
+                .loaded
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        )
     }
 
     /// Reloads files that change, until `stop` is cancelled. New connections get the new certificate; existing ones continue.
     pub(super) async fn follow_files(self, stop: CancellationToken) {
         let Some(shown) = self.shown else { return };
         let take = |found: &FoundCertificate| {
-            let loaded =
-                found.as_ref().map_err(Clone::clone).and_then(|pems| load(pems).map_err(|why| format!("{why:#}")))?;
+            let loaded = found
+                .as_ref()
+                .map_err(Clone::clone)
+                .and_then(|pems| load(pems).map_err(|why| format!("{why:#}")))?;
             let mut current = shown.loaded.write().unwrap_or_else(PoisonError::into_inner);
             if loaded.fingerprint != current.fingerprint {
-                tracing::info!("the certificate has changed; its new fingerprint is {}", loaded.fingerprint);
+                tracing::info!(
+                    "the certificate has changed; its new fingerprint is {}",
+                    loaded.fingerprint
+                );
             }
             *current = loaded;
             Ok(())
@@ -138,9 +165,13 @@ type FoundCertificate = Result<Pems, String>;
 
 fn read(identity: &CertificateFiles) -> FoundCertificate {
     let read = |what, path: &Path| {
-        files::read(path, PEM_MAX).map_err(|error| format!("reading the {what} {}: {error}", path.display()))
+        files::read(path, PEM_MAX)
+            .map_err(|error| format!("reading the {what} {}: {error}", path.display()))
     };
-    Ok(Pems { certificate: read("certificate", &identity.certificate)?, key: read("key", &identity.key)? })
+    Ok(Pems {
+        certificate: read("certificate", &identity.certificate)?,
+        key: read("key", &identity.key)?,
+    })
 }
 
 /// Builds the TLS configuration from a certificate with its chain, and its key.
@@ -151,7 +182,9 @@ fn load(pems: &Pems) -> anyhow::Result<Loaded> {
     let (fingerprint, is_alone) = (fingerprint(leaf)?, chain.len() == 1);
     let key = PrivateKeyDer::from_pem_slice(&pems.key).context("reading the key")?;
     let signing = any_supported_type(&key).context("using the key")?;
-    let public_key = signing.public_key().context("the private key has no public key")?;
+    let public_key = signing
+        .public_key()
+        .context("the private key has no public key")?;
     let public_key = BASE64.encode(digest(&SHA256, &public_key).as_ref());
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()?
@@ -159,11 +192,21 @@ fn load(pems: &Pems) -> anyhow::Result<Loaded> {
         .with_single_cert(chain, key)
         .context("using the certificate and its key")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Loaded { config: Arc::new(config), fingerprint, public_key, is_alone })
+    Ok(Loaded {
+        config: Arc::new(config),
+        fingerprint,
+        public_key,
+        is_alone,
+    })
 }
 
 fn fingerprint(certificate: &CertificateDer<'_>) -> anyhow::Result<Fingerprint> {
-    Ok(Fingerprint::of(digest(&SHA256, certificate).as_ref().try_into().context("SHA-256 has 32 bytes")?))
+    Ok(Fingerprint::of(
+        digest(&SHA256, certificate)
+            .as_ref()
+            .try_into()
+            .context("SHA-256 has 32 bytes")?,
+    ))
 }
 
 #[cfg(test)]
@@ -176,9 +219,13 @@ mod tests {
 
     #[tokio::test]
     async fn files_that_change_before_they_are_followed_are_taken_up() {
-        let (folder, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let (folder, other) = (
+            tempfile::tempdir().expect("a folder"),
+            tempfile::tempdir().expect("a folder"),
+        );
         let open = |folder: &Path| {
-            Transport::open(&Tls::Auto, "127.0.0.1".parse().expect("an address"), folder).expect("a certificate")
+            Transport::open(&Tls::Auto, "127.0.0.1".parse().expect("an address"), folder)
+                .expect("a certificate")
         };
         let (transport, newer) = (open(folder.path()), open(other.path()).fingerprint());
         for file in ["tls/cert.pem", "tls/key.pem"] {
@@ -192,7 +239,9 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), taken_up).await.expect("the newer one is shown");
+        tokio::time::timeout(Duration::from_secs(20), taken_up)
+            .await
+            .expect("the newer one is shown");
         stop.cancel();
     }
 }

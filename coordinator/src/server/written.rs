@@ -40,17 +40,27 @@ impl Paid {
 /// is charged part by part, and ends with an error if a part finds no room.
 ///
 /// Errors: `RATE_LIMITED` if too many answers are unread.
-pub(super) fn until_written(budget: &Budget, stay: Arc<Stay>, mut response: Response) -> Result<Response, Refusal> {
+pub(super) fn until_written(
+    budget: &Budget,
+    stay: Arc<Stay>,
+    mut response: Response,
+) -> Result<Response, Refusal> {
     let paid = response.extensions_mut().remove::<Paid>();
     let length = response.body().size_hint().exact();
     let held = match (paid, length) {
         (Some(Paid(charge)), _) => charge,
         (None, Some(length)) => {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            budget.room_for_answer(stay.principal().room(), length)?.map(Arc::new)
+            budget
+                .room_for_answer(stay.principal().room(), length)?
+                .map(Arc::new)
         }
         (None, None) => {
-            let meter = Meter { budget: budget.clone(), room: stay.principal().room().clone(), held: None };
+            let meter = Meter {
+                budget: budget.clone(),
+                room: stay.principal().room().clone(),
+                held: None,
+            };
             return Ok(response.map(|body| watched(body, Some(meter), None, move || drop(stay))));
         }
     };
@@ -66,7 +76,10 @@ struct Pace {
 
 impl Pace {
     fn begin() -> Self {
-        Self { begun: Instant::now(), taken: 0 }
+        Self {
+            begun: Instant::now(),
+            taken: 0,
+        }
     }
 
     /// Counts bytes that the connection took. Returns whether the client reads fast enough.
@@ -99,8 +112,19 @@ pub(super) fn on_written(body: Body, written: impl FnOnce() + Send + 'static) ->
     watched(body, None, None, written)
 }
 
-fn watched(body: Body, meter: Option<Meter>, pace: Option<Pace>, written: impl FnOnce() + Send + 'static) -> Body {
-    Body::new(Watched { body, rest: Bytes::new(), meter, pace, written: Some(Box::new(written)) })
+fn watched(
+    body: Body,
+    meter: Option<Meter>,
+    pace: Option<Pace>,
+    written: impl FnOnce() + Send + 'static,
+) -> Body {
+    Body::new(Watched {
+        body,
+        rest: Bytes::new(),
+        meter,
+        pace,
+        written: Some(Box::new(written)),
+    })
 }
 
 struct Watched {
@@ -124,12 +148,20 @@ impl HttpBody for Watched {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         if this.rest.is_empty() {
-            match Pin::new(&mut this.body).poll_frame(cx).map_ok(Frame::into_data) {
+            match Pin::new(&mut this.body)
+                .poll_frame(cx)
+                .map_ok(Frame::into_data)
+            {
                 Poll::Ready(Some(Ok(Ok(data)))) => {
-                    if let Some(Err(refusal)) = this.meter.as_mut().map(|meter| meter.charge(data.len())) {
+                    if let Some(Err(refusal)) =
+                        this.meter.as_mut().map(|meter| meter.charge(data.len()))
+                    {
                         return Poll::Ready(Some(Err(axum::Error::new(refusal))));
                     }
                     this.rest = data;
@@ -145,8 +177,14 @@ impl HttpBody for Watched {
         }
         // Copied, because a part of the frame in the connection's buffer would keep all of it.
         let part = Bytes::copy_from_slice(&this.rest.split_to(this.rest.len().min(FRAGMENT)));
-        if this.pace.as_mut().is_some_and(|pace| !pace.takes(part.len())) {
-            return Poll::Ready(Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut)))));
+        if this
+            .pace
+            .as_mut()
+            .is_some_and(|pace| !pace.takes(part.len()))
+        {
+            return Poll::Ready(Some(Err(axum::Error::new(io::Error::from(
+                io::ErrorKind::TimedOut,
+            )))));
         }
         if this.is_end_stream() {
             this.complete();
@@ -184,7 +222,9 @@ mod tests {
     async fn a_long_body_is_written_when_its_last_short_frame_is_taken() {
         let written = Arc::new(AtomicBool::new(false));
         let (text, flag) = ("x".repeat(3 * FRAGMENT + 1), Arc::clone(&written));
-        let body = on_written(Body::from(text.clone()), move || flag.store(true, Ordering::Relaxed));
+        let body = on_written(Body::from(text.clone()), move || {
+            flag.store(true, Ordering::Relaxed)
+        });
         assert_eq!(body.size_hint().exact(), Some(text.len() as u64));
         let mut frames = body.into_data_stream();
         let mut taken = 0;
@@ -192,7 +232,11 @@ mod tests {
             let length = frame.expect("a body").len();
             assert!(length <= FRAGMENT, "{length}");
             taken += length;
-            assert_eq!(written.load(Ordering::Relaxed), taken == text.len(), "{taken}");
+            assert_eq!(
+                written.load(Ordering::Relaxed),
+                taken == text.len(),
+                "{taken}"
+            );
         }
         assert_eq!(taken, text.len());
     }
@@ -210,17 +254,32 @@ mod tests {
 
     #[tokio::test]
     async fn unread_responses_of_a_key_are_bounded() {
-        let (budget, principal) = (Budget::within(Some(512 << 20)), Arc::new(Principal::anybody()));
+        let (budget, principal) = (
+            Budget::within(Some(512 << 20)),
+            Arc::new(Principal::anybody()),
+        );
         let answer = || {
             let stay = Arc::new(Principal::enter(&principal).expect("it has room"));
-            until_written(&budget, stay, Response::new(Body::from(vec![b'x'; FRAME_MAX])))
+            until_written(
+                &budget,
+                stay,
+                Response::new(Body::from(vec![b'x'; FRAME_MAX])),
+            )
         };
         let mut unread = Vec::new();
         while let Ok(response) = answer() {
             unread.push(response);
-            assert!(unread.len() * FRAME_MAX <= budget.most(), "nothing refuses it");
+            assert!(
+                unread.len() * FRAME_MAX <= budget.most(),
+                "nothing refuses it"
+            );
         }
-        let read = to_bytes(unread.pop().expect("one is allowed").into_body(), usize::MAX).await.expect("a body");
+        let read = to_bytes(
+            unread.pop().expect("one is allowed").into_body(),
+            usize::MAX,
+        )
+        .await
+        .expect("a body");
         assert_eq!(read.len(), FRAME_MAX);
         answer().expect("one was read");
     }

@@ -21,8 +21,11 @@ pub(super) async fn begin(services: &Services) -> Result<ReadingAlong, StoreErro
 
 /// Keeps `human` online for another heartbeat interval.
 pub(super) async fn extend(services: &Services) -> Result<(), StoreError> {
-    let change =
-        SessionChange { state: Some(State::Ready), reach: Some(vec![Via::Terminal]), ..SessionChange::default() };
+    let change = SessionChange {
+        state: Some(State::Ready),
+        reach: Some(vec![Via::Terminal]),
+        ..SessionChange::default()
+    };
     last(services, SILENCE_MAX, change).await
 }
 
@@ -36,7 +39,18 @@ pub(super) async fn end(services: &Services, reading_along: ReadingAlong) {
     }
 }
 
-async fn last(services: &Services, attends: Duration, change: SessionChange) -> Result<(), StoreError> {
-    let amendment = Amendment { attends: Some(attends), ..Amendment::from(change) };
-    services.store.amend(&AgentId::human(), None, &amendment).await.map(|_| ())
+async fn last(
+    services: &Services,
+    attends: Duration,
+    change: SessionChange,
+) -> Result<(), StoreError> {
+    let amendment = Amendment {
+        attends: Some(attends),
+        ..Amendment::from(change)
+    };
+    services
+        .store
+        .amend(&AgentId::human(), None, &amendment)
+        .await
+        .map(|_| ())
 }

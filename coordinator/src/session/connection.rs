@@ -13,7 +13,9 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-use super::bounds::{CONTROL_FRAMES_MAX, FRAGMENT, MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
+use super::bounds::{
+    CONTROL_FRAMES_MAX, FRAGMENT, MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE,
+};
 use super::outbox::Outbox;
 use crate::unfinished::{Account, Charge, Intake};
 
@@ -34,8 +36,12 @@ pub(super) struct Connection {
 impl Connection {
     /// Returns a connection that accepts messages up to the size limit of `hello`.
     pub(super) fn new(upgraded: Upgraded, account: Account) -> Self {
-        let stream = Intake::new(TokioIo::new(upgraded), account, HELLO_MAX, MESSAGE_DEADLINE).framed();
-        Self { socket: Some(websocket(stream)), control_frames: 0 }
+        let stream =
+            Intake::new(TokioIo::new(upgraded), account, HELLO_MAX, MESSAGE_DEADLINE).framed();
+        Self {
+            socket: Some(websocket(stream)),
+            control_frames: 0,
+        }
     }
 
     fn socket(&mut self) -> &mut WebSocketStream<Stream> {
@@ -75,7 +81,8 @@ impl Connection {
                         return Err(Gone);
                     }
                 }
-                Some(Ok(Message::Binary(_) | Message::Close(_) | Message::Frame(_)) | Err(_)) | None => {
+                Some(Ok(Message::Binary(_) | Message::Close(_) | Message::Frame(_)) | Err(_))
+                | None => {
                     return Err(Gone);
                 }
             }
@@ -111,9 +118,16 @@ impl Connection {
 
     /// Sends the close reason, best effort.
     pub(super) async fn close(&mut self, code: u16, reason: &'static str) {
-        let frame = CloseFrame { code: code.into(), reason: reason.into() };
+        let frame = CloseFrame {
+            code: code.into(),
+            reason: reason.into(),
+        };
         // The peer may already have gone.
-        let _ = timeout(WRITE_DEADLINE, self.socket().send(Message::Close(Some(frame)))).await;
+        let _ = timeout(
+            WRITE_DEADLINE,
+            self.socket().send(Message::Close(Some(frame))),
+        )
+        .await;
     }
 }
 
@@ -134,9 +148,15 @@ fn fragments(text: String) -> impl Iterator<Item = Message> {
     let mut rest = Bytes::from(text);
     let mut opcode = Some(Data::Text);
     iter::from_fn(move || {
-        let opcode = opcode.replace(Data::Continue).filter(|opcode| *opcode == Data::Text || !rest.is_empty())?;
+        let opcode = opcode
+            .replace(Data::Continue)
+            .filter(|opcode| *opcode == Data::Text || !rest.is_empty())?;
         let part = rest.split_to(rest.len().min(FRAGMENT));
-        Some(Message::Frame(Frame::message(part, OpCode::Data(opcode), rest.is_empty())))
+        Some(Message::Frame(Frame::message(
+            part,
+            OpCode::Data(opcode),
+            rest.is_empty(),
+        )))
     })
 }
 
@@ -146,7 +166,13 @@ mod tests {
 
     #[test]
     fn a_long_text_has_several_frames_and_the_last_one_ends_it() {
-        for (length, expected) in [(0, 1), (1, 1), (FRAGMENT, 1), (FRAGMENT + 1, 2), (3 * FRAGMENT, 3)] {
+        for (length, expected) in [
+            (0, 1),
+            (1, 1),
+            (FRAGMENT, 1),
+            (FRAGMENT + 1, 2),
+            (3 * FRAGMENT, 3),
+        ] {
             let frames: Vec<Frame> = fragments("x".repeat(length))
                 .map(|message| match message {
                     Message::Frame(frame) => frame,
@@ -155,11 +181,22 @@ mod tests {
                 .collect();
             let lasts: Vec<bool> = frames.iter().map(|frame| frame.header().is_final).collect();
             let opcodes: Vec<OpCode> = frames.iter().map(|frame| frame.header().opcode).collect();
-            assert_eq!(frames.iter().map(|frame| frame.payload().len()).sum::<usize>(), length);
-            assert_eq!((frames.len(), lasts.iter().position(|last| *last)), (expected, Some(expected - 1)));
+            assert_eq!(
+                frames
+                    .iter()
+                    .map(|frame| frame.payload().len())
+                    .sum::<usize>(),
+                length
+            );
+            assert_eq!(
+                (frames.len(), lasts.iter().position(|last| *last)),
+                (expected, Some(expected - 1))
+            );
             assert!(
                 opcodes[0] == OpCode::Data(Data::Text)
-                    && opcodes[1..].iter().all(|next| *next == OpCode::Data(Data::Continue))
+                    && opcodes[1..]
+                        .iter()
+                        .all(|next| *next == OpCode::Data(Data::Continue))
             );
         }
     }

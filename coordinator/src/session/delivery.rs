@@ -61,7 +61,10 @@ impl Delivery {
 
     /// Starts again for another agent. Frame ids continue, so that a late reply cannot match a new frame.
     pub(super) fn begin_again(&mut self) {
-        *self = Self { counter: self.counter, ..Self::new(0, self.pushes) };
+        *self = Self {
+            counter: self.counter,
+            ..Self::new(0, self.pushes)
+        };
     }
 
     /// Adds new messages; an empty list means that there may be some. A waiting session gets them from its wait first.
@@ -104,7 +107,10 @@ impl Delivery {
         }
         self.due = None;
         if let Some(placed) = self.take_carried() {
-            self.reading = Some(Box::pin(std::future::ready(PushedPage { placed: Ok(placed), held: None })));
+            self.reading = Some(Box::pin(std::future::ready(PushedPage {
+                placed: Ok(placed),
+                held: None,
+            })));
             return;
         }
         self.unread = false;
@@ -112,7 +118,10 @@ impl Delivery {
         let room = services.unfinished.room_for_texts(room);
         self.reading = Some(Box::pin(async move {
             let held = Some(room.await);
-            PushedPage { placed: store.unshown(&agent, selection(after)).await, held }
+            PushedPage {
+                placed: store.unshown(&agent, selection(after)).await,
+                held,
+            }
         }));
     }
 
@@ -138,15 +147,27 @@ impl Delivery {
             last = arrival.position;
         }
         let placed = |arrival| match Arc::try_unwrap(arrival) {
-            Ok(Arrival { position, message, .. }) => Placed { position, message, bytes: 0 },
-            Err(shared) => Placed { position: shared.position, message: shared.message.clone(), bytes: 0 },
+            Ok(Arrival {
+                position, message, ..
+            }) => Placed {
+                position,
+                message,
+                bytes: 0,
+            },
+            Err(shared) => Placed {
+                position: shared.position,
+                message: shared.message.clone(),
+                bytes: 0,
+            },
         };
         Some(carried.into_iter().map(placed).collect())
     }
 
     /// Waits until a page was read. Cancel-safe.
     pub(super) async fn page(&mut self) -> PushedPage {
-        let Some(reading) = &mut self.reading else { return std::future::pending().await };
+        let Some(reading) = &mut self.reading else {
+            return std::future::pending().await;
+        };
         let page = reading.await;
         self.reading = None;
         page
@@ -177,7 +198,8 @@ impl Delivery {
         let (more, now) = (selection(self.position).is_filled_by(&page), Instant::now());
         let (mut messages, mut bytes, mut cut) = (Vec::new(), 0, false);
         for placed in page {
-            bytes += placed.message.text().len() + placed.message.context.as_deref().map_or(0, str::len);
+            bytes +=
+                placed.message.text().len() + placed.message.context.as_deref().map_or(0, str::len);
             if !messages.is_empty() && bytes > PAGE_BYTES {
                 cut = true;
                 break;
@@ -197,17 +219,30 @@ impl Delivery {
         let id = RequestId::Number(self.counter + 1);
         let ids = messages.iter().map(|message| message.id.clone()).collect();
         let now = Timestamp::now();
-        let messages = messages.into_iter().map(|message| Arriving::at(message, now)).collect();
-        let deliver = Deliver { messages, position: self.position };
+        let messages = messages
+            .into_iter()
+            .map(|message| Arriving::at(message, now))
+            .collect();
+        let deliver = Deliver {
+            messages,
+            position: self.position,
+        };
         let text = Outgoing::request(&id, "deliver", &deliver).text();
-        let Ok(held) = held.map_or_else(|| budget.room_for_answer(room, 2 * text.len()), |held| Ok(Some(held))) else {
+        let Ok(held) = held.map_or_else(
+            || budget.room_for_answer(room, 2 * text.len()),
+            |held| Ok(Some(held)),
+        ) else {
             self.position = before;
             self.unread = true;
             self.due = Some(Instant::now() + RETRY);
             return None;
         };
         self.counter += 1;
-        self.sent = Some(Delivered { id, messages: ids, at: Instant::now() });
+        self.sent = Some(Delivered {
+            id,
+            messages: ids,
+            at: Instant::now(),
+        });
         Some((text, held))
     }
 
@@ -225,7 +260,9 @@ impl Delivery {
 
     /// Returns whether the host's reply is overdue.
     pub(super) fn is_overdue(&self) -> bool {
-        self.sent.as_ref().is_some_and(|sent| sent.at.elapsed() >= ANSWER_DEADLINE)
+        self.sent
+            .as_ref()
+            .is_some_and(|sent| sent.at.elapsed() >= ANSWER_DEADLINE)
     }
 
     /// Returns when to act again if no other event occurs.
@@ -233,14 +270,22 @@ impl Delivery {
         match &self.sent {
             Some(sent) => Some(sent.at + ANSWER_DEADLINE),
             None if self.reading.is_some() => None,
-            None => [self.due, self.left_out.map(|(_, at)| at)].into_iter().flatten().min(),
+            None => [self.due, self.left_out.map(|(_, at)| at)]
+                .into_iter()
+                .flatten()
+                .min(),
         }
     }
 }
 
 /// Returns the selection for one frame of messages after this position.
 fn selection(after: u64) -> Selection<'static> {
-    Selection { after, limit: PAGE, bytes: PAGE_BYTES, ..Selection::default() }
+    Selection {
+        after,
+        limit: PAGE,
+        bytes: PAGE_BYTES,
+        ..Selection::default()
+    }
 }
 
 #[cfg(test)]
@@ -250,7 +295,10 @@ mod tests {
     use serde_json::json;
 
     fn page(placed: Vec<Placed>) -> PushedPage {
-        PushedPage { placed: Ok(placed), held: None }
+        PushedPage {
+            placed: Ok(placed),
+            held: None,
+        }
     }
 
     fn placed(position: u64) -> Placed {
@@ -260,7 +308,11 @@ mod tests {
             "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
         });
         let message: Message = serde_json::from_value(message).expect("an envelope");
-        Placed { position, message, bytes: 0 }
+        Placed {
+            position,
+            message,
+            bytes: 0,
+        }
     }
 
     #[test]
@@ -272,9 +324,16 @@ mod tests {
         let soon = memory.held_until(&handed.message.id, now);
         let mut delivery = Delivery::new(0, true);
         let (budget, room) = (Budget::within(None), Room::default());
-        let frame = |delivery: &mut Delivery, placed| delivery.frame(page(placed), &memory, &budget, &room);
+        let frame =
+            |delivery: &mut Delivery, placed| delivery.frame(page(placed), &memory, &budget, &room);
         assert!(frame(&mut delivery, vec![begun, handed]).is_none());
-        assert_eq!((delivery.next_deadline(), delivery.left_out.map(|(before, _)| before)), (soon, Some(0)));
+        assert_eq!(
+            (
+                delivery.next_deadline(),
+                delivery.left_out.map(|(before, _)| before)
+            ),
+            (soon, Some(0))
+        );
         let (frame, _) = frame(&mut delivery, vec![free]).expect("nothing holds it back");
         assert!(frame.contains("a::b::00000003"), "{frame}");
     }

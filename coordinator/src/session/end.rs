@@ -52,19 +52,28 @@ impl Session {
     /// Lets running calls finish, and ends the link then.
     pub(super) fn drain(&mut self) {
         self.drain_until = Some(Instant::now() + DRAIN);
-        self.outbox.push(Outgoing::notification("draining", &Empty {}).text());
+        self.outbox
+            .push(Outgoing::notification("draining", &Empty {}).text());
     }
 
     /// Waits for in-flight store calls so that their outcome is recorded; the client is not notified. Waits are aborted at
     /// once.
     pub(super) async fn finish(&mut self) {
-        for (_, abort) in self.running.values().filter(|(tool, _)| *tool == Tool::WaitForMessage) {
+        for (_, abort) in self
+            .running
+            .values()
+            .filter(|(tool, _)| *tool == Tool::WaitForMessage)
+        {
             abort.abort();
         }
         self.ledger.finish(&self.services, &self.caller).await;
         while let Some(finished) = self.calls.next().await {
             // After a rename, the lease to be released is that of the new name.
-            if let Some(Ok(Done { renamed: Some(renamed), .. })) = finished.map(|finished| finished.outcome) {
+            if let Some(Ok(Done {
+                renamed: Some(renamed),
+                ..
+            })) = finished.map(|finished| finished.outcome)
+            {
                 self.become_other(renamed);
             }
         }
@@ -75,19 +84,36 @@ impl Session {
         let current = self.present.as_ref().is_some_and(Present::is_current);
         if let (EndReason::Goodbye | EndReason::Gone | EndReason::Revoked, true, Some(tenure)) =
             (end, current, &self.caller.tenure)
-            && let Err(error) = self.services.store.release(tenure, *end != EndReason::Gone).await
+            && let Err(error) = self
+                .services
+                .store
+                .release(tenure, *end != EndReason::Gone)
+                .await
         {
-            tracing::warn!("{} was not released and stays online until its lease expires: {error}", tenure.agent);
+            tracing::warn!(
+                "{} was not released and stays online until its lease expires: {error}",
+                tenure.agent
+            );
         }
         if let Some(reading_along) = self.reading_along.take() {
             attendance::end(&self.services, reading_along).await;
         }
         match end {
             EndReason::TakenOver => {
-                self.connection.close(CLOSE_TAKEN_OVER, "another session took over this agent").await
+                self.connection
+                    .close(CLOSE_TAKEN_OVER, "another session took over this agent")
+                    .await
             }
-            EndReason::Revoked => self.connection.close(CLOSE_REVOKED, "the key was revoked or has expired").await,
-            EndReason::Draining => self.connection.close(CLOSE_GOING_AWAY, "the coordinator is shutting down").await,
+            EndReason::Revoked => {
+                self.connection
+                    .close(CLOSE_REVOKED, "the key was revoked or has expired")
+                    .await
+            }
+            EndReason::Draining => {
+                self.connection
+                    .close(CLOSE_GOING_AWAY, "the coordinator is shutting down")
+                    .await
+            }
             EndReason::Goodbye | EndReason::Gone => {}
         }
     }

@@ -9,7 +9,8 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::{check_plain, harmless};
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{
-    CLOSE_REFUSED, Frame, Hello, Outgoing, PROTOCOL_VERSION, RequestId, RpcError, ToCoordinator, Welcome, compatible,
+    CLOSE_REFUSED, Frame, Hello, Outgoing, PROTOCOL_VERSION, RequestId, RpcError, ToCoordinator,
+    Welcome, compatible,
 };
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -20,7 +21,8 @@ use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::{Present, ReadingAlong};
 use crate::request::{
-    Caller, Memory, Services, check_host, check_name, check_speaker, foreign, host_of_person, settle_name,
+    Caller, Memory, Services, check_host, check_name, check_speaker, foreign, host_of_person,
+    settle_name,
 };
 use crate::store::{Claim, Owner, Quota, StoreError};
 
@@ -48,16 +50,25 @@ pub(super) async fn receive(
     services: &Services,
     principal: &Arc<Principal>,
 ) -> Option<Admitted> {
-    let (id, hello) = timeout(HELLO_DEADLINE, first(connection)).await.ok()?.ok()?;
+    let (id, hello) = timeout(HELLO_DEADLINE, first(connection))
+        .await
+        .ok()?
+        .ok()?;
     match admit(services, principal, hello).await {
         Ok((admitted, welcome)) => {
-            connection.send_one(Outgoing::result(&id, &welcome).text()).await.ok()?;
+            connection
+                .send_one(Outgoing::result(&id, &welcome).text())
+                .await
+                .ok()?;
             connection.welcome();
             Some(admitted)
         }
         Err(refusal) => {
             tracing::warn!("a hello was refused: {refusal}");
-            connection.send_one(Outgoing::error(Some(&id), &RpcError::from(refusal)).text()).await.ok()?;
+            connection
+                .send_one(Outgoing::error(Some(&id), &RpcError::from(refusal)).text())
+                .await
+                .ok()?;
             connection.close(CLOSE_REFUSED, "hello was refused").await;
             None
         }
@@ -69,19 +80,30 @@ async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> 
     loop {
         let (text, _held) = connection.receive().await?;
         let (id, error) = match Frame::parse(&text) {
-            Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(ToCoordinator::Hello(hello)) => return Ok((id, hello)),
-                Ok(_) => (Some(id), RpcError::from(Refusal::invalid("send hello first"))),
-                Err(refusal) => (Some(id), RpcError::from(refusal)),
-            },
+            Ok(Frame::Request { id, method, params }) => {
+                match ToCoordinator::parse(&method, params) {
+                    Ok(ToCoordinator::Hello(hello)) => return Ok((id, hello)),
+                    Ok(_) => (
+                        Some(id),
+                        RpcError::from(Refusal::invalid("send hello first")),
+                    ),
+                    Err(refusal) => (Some(id), RpcError::from(refusal)),
+                }
+            }
             Ok(Frame::Notification { .. } | Frame::Response { .. }) => continue,
             Err(error) => (None, error.rpc_error()),
         };
-        connection.send_one(Outgoing::error(id.as_ref(), &error).text()).await?;
+        connection
+            .send_one(Outgoing::error(id.as_ref(), &error).text())
+            .await?;
     }
 }
 
-async fn admit(services: &Services, principal: &Arc<Principal>, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
+async fn admit(
+    services: &Services,
+    principal: &Arc<Principal>,
+    hello: Hello,
+) -> Result<(Admitted, Welcome), Refusal> {
     check_version(&hello.protocol_version)?;
     check_labels(&hello)?;
     if hello.person {
@@ -96,8 +118,17 @@ fn check_version(version: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let theirs: String = harmless(version, false).chars().take(20).collect();
-    let major = |version: &str| version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-    let older = if major(&theirs) < major(PROTOCOL_VERSION) { "c3po on this host" } else { "the coordinator" };
+    let major = |version: &str| {
+        version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse::<u32>().ok())
+    };
+    let older = if major(&theirs) < major(PROTOCOL_VERSION) {
+        "c3po on this host"
+    } else {
+        "the coordinator"
+    };
     Err(Refusal::new(
         ErrorCode::VersionMismatch,
         format!("this host uses link protocol {theirs}, the coordinator uses {PROTOCOL_VERSION}"),
@@ -107,20 +138,38 @@ fn check_version(version: &str) -> Result<(), Refusal> {
 
 /// Checks the texts and numbers that the host chose.
 fn check_labels(hello: &Hello) -> Result<(), Refusal> {
-    let labels = [Some(&hello.host), hello.session_id.as_ref(), Some(&hello.client.name), Some(&hello.client.version)];
-    if let Some(count) =
-        labels.into_iter().flatten().map(|label| label.chars().count()).find(|count| *count > LABEL_MAX)
+    let labels = [
+        Some(&hello.host),
+        hello.session_id.as_ref(),
+        Some(&hello.client.name),
+        Some(&hello.client.version),
+    ];
+    if let Some(count) = labels
+        .into_iter()
+        .flatten()
+        .map(|label| label.chars().count())
+        .find(|count| *count > LABEL_MAX)
     {
-        return Err(Refusal::too_large("host, session_id or client", count, LABEL_MAX));
+        return Err(Refusal::too_large(
+            "host, session_id or client",
+            count,
+            LABEL_MAX,
+        ));
     }
     for label in labels.into_iter().flatten() {
         check_plain("host, session_id or client", label)?;
     }
     if hello.reach.len() > REACH_MAX {
-        return Err(Refusal::invalid(format!("reach has {} ways", hello.reach.len())));
+        return Err(Refusal::invalid(format!(
+            "reach has {} ways",
+            hello.reach.len()
+        )));
     }
     if hello.context > CONTEXT_MAX {
-        return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", hello.context)));
+        return Err(Refusal::invalid(format!(
+            "context {} is beyond {CONTEXT_MAX}",
+            hello.context
+        )));
     }
     Ok(())
 }
@@ -137,11 +186,24 @@ async fn admit_session(
     let tenure = settle_name(services, principal, wish).await?;
     let present = services.presence.enter(&tenure.agent);
     let store = &services.store;
-    let (agent, pending) = futures_util::try_join!(store.agent(&tenure.agent), store.pending(&tenure.agent))?;
+    let (agent, pending) =
+        futures_util::try_join!(store.agent(&tenure.agent), store.pending(&tenure.agent))?;
     // A state reported by the host is trusted.
-    let is_new = state.is_none() && agent.as_ref().is_some_and(|agent| agent.state == State::Starting);
-    let wished = agent.and_then(|agent| agent.owner).map(|owner| owner.base).filter(|base| *base != tenure.agent);
-    let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending.count, &host);
+    let is_new = state.is_none()
+        && agent
+            .as_ref()
+            .is_some_and(|agent| agent.state == State::Starting);
+    let wished = agent
+        .and_then(|agent| agent.owner)
+        .map(|owner| owner.base)
+        .filter(|base| *base != tenure.agent);
+    let welcome = welcome(
+        tenure.agent.clone(),
+        tenure.uid,
+        tenure.generation,
+        pending.count,
+        &host,
+    );
     let welcome = Welcome { wished, ..welcome };
     let caller = Caller {
         agent: tenure.agent.clone(),
@@ -154,16 +216,35 @@ async fn admit_session(
     };
     // The host may have lost messages that were pushed before a break, so all unshown messages are pushed again.
     let present = Some(present);
-    Ok((Admitted { caller, present, reading_along: None, delivered: 0, pushes, is_new, context }, welcome))
+    Ok((
+        Admitted {
+            caller,
+            present,
+            reading_along: None,
+            delivered: 0,
+            pushes,
+            is_new,
+            context,
+        },
+        welcome,
+    ))
 }
 
 fn claim(principal: &Principal, host: &str, hello: Hello) -> Claim {
     Claim {
-        owner: Owner { base: hello.name.clone(), host: host.to_owned(), slot: 1 },
+        owner: Owner {
+            base: hello.name.clone(),
+            host: host.to_owned(),
+            slot: 1,
+        },
         name: hello.name,
         instance: principal.process(hello.instance),
         session_id: hello.session_id,
-        reach: if hello.reach.is_empty() { vec![Via::WaitForMessage, Via::GetMessages] } else { hello.reach },
+        reach: if hello.reach.is_empty() {
+            vec![Via::WaitForMessage, Via::GetMessages]
+        } else {
+            hello.reach
+        },
         context: hello.context,
         state: hello.state,
         succeeds: dead(principal, &hello.succeeds),
@@ -183,7 +264,9 @@ async fn admit_person(
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
     let host = principal.host(&hello.host);
-    let name = principal.person(&hello.name).unwrap_or_else(|| hello.name.clone());
+    let name = principal
+        .person(&hello.name)
+        .unwrap_or_else(|| hello.name.clone());
     let is_own = name != hello.name;
     check_name(services, principal, &name)?;
     let caller = person(principal, &name, &host, &hello.succeeds);
@@ -191,7 +274,10 @@ async fn admit_person(
     let is_human = name == AgentId::human();
     // A key limits the possible names. Without keys, a mistyped name would become an agent.
     let may_make = principal.presented().is_some();
-    if let Some(of) = host_of_person(services, &name).await?.filter(|of| *of != host) {
+    if let Some(of) = host_of_person(services, &name)
+        .await?
+        .filter(|of| *of != host)
+    {
         return Err(foreign(&name, &of, &host));
     }
     let known = services.store.agent(&name).await?;
@@ -202,13 +288,34 @@ async fn admit_person(
     if let Some(agent) = known {
         check_host(services, principal, &agent, &host)?;
     }
-    let agent = services.store.introduce(&name, Some(&host), &services.quota(principal)).await?;
+    let agent = services
+        .store
+        .introduce(&name, Some(&host), &services.quota(principal))
+        .await?;
     let pending = services.store.pending(&agent.id).await?.count;
-    let welcome = welcome(agent.id.clone(), agent.uid, agent.generation, pending, &host);
+    let welcome = welcome(
+        agent.id.clone(),
+        agent.uid,
+        agent.generation,
+        pending,
+        &host,
+    );
     let pushes = hello.reach.contains(&Via::Terminal);
     let delivered = hello.last_delivered.unwrap_or_default();
-    let reading_along = if is_human && pushes { Some(attendance::begin(services).await?) } else { None };
-    let admitted = Admitted { caller, present: None, reading_along, delivered, pushes, is_new: false, context: 0 };
+    let reading_along = if is_human && pushes {
+        Some(attendance::begin(services).await?)
+    } else {
+        None
+    };
+    let admitted = Admitted {
+        caller,
+        present: None,
+        reading_along,
+        delivered,
+        pushes,
+        is_new: false,
+        context: 0,
+    };
     Ok((admitted, welcome))
 }
 
@@ -239,7 +346,11 @@ async fn check_unheld(services: &Services, caller: &Caller) -> Result<(), Refusa
 
 /// Returns the processes that the host reports as dead, limited to those of its principal.
 fn dead(principal: &Principal, succeeds: &[Uuid]) -> Vec<Uuid> {
-    succeeds.iter().take(SUCCEEDS_MAX).map(|dead| principal.process(*dead)).collect()
+    succeeds
+        .iter()
+        .take(SUCCEEDS_MAX)
+        .map(|dead| principal.process(*dead))
+        .collect()
 }
 
 fn welcome(agent_id: AgentId, uid: Uuid, generation: u64, pending: usize, host: &str) -> Welcome {

@@ -23,10 +23,12 @@ impl Session {
     pub(super) fn on_frame(&mut self, text: &str, held: Option<Charge>) -> Result<(), EndReason> {
         self.heard = Instant::now();
         match Frame::parse(text) {
-            Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(method) => return self.on_method(Some(id), method, held, text.len()),
-                Err(refusal) => self.outbox.refuse(&id, refusal),
-            },
+            Ok(Frame::Request { id, method, params }) => {
+                match ToCoordinator::parse(&method, params) {
+                    Ok(method) => return self.on_method(Some(id), method, held, text.len()),
+                    Err(refusal) => self.outbox.refuse(&id, refusal),
+                }
+            }
             Ok(Frame::Notification { method, params }) => {
                 // JSON-RPC requires malformed notifications to be ignored.
                 if let Ok(method) = ToCoordinator::parse(&method, params) {
@@ -38,7 +40,9 @@ impl Session {
                     self.ledger.delivered(delivered, self.context);
                 }
             }
-            Err(error) => self.outbox.push(Outgoing::error(None, &error.rpc_error()).text()),
+            Err(error) => self
+                .outbox
+                .push(Outgoing::error(None, &error.rpc_error()).text()),
         }
         Ok(())
     }
@@ -58,7 +62,8 @@ impl Session {
             (ToCoordinator::Heartbeat(beat), Some(id)) => self.on_heartbeat(&id, &beat),
             (ToCoordinator::Call(params), Some(id)) => self.on_call(id, params, held, bytes),
             (ToCoordinator::Hello(_), Some(id)) => {
-                self.outbox.refuse(&id, Refusal::invalid("hello was already sent on this link"));
+                self.outbox
+                    .refuse(&id, Refusal::invalid("hello was already sent on this link"));
             }
             // Without an id, no reply can be sent.
             (_, None) => {}
@@ -77,7 +82,11 @@ impl Session {
             self.postpone(id, Refusal::store_unavailable());
             return;
         }
-        self.ledger.push(LedgerEntry::Receipt { id, progress, bytes });
+        self.ledger.push(LedgerEntry::Receipt {
+            id,
+            progress,
+            bytes,
+        });
     }
 
     fn on_heartbeat(&mut self, id: &RequestId, beat: &Heartbeat) {
@@ -95,22 +104,47 @@ impl Session {
         self.outbox.answer(id, &reply);
     }
 
-    fn on_call(&mut self, id: RequestId, params: CallParams<'_>, held: Option<Charge>, bytes: usize) {
+    fn on_call(
+        &mut self,
+        id: RequestId,
+        params: CallParams<'_>,
+        held: Option<Charge>,
+        bytes: usize,
+    ) {
         match Call::parse(&params.tool, params.arguments) {
             Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
                 self.outbox.refuse(&id, Refusal::too_many_calls());
             }
-            Ok(_) if self.running.contains_key(&params.call_id) || self.ledger.holds(params.call_id) => {
+            Ok(_)
+                if self.running.contains_key(&params.call_id)
+                    || self.ledger.holds(params.call_id) =>
+            {
                 let error = "a call with this call_id is in progress on this link";
-                self.outbox.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its reply."));
+                self.outbox.refuse(
+                    &id,
+                    Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its reply."),
+                );
             }
             Ok(call) => {
                 // A wait lasts longer than a charge may be held. A call that reads texts takes room for them; if it kept
                 // its own charge meanwhile, such calls could wait for each other.
-                let reads = matches!(call.tool(), Tool::WaitForMessage | Tool::GetMessages | Tool::GetThread);
+                let reads = matches!(
+                    call.tool(),
+                    Tool::WaitForMessage | Tool::GetMessages | Tool::GetThread
+                );
                 let held = held.filter(|_| !reads);
                 let (tool, call_id, at) = (call.tool(), params.call_id, Instant::now());
-                self.accept(tool, LedgerEntry::Call { id, call_id, call, held, bytes, at });
+                self.accept(
+                    tool,
+                    LedgerEntry::Call {
+                        id,
+                        call_id,
+                        call,
+                        held,
+                        bytes,
+                        at,
+                    },
+                );
             }
             Err(refusal) => self.outbox.refuse(&id, refusal),
         }
@@ -126,7 +160,10 @@ impl Session {
         self.ledger.push(call);
         if shows_life {
             // A session that calls is no longer starting. The change is queued after the call, which need not wait for it.
-            self.ledger.change(SessionChange { state: Some(State::Ready), ..SessionChange::default() });
+            self.ledger.change(SessionChange {
+                state: Some(State::Ready),
+                ..SessionChange::default()
+            });
         }
     }
 
@@ -135,7 +172,8 @@ impl Session {
         if let Some((Tool::WaitForMessage, abort)) = self.running.get(&call) {
             abort.abort();
             self.running.remove(&call);
-        } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
+        } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call)
+        {
             let message = message.clone();
             self.give_back(&message);
         }
@@ -145,7 +183,9 @@ impl Session {
     pub(super) fn give_back(&mut self, message: &MessageId) {
         self.caller.memory.take_back(message);
         self.delivery.given_back();
-        self.services.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
+        self.services
+            .presence
+            .wake(&self.caller.agent, &News::Inbox(Vec::new()));
     }
 
     /// Queues a change of the session. Changes from a person, who has no session, are ignored.
@@ -158,7 +198,9 @@ impl Session {
             return;
         }
         self.is_new &= change.state.is_none();
-        change.context = change.context.filter(|context| (self.context + 1..=CONTEXT_MAX).contains(context));
+        change.context = change
+            .context
+            .filter(|context| (self.context + 1..=CONTEXT_MAX).contains(context));
         self.context = change.context.unwrap_or(self.context);
         self.ledger.change(change);
     }
@@ -174,7 +216,11 @@ fn check_change(change: &SessionChange) -> Result<(), Refusal> {
         }
     }
     let reach = change.reach.as_ref().map_or(0, Vec::len);
-    if reach > REACH_MAX { Err(Refusal::invalid(format!("reach has {reach} ways"))) } else { Ok(()) }
+    if reach > REACH_MAX {
+        Err(Refusal::invalid(format!("reach has {reach} ways")))
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

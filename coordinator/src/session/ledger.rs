@@ -21,13 +21,24 @@ use crate::unfinished::Charge;
 /// An entry of the queue.
 pub(super) enum LedgerEntry {
     /// Messages reached a later stage. With the length of its frame.
-    Receipt { id: Option<RequestId>, progress: Progress, bytes: usize },
+    Receipt {
+        id: Option<RequestId>,
+        progress: Progress,
+        bytes: usize,
+    },
     /// The session changed.
     Change(SessionChange),
     /// The lease ran out while the store was unavailable.
     Renew,
     /// A call with its charge or the length of its frame, and its time of arrival.
-    Call { id: RequestId, call_id: CallId, call: Call, held: Option<Charge>, bytes: usize, at: Instant },
+    Call {
+        id: RequestId,
+        call_id: CallId,
+        call: Call,
+        held: Option<Charge>,
+        bytes: usize,
+        at: Instant,
+    },
 }
 
 impl LedgerEntry {
@@ -64,7 +75,12 @@ pub(super) struct Noted {
 
 impl Noted {
     fn of(outcome: Result<(), StoreError>) -> Self {
-        Self { id: None, outcome, renewed: false, change: None }
+        Self {
+            id: None,
+            outcome,
+            renewed: false,
+            change: None,
+        }
     }
 }
 
@@ -87,15 +103,27 @@ impl Ledger {
     /// Queues a receipt for messages that arrived on the host, merging it with a queued receipt of the same kind.
     pub(super) fn delivered(&mut self, message_ids: Vec<MessageId>, context: u64) {
         match self.queue.back_mut() {
-            Some(LedgerEntry::Receipt { id: None, progress: last, .. })
-                if last.context == context && last.stage == Stage::OnHost =>
-            {
+            Some(LedgerEntry::Receipt {
+                id: None,
+                progress: last,
+                ..
+            }) if last.context == context && last.stage == Stage::OnHost => {
                 last.message_ids.extend(message_ids);
             }
             _ => {
                 let (stage, via) = (Stage::OnHost, Via::Deliver);
-                let progress = Progress { message_ids, stage, via, seen_via: None, context };
-                self.push(LedgerEntry::Receipt { id: None, progress, bytes: 0 });
+                let progress = Progress {
+                    message_ids,
+                    stage,
+                    via,
+                    seen_via: None,
+                    context,
+                };
+                self.push(LedgerEntry::Receipt {
+                    id: None,
+                    progress,
+                    bytes: 0,
+                });
             }
         }
     }
@@ -129,12 +157,17 @@ impl Ledger {
 
     /// Returns how many calls are queued.
     pub(super) fn calls(&self) -> usize {
-        self.queue.iter().filter(|entry| matches!(entry, LedgerEntry::Call { .. })).count()
+        self.queue
+            .iter()
+            .filter(|entry| matches!(entry, LedgerEntry::Call { .. }))
+            .count()
     }
 
     /// Returns whether this call is queued.
     pub(super) fn holds(&self, wanted: CallId) -> bool {
-        self.queue.iter().any(|entry| matches!(entry, LedgerEntry::Call { call_id, .. } if *call_id == wanted))
+        self.queue
+            .iter()
+            .any(|entry| matches!(entry, LedgerEntry::Call { call_id, .. } if *call_id == wanted))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -142,12 +175,15 @@ impl Ledger {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.queue.len() < QUEUE && self.queue.iter().map(LedgerEntry::uncharged).sum::<usize>() < QUEUE_BYTES
+        self.queue.len() < QUEUE
+            && self.queue.iter().map(LedgerEntry::uncharged).sum::<usize>() < QUEUE_BYTES
     }
 
     /// Removes a call that its client has cancelled.
     pub(super) fn withdraw(&mut self, call: CallId) {
-        self.queue.retain(|entry| !matches!(entry, LedgerEntry::Call { call_id, .. } if *call_id == call));
+        self.queue.retain(
+            |entry| !matches!(entry, LedgerEntry::Call { call_id, .. } if *call_id == call),
+        );
     }
 
     /// Removes the receipts after one that could not be recorded. Their hosts repeat them in that order, so that none is
@@ -182,9 +218,12 @@ impl Ledger {
     ///
     /// A receipt that was not repeated for several heartbeats was given up by its host, and blocks no other.
     pub(super) fn is_ahead(&mut self, receipt: &RequestId) -> bool {
-        let RequestId::Number(number) = receipt else { return false };
+        let RequestId::Number(number) = receipt else {
+            return false;
+        };
         self.missing.remove(number);
-        self.missing.retain(|_, since| since.elapsed() < SILENCE_MAX);
+        self.missing
+            .retain(|_, since| since.elapsed() < SILENCE_MAX);
         self.missing.range(..number).next().is_some()
     }
 
@@ -205,8 +244,21 @@ impl Ledger {
                 self.queue = VecDeque::new();
             }
             match next {
-                LedgerEntry::Call { id, call_id, call, held, at, .. } => {
-                    return Some(ReadyCall { id, call_id, call, held, at });
+                LedgerEntry::Call {
+                    id,
+                    call_id,
+                    call,
+                    held,
+                    at,
+                    ..
+                } => {
+                    return Some(ReadyCall {
+                        id,
+                        call_id,
+                        call,
+                        held,
+                        at,
+                    });
                 }
                 entry => self.at_work = Some(record(Arc::clone(services), caller.clone(), entry)),
             }
@@ -217,7 +269,8 @@ impl Ledger {
     /// Records the entry in progress and all queued receipts and changes. Calls that have not begun are dropped, because no
     /// client waits for their replies.
     pub(super) async fn finish(&mut self, services: &Arc<Services>, caller: &Caller) {
-        self.queue.retain(|entry| !matches!(entry, LedgerEntry::Call { .. }));
+        self.queue
+            .retain(|entry| !matches!(entry, LedgerEntry::Call { .. }));
         while let Some(at_work) = self.at_work.take() {
             at_work.await;
             // Queued entries other than calls need no slot.
@@ -227,7 +280,9 @@ impl Ledger {
 
     /// Waits until the entry in progress is done. Cancel-safe.
     pub(super) async fn noted(&mut self) -> Noted {
-        let Some(at_work) = &mut self.at_work else { return std::future::pending().await };
+        let Some(at_work) = &mut self.at_work else {
+            return std::future::pending().await;
+        };
         let noted = at_work.await;
         self.at_work = None;
         noted
@@ -243,32 +298,55 @@ fn inherit(newer: &mut SessionChange, older: SessionChange) {
     newer.prompted |= older.prompted;
 }
 
-fn record(services: Arc<Services>, caller: Caller, entry: LedgerEntry) -> BoxFuture<'static, Noted> {
+fn record(
+    services: Arc<Services>,
+    caller: Caller,
+    entry: LedgerEntry,
+) -> BoxFuture<'static, Noted> {
     Box::pin(async move {
         let store = &services.store;
         match entry {
             LedgerEntry::Receipt { id, progress, .. } => {
                 if let Err(error) = request::check_speaker(&services, &caller).await {
-                    return Noted { id, ..Noted::of(Err(error)) };
+                    return Noted {
+                        id,
+                        ..Noted::of(Err(error))
+                    };
                 }
-                Noted { id, ..Noted::of(request::advance(&services, &caller, &progress).await) }
+                Noted {
+                    id,
+                    ..Noted::of(request::advance(&services, &caller, &progress).await)
+                }
             }
             LedgerEntry::Change(change) => {
                 let amendment = Amendment::from(change);
-                let outcome = store.amend(&caller.agent, caller.tenure.as_ref(), &amendment).await;
-                Noted { change: Some(amendment.session), ..Noted::of(outcome.map(|_| ())) }
+                let outcome = store
+                    .amend(&caller.agent, caller.tenure.as_ref(), &amendment)
+                    .await;
+                Noted {
+                    change: Some(amendment.session),
+                    ..Noted::of(outcome.map(|_| ()))
+                }
             }
             LedgerEntry::Renew => {
-                let Some(tenure) = &caller.tenure else { return Noted::of(Ok(())) };
+                let Some(tenure) = &caller.tenure else {
+                    return Noted::of(Ok(()));
+                };
                 let outcome = match store.renew(tenure, SILENCE_MAX).await {
                     Ok(true) => Ok(()),
                     Ok(false) => Err(StoreError::TakenOver(tenure.agent.clone())),
                     Err(error) => Err(error),
                 };
-                Noted { renewed: outcome.is_ok(), ..Noted::of(outcome) }
+                Noted {
+                    renewed: outcome.is_ok(),
+                    ..Noted::of(outcome)
+                }
             }
             // Calls are returned by `start` and never recorded here.
-            LedgerEntry::Call { id, .. } => Noted { id: Some(id), ..Noted::of(Ok(())) },
+            LedgerEntry::Call { id, .. } => Noted {
+                id: Some(id),
+                ..Noted::of(Ok(()))
+            },
         }
     })
 }
@@ -279,7 +357,10 @@ mod tests {
     use c3po_shared::vocabulary::State;
 
     fn state(state: State) -> SessionChange {
-        SessionChange { state: Some(state), ..SessionChange::default() }
+        SessionChange {
+            state: Some(state),
+            ..SessionChange::default()
+        }
     }
 
     /// Returns the queued changes, in order.
@@ -298,8 +379,19 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.change(state(State::Ready));
         // The earlier change failed only now.
-        ledger.owe(SessionChange { context: Some(1), prompted: true, ..state(State::Busy) });
-        assert_eq!(changes(&ledger), [&SessionChange { context: Some(1), prompted: true, ..state(State::Ready) }]);
+        ledger.owe(SessionChange {
+            context: Some(1),
+            prompted: true,
+            ..state(State::Busy)
+        });
+        assert_eq!(
+            changes(&ledger),
+            [&SessionChange {
+                context: Some(1),
+                prompted: true,
+                ..state(State::Ready)
+            }]
+        );
         ledger.push_owed();
         assert_eq!(ledger.queue.len(), 1, "nothing is owed twice");
     }
@@ -308,24 +400,46 @@ mod tests {
     fn only_receipts_are_withdrawn_after_one_that_failed() {
         let mut ledger = Ledger::default();
         let (message_ids, stage, via) = (Vec::new(), Stage::Seen, Via::Hook);
-        let progress = Progress { message_ids, stage, via, seen_via: None, context: 0 };
-        let receipt = |id| LedgerEntry::Receipt { id, progress: progress.clone(), bytes: 0 };
+        let progress = Progress {
+            message_ids,
+            stage,
+            via,
+            seen_via: None,
+            context: 0,
+        };
+        let receipt = |id| LedgerEntry::Receipt {
+            id,
+            progress: progress.clone(),
+            bytes: 0,
+        };
         ledger.push(receipt(Some(RequestId::Number(1))));
         ledger.push(receipt(None));
         ledger.change(state(State::Busy));
         ledger.push(receipt(Some(RequestId::Number(2))));
-        assert_eq!(ledger.withdraw_receipts(), [RequestId::Number(1), RequestId::Number(2)]);
+        assert_eq!(
+            ledger.withdraw_receipts(),
+            [RequestId::Number(1), RequestId::Number(2)]
+        );
         assert_eq!(ledger.queue.len(), 2, "nobody says again what has no id");
     }
 
     #[test]
     fn a_link_is_not_read_while_its_queue_has_many_bytes() {
         let mut ledger = Ledger::default();
-        let progress =
-            Progress { message_ids: Vec::new(), stage: Stage::Seen, via: Via::Hook, seen_via: None, context: 0 };
+        let progress = Progress {
+            message_ids: Vec::new(),
+            stage: Stage::Seen,
+            via: Via::Hook,
+            seen_via: None,
+            context: 0,
+        };
         for _ in 0..QUEUE_BYTES / 4_096 {
             assert!(ledger.has_room());
-            ledger.push(LedgerEntry::Receipt { id: None, progress: progress.clone(), bytes: 4_096 });
+            ledger.push(LedgerEntry::Receipt {
+                id: None,
+                progress: progress.clone(),
+                bytes: 4_096,
+            });
         }
         assert!(!ledger.has_room());
         ledger.queue.pop_front();
@@ -339,7 +453,10 @@ mod tests {
         ledger.misses(&number(5));
         assert!(!ledger.is_ahead(&number(3)) && ledger.is_ahead(&number(6)));
         ledger.misses(&number(6));
-        assert!(!ledger.is_ahead(&number(4)), "it is the first that is missing");
+        assert!(
+            !ledger.is_ahead(&number(4)),
+            "it is the first that is missing"
+        );
         assert!(ledger.is_ahead(&number(7)), "the fifth has not come yet");
         assert!(!ledger.is_ahead(&number(5)) && !ledger.is_ahead(&number(6)));
         ledger.misses(&number(8));
@@ -357,9 +474,15 @@ mod tests {
             reach: Some(vec![Via::Stop]),
             ..SessionChange::default()
         });
-        ledger.change(SessionChange { session_id: Some("new".into()), ..SessionChange::default() });
-        let both =
-            SessionChange { session_id: Some("new".into()), reach: Some(vec![Via::Stop]), ..SessionChange::default() };
+        ledger.change(SessionChange {
+            session_id: Some("new".into()),
+            ..SessionChange::default()
+        });
+        let both = SessionChange {
+            session_id: Some("new".into()),
+            reach: Some(vec![Via::Stop]),
+            ..SessionChange::default()
+        };
         assert_eq!(changes(&ledger), [&both]);
         ledger.queue.clear();
         ledger.owe(state(State::Busy));

@@ -69,8 +69,15 @@ pub(crate) fn serve(
 }
 
 /// Begins a link. Returns `None` if it ended during that.
-async fn greet(upgraded: Upgraded, stay: Stay, services: Arc<Services>, stop: CancellationToken) -> Option<Session> {
-    let account = services.unfinished.account(stay.principal().room(), HELLO_MAX);
+async fn greet(
+    upgraded: Upgraded,
+    stay: Stay,
+    services: Arc<Services>,
+    stop: CancellationToken,
+) -> Option<Session> {
+    let account = services
+        .unfinished
+        .account(stay.principal().room(), HELLO_MAX);
     let mut connection = Connection::new(upgraded, account);
     let receiving = hello::receive(&mut connection, &services, stay.principal());
     let admitted = tokio::select! {
@@ -96,7 +103,13 @@ struct Finished {
 impl Finished {
     /// Returns whether the reply gives a message to the session.
     fn hands_a_message(&self) -> bool {
-        matches!(self.outcome, Ok(Done { reply: Reply::Message(_), .. }))
+        matches!(
+            self.outcome,
+            Ok(Done {
+                reply: Reply::Message(_),
+                ..
+            })
+        )
     }
 }
 
@@ -147,8 +160,21 @@ struct Session {
 }
 
 impl Session {
-    fn new(connection: Connection, stay: Stay, services: Arc<Services>, admitted: hello::Admitted) -> Self {
-        let hello::Admitted { caller, present, reading_along, delivered, pushes, is_new, context } = admitted;
+    fn new(
+        connection: Connection,
+        stay: Stay,
+        services: Arc<Services>,
+        admitted: hello::Admitted,
+    ) -> Self {
+        let hello::Admitted {
+            caller,
+            present,
+            reading_along,
+            delivered,
+            pushes,
+            is_new,
+            context,
+        } = admitted;
         let now = Instant::now();
         Self {
             listener: services.presence.listen(&caller.agent),
@@ -182,7 +208,11 @@ impl Session {
         loop {
             self.pump();
             let has_room = together < TOGETHER && !self.outbox.is_full();
-            let ready = if has_room { self.next_event(stop).now_or_never() } else { None };
+            let ready = if has_room {
+                self.next_event(stop).now_or_never()
+            } else {
+                None
+            };
             let event = match ready {
                 Some(event) => event,
                 None => {
@@ -216,7 +246,9 @@ impl Session {
 
     async fn next_event(&mut self, stop: &CancellationToken) -> Woken {
         let rests_until = self.pace.rests_until();
-        let deadline = rests_until.into_iter().fold(self.next_deadline(), Instant::min);
+        let deadline = rests_until
+            .into_iter()
+            .fold(self.next_deadline(), Instant::min);
         if self.alarm.is_elapsed() || deadline < self.alarm.deadline() {
             self.alarm.as_mut().reset(deadline);
         }
@@ -240,21 +272,30 @@ impl Session {
         match event {
             Woken::Frame(frame) => {
                 let (text, held) = frame?;
-                self.pace.note(text.len(), usize::from(self.calls_at_work() >= CALLS_AT_ONCE));
+                self.pace.note(
+                    text.len(),
+                    usize::from(self.calls_at_work() >= CALLS_AT_ONCE),
+                );
                 self.on_frame(&text, held)?;
             }
             Woken::Finished(None) => {}
             // A message is given only to a session that certainly still holds the agent.
-            Woken::Finished(Some(finished)) if finished.hands_a_message() && self.may_be_outdated() => {
+            Woken::Finished(Some(finished))
+                if finished.hands_a_message() && self.may_be_outdated() =>
+            {
                 self.unsure.push(*finished);
                 self.renew();
             }
-            Woken::Delivery(_) | Woken::News(News::Inbox(_)) if self.may_be_outdated() => self.renew(),
+            Woken::Delivery(_) | Woken::News(News::Inbox(_)) if self.may_be_outdated() => {
+                self.renew()
+            }
             Woken::Finished(Some(finished)) => self.on_finished(finished),
             Woken::Noted(noted) => self.on_noted(noted)?,
             Woken::Delivery(page) => {
                 let (budget, room) = (&self.services.unfinished, self.stay.principal().room());
-                if let Some((frame, held)) = self.delivery.frame(page, &self.caller.memory, budget, room) {
+                if let Some((frame, held)) =
+                    self.delivery.frame(page, &self.caller.memory, budget, room)
+                {
                     self.outbox.push_held(frame, held);
                 }
             }
@@ -285,23 +326,44 @@ impl Session {
                 self.start_call(call);
             } else {
                 // Earlier entries blocked in the store; this call never began.
-                self.outbox.refuse(&call.id, Refusal::store_unavailable().detail("applied", "no"));
+                self.outbox.refuse(
+                    &call.id,
+                    Refusal::store_unavailable().detail("applied", "no"),
+                );
             }
         }
-        self.delivery.start(&self.services, &self.caller.agent, self.stay.principal().room());
+        self.delivery.start(
+            &self.services,
+            &self.caller.agent,
+            self.stay.principal().room(),
+        );
     }
 
     fn start_call(&mut self, started: ledger::ReadyCall) {
-        let ledger::ReadyCall { id, call_id, call, held, .. } = started;
-        let (services, caller, tool) = (Arc::clone(&self.services), self.caller.clone(), call.tool());
+        let ledger::ReadyCall {
+            id,
+            call_id,
+            call,
+            held,
+            ..
+        } = started;
+        let (services, caller, tool) =
+            (Arc::clone(&self.services), self.caller.clone(), call.tool());
         let (abort, registration) = AbortHandle::new_pair();
         let work = async move {
             let outcome = request::perform(&services, &caller, call_id, call).await;
-            Box::new(Finished { id, call: call_id, tool, outcome, held })
+            Box::new(Finished {
+                id,
+                call: call_id,
+                tool,
+                outcome,
+                held,
+            })
         };
         self.running.insert(call_id, (tool, abort));
         // Mapped here, because an async block around it would store the future twice.
-        self.calls.push(Box::pin(Abortable::new(work, registration).map(Result::ok)));
+        self.calls
+            .push(Box::pin(Abortable::new(work, registration).map(Result::ok)));
     }
 
     /// Returns how many calls are running, not counting waits.
@@ -310,12 +372,18 @@ impl Session {
     }
 
     fn waits(&self) -> usize {
-        self.running.values().filter(|(tool, _)| *tool == Tool::WaitForMessage).count()
+        self.running
+            .values()
+            .filter(|(tool, _)| *tool == Tool::WaitForMessage)
+            .count()
     }
 
     fn next_deadline(&self) -> Instant {
         let silence = self.heard + SILENCE_MAX;
-        [self.delivery.next_deadline(), self.drain_until].into_iter().flatten().fold(silence, Instant::min)
+        [self.delivery.next_deadline(), self.drain_until]
+            .into_iter()
+            .flatten()
+            .fold(silence, Instant::min)
     }
 
     fn on_finished(&mut self, finished: Box<Finished>) {
@@ -325,17 +393,26 @@ impl Session {
                 let sent = match done.held.or(finished.held) {
                     None if finished.tool.only_reads() => {
                         let room = self.stay.principal().room();
-                        self.outbox.reply_if_room(&finished.id, &done.reply, &self.services.unfinished, room)
+                        self.outbox.reply_if_room(
+                            &finished.id,
+                            &done.reply,
+                            &self.services.unfinished,
+                            room,
+                        )
                     }
                     held => {
-                        self.outbox.push_held(Outgoing::result(&finished.id, &done.reply).text(), held);
+                        self.outbox
+                            .push_held(Outgoing::result(&finished.id, &done.reply).text(), held);
                         true
                     }
                 };
-                if let (Tool::WaitForMessage, Reply::Message(message)) = (finished.tool, &done.reply) {
+                if let (Tool::WaitForMessage, Reply::Message(message)) =
+                    (finished.tool, &done.reply)
+                {
                     if sent {
                         self.ended_waits.truncate(ENDED_WAITS - 1);
-                        self.ended_waits.push_front((finished.call, message.id.clone()));
+                        self.ended_waits
+                            .push_front((finished.call, message.id.clone()));
                     } else {
                         self.give_back(&message.id);
                     }
@@ -355,13 +432,17 @@ impl Session {
     fn begin_context(&mut self) {
         self.caller.memory.forget_handed();
         self.delivery.begin_again();
-        self.services.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
+        self.services
+            .presence
+            .wake(&self.caller.agent, &News::Inbox(Vec::new()));
     }
 
     /// Continues the session as another agent; running calls end as the agent that started them.
     fn become_other(&mut self, caller: Caller) {
         tracing::info!(agent.id = %caller.agent, "agent {} is now {}", self.caller.agent, caller.agent);
-        self.services.audit.note(self.caller.entry(AuditEvent::Renamed).to(&caller.agent));
+        self.services
+            .audit
+            .note(self.caller.entry(AuditEvent::Renamed).to(&caller.agent));
         self.present = Some(self.services.presence.enter(&caller.agent));
         self.listener = self.services.presence.listen(&caller.agent);
         self.delivery.begin_again();

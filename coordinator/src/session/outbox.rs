@@ -41,7 +41,13 @@ impl Outbox {
 
     /// Adds the reply to a call that changed nothing. A long reply takes room; if unread replies fill it, the call is refused
     /// instead, and the result is `false`.
-    pub(super) fn reply_if_room(&mut self, id: &RequestId, reply: &Reply, budget: &Budget, room: &Room) -> bool {
+    pub(super) fn reply_if_room(
+        &mut self,
+        id: &RequestId,
+        reply: &Reply,
+        budget: &Budget,
+        room: &Room,
+    ) -> bool {
         let text = Outgoing::result(id, reply).text();
         // The frame and the copy in the buffer of the connection.
         match budget.room_for_answer(room, 2 * text.len()) {
@@ -74,7 +80,10 @@ impl Outbox {
     /// Takes the frames, and the charges to hold until they are written.
     pub(super) fn take(&mut self) -> (Vec<String>, Vec<Charge>) {
         self.bytes = 0;
-        (std::mem::take(&mut self.frames), std::mem::take(&mut self.held))
+        (
+            std::mem::take(&mut self.frames),
+            std::mem::take(&mut self.held),
+        )
     }
 }
 
@@ -87,12 +96,22 @@ mod tests {
     #[test]
     fn a_long_reply_without_room_is_refused() {
         let (budget, room) = (Budget::within(Some(1 << 20)), Room::default());
-        let reply = Reply::TimedOut(TimedOut { message: "x".repeat(600_000), ..TimedOut::any(1, 0) });
+        let reply = Reply::TimedOut(TimedOut {
+            message: "x".repeat(600_000),
+            ..TimedOut::any(1, 0)
+        });
         let (mut outbox, id) = (Outbox::default(), RequestId::Number(1));
         assert!(outbox.reply_if_room(&id, &reply, &budget, &room));
-        assert!(!outbox.reply_if_room(&id, &reply, &budget, &room), "the first one is not written");
+        assert!(
+            !outbox.reply_if_room(&id, &reply, &budget, &room),
+            "the first one is not written"
+        );
         let (frames, held) = outbox.take();
-        assert!(frames[0].len() > 600_000 && frames[1].contains("RATE_LIMITED"), "{}", frames[1]);
+        assert!(
+            frames[0].len() > 600_000 && frames[1].contains("RATE_LIMITED"),
+            "{}",
+            frames[1]
+        );
         drop(held);
         assert!(outbox.reply_if_room(&id, &reply, &budget, &room));
     }

@@ -58,6 +58,9 @@ mod tests {
         tokio::time::advance(rest).await;
         assert_eq!(pace.rests_until(), None);
         pace.note(PIECE * 50, 0);
-        assert_eq!(pace.rests_until().expect("a long frame") - Instant::now(), Duration::from_millis(200));
+        assert_eq!(
+            pace.rests_until().expect("a long frame") - Instant::now(),
+            Duration::from_millis(200)
+        );
     }
 }

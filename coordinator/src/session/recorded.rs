@@ -19,9 +19,13 @@ impl Session {
         }
         let services = Arc::clone(&self.services);
         if let Some(tenure) = self.caller.tenure.clone() {
-            self.renewal = Some(Box::pin(async move { services.store.renew(&tenure, SILENCE_MAX).await }));
+            self.renewal = Some(Box::pin(async move {
+                services.store.renew(&tenure, SILENCE_MAX).await
+            }));
         } else if self.reading_along.is_some() {
-            self.renewal = Some(Box::pin(async move { attendance::extend(&services).await.map(|()| true) }));
+            self.renewal = Some(Box::pin(async move {
+                attendance::extend(&services).await.map(|()| true)
+            }));
         }
     }
 
@@ -34,14 +38,19 @@ impl Session {
     fn is_renewed(&mut self) {
         let was_unsure = self.may_be_outdated();
         self.renewed = Instant::now();
-        std::mem::take(&mut self.unsure).into_iter().for_each(|finished| self.on_finished(Box::new(finished)));
+        std::mem::take(&mut self.unsure)
+            .into_iter()
+            .for_each(|finished| self.on_finished(Box::new(finished)));
         if was_unsure {
             // Messages that arrived meanwhile were ignored.
             self.delivery.came(Vec::new(), self.waits());
         }
     }
 
-    pub(super) fn on_renewed(&mut self, renewed: Result<bool, StoreError>) -> Result<(), EndReason> {
+    pub(super) fn on_renewed(
+        &mut self,
+        renewed: Result<bool, StoreError>,
+    ) -> Result<(), EndReason> {
         self.renewal = None;
         match renewed {
             Ok(true) => self.is_renewed(),
@@ -74,7 +83,12 @@ impl Session {
         }
     }
 
-    fn on_not_noted(&mut self, id: Option<RequestId>, change: Option<SessionChange>, error: StoreError) {
+    fn on_not_noted(
+        &mut self,
+        id: Option<RequestId>,
+        change: Option<SessionChange>,
+        error: StoreError,
+    ) {
         let passes = error.passes();
         match id {
             Some(id) if passes => self.postpone(&id, error.into()),
@@ -86,7 +100,11 @@ impl Session {
         if let Some(change) = change.filter(|_| passes) {
             self.ledger.owe(change);
         }
-        let behind = if passes { self.ledger.withdraw_receipts() } else { Vec::new() };
+        let behind = if passes {
+            self.ledger.withdraw_receipts()
+        } else {
+            Vec::new()
+        };
         for id in behind {
             self.postpone(&id, Refusal::store_unavailable());
         }

@@ -142,8 +142,23 @@ pub struct Namesake {
 }
 
 impl From<Agent> for Namesake {
-    fn from(Agent { id, owner, host, instance, held_until, .. }: Agent) -> Self {
-        Self { id, owner, host, instance, held_until }
+    fn from(
+        Agent {
+            id,
+            owner,
+            host,
+            instance,
+            held_until,
+            ..
+        }: Agent,
+    ) -> Self {
+        Self {
+            id,
+            owner,
+            host,
+            instance,
+            held_until,
+        }
     }
 }
 
@@ -153,7 +168,9 @@ impl Claim {
     pub(in crate::store) fn may_have(&self, agent: Option<&Agent>) -> bool {
         match agent {
             None => true,
-            Some(Agent { owner: Some(owner), .. }) => *owner == self.owner,
+            Some(Agent {
+                owner: Some(owner), ..
+            }) => *owner == self.owner,
             Some(Agent { host, .. }) => host.as_ref().is_none_or(|host| *host == self.owner.host),
         }
     }
@@ -198,14 +215,22 @@ impl Agent {
             id: self.id.clone(),
             uid: self.uid,
             host: self.host.clone(),
-            status: if online { Status::Online } else { Status::Offline },
+            status: if online {
+                Status::Online
+            } else {
+                Status::Offline
+            },
             state: if online { self.state } else { State::Stopped },
             description: self.description.clone(),
             capabilities: self.capabilities.clone(),
             role: self.role.clone(),
             registered_at: self.registered_at,
             last_seen: self.last_seen,
-            reach: if online { self.reach.clone() } else { Vec::new() },
+            reach: if online {
+                self.reach.clone()
+            } else {
+                Vec::new()
+            },
         }
     }
 }
@@ -226,8 +251,15 @@ pub enum Removal {
 pub(in crate::store) fn displaced(moved: &[u32], there: &[u32]) -> Vec<(u32, u32)> {
     let mut taken: BTreeSet<u32> = moved.iter().chain(there).copied().collect();
     let mut displaced = Vec::new();
-    for slot in there.iter().collect::<BTreeSet<_>>().into_iter().filter(|slot| moved.contains(slot)) {
-        let free = (1..).find(|slot| !taken.contains(slot)).expect("there are more numbers than agents");
+    for slot in there
+        .iter()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .filter(|slot| moved.contains(slot))
+    {
+        let free = (1..)
+            .find(|slot| !taken.contains(slot))
+            .expect("there are more numbers than agents");
         taken.insert(free);
         displaced.push((*slot, free));
     }
@@ -254,7 +286,10 @@ pub struct Amendment {
 
 impl From<SessionChange> for Amendment {
     fn from(session: SessionChange) -> Self {
-        Self { session, ..Self::default() }
+        Self {
+            session,
+            ..Self::default()
+        }
     }
 }
 

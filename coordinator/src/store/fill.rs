@@ -17,12 +17,14 @@ impl Fill {
     /// Returns why the store refuses new messages, or `None` if it accepts them.
     pub fn refuses(&self) -> Option<String> {
         match self.max {
-            Some(max) if self.bytes >= max => {
-                Some(format!("its messages use {} of {max} bytes (--store-max)", self.bytes))
-            }
-            _ if self.free < self.floor => {
-                Some(format!("{} bytes are free on its disk, and {} must stay free", self.free, self.floor))
-            }
+            Some(max) if self.bytes >= max => Some(format!(
+                "its messages use {} of {max} bytes (--store-max)",
+                self.bytes
+            )),
+            _ if self.free < self.floor => Some(format!(
+                "{} bytes are free on its disk, and {} must stay free",
+                self.free, self.floor
+            )),
             _ => None,
         }
     }
@@ -34,11 +36,22 @@ mod tests {
 
     #[test]
     fn a_store_refuses_at_its_size_and_at_the_floor_of_its_disk() {
-        let refuses = |bytes, max, free| Fill { bytes, max, free, floor: 64 }.refuses();
+        let refuses = |bytes, max, free| {
+            Fill {
+                bytes,
+                max,
+                free,
+                floor: 64,
+            }
+            .refuses()
+        };
         assert_eq!(refuses(1_000, None, 64), None);
         assert_eq!(refuses(999, Some(1_000), 64), None);
         let size = refuses(1_000, Some(1_000), 64).unwrap_or_default();
-        assert!(size.contains("1000 of 1000") && size.contains("--store-max"), "{size}");
+        assert!(
+            size.contains("1000 of 1000") && size.contains("--store-max"),
+            "{size}"
+        );
         let disk = refuses(0, Some(1_000), 63).unwrap_or_default();
         assert!(disk.contains("63 bytes are free"), "{disk}");
     }

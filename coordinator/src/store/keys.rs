@@ -52,7 +52,8 @@ impl Key {
 
     /// Returns when the key ended, if it is no longer valid at that time.
     pub fn ended_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.revoked_at.or(self.expires_at.filter(|end| *end <= now))
+        self.revoked_at
+            .or(self.expires_at.filter(|end| *end <= now))
     }
 }
 
@@ -60,7 +61,11 @@ impl Key {
 pub(super) fn read_key(record: &str) -> Option<Key> {
     // The record contains a hash, so the log gets only the position of the parse error.
     serde_json::from_str(record)
-        .inspect_err(|error| tracing::error!("the record of a key is unreadable, so the key is not accepted: {error}"))
+        .inspect_err(|error| {
+            tracing::error!(
+                "the record of a key is unreadable, so the key is not accepted: {error}"
+            )
+        })
         .ok()
 }
 
@@ -69,7 +74,10 @@ pub(super) fn give_hosts(mut keys: Vec<Key>) -> Vec<Key> {
     keys.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
     for at in 0..keys.len() {
         if keys[at].host.is_none() {
-            let host = host::unique(&keys[at].name, keys.iter().filter_map(|key| key.host.as_deref()));
+            let host = host::unique(
+                &keys[at].name,
+                keys.iter().filter_map(|key| key.host.as_deref()),
+            );
             keys[at].host = Some(host);
         }
     }
@@ -81,7 +89,9 @@ pub(super) fn read_invites(kept: &[(u32, String)]) -> Vec<Invite> {
     let read = |(uses, record): &(u32, String)| {
         Invite::kept(*uses, record)
             .inspect_err(|error| {
-                tracing::error!("the record of an invite is unreadable, so the invite is not listed: {error}")
+                tracing::error!(
+                    "the record of an invite is unreadable, so the invite is not listed: {error}"
+                )
             })
             .ok()
     };
@@ -121,7 +131,8 @@ pub struct Invite {
 impl Invite {
     /// Parses the record of an invite that has this many uses left.
     pub(super) fn kept(uses: u32, record: &str) -> Result<Self> {
-        let invite = serde_json::from_str(record).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let invite =
+            serde_json::from_str(record).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         Ok(Self { uses, ..invite })
     }
 }
@@ -165,5 +176,11 @@ pub trait KeyStore: Send + Sync {
     /// Uses the invite with this hash once and stores a new key, in one atomic step. Returns false, and changes nothing, if
     /// there is no such invite, it has ended, a key has this id or there are `most` keys. The same applies if `made_with`,
     /// the key that made the invite, is given and was changed meanwhile.
-    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>, most: usize) -> Result<bool>;
+    async fn redeem(
+        &self,
+        hash: &str,
+        key: &Key,
+        made_with: Option<&Key>,
+        most: usize,
+    ) -> Result<bool>;
 }

@@ -174,14 +174,21 @@ pub struct Selection<'a> {
 impl Default for Selection<'_> {
     /// Returns a selection with a limit of zero messages, any kind and no byte limit.
     fn default() -> Self {
-        Self { kind: KindFilter::default(), thread: None, after: 0, limit: 0, bytes: usize::MAX }
+        Self {
+            kind: KindFilter::default(),
+            thread: None,
+            after: 0,
+            limit: 0,
+            bytes: usize::MAX,
+        }
     }
 }
 
 impl Selection<'_> {
     /// Returns whether the page reached one of its limits, so that more messages may follow.
     pub fn is_filled_by(&self, page: &[Placed]) -> bool {
-        page.len() >= self.limit || page.iter().map(|placed| placed.bytes).sum::<usize>() > self.bytes
+        page.len() >= self.limit
+            || page.iter().map(|placed| placed.bytes).sum::<usize>() > self.bytes
     }
 }
 
@@ -256,8 +263,19 @@ impl Wake {
     /// from the store.
     fn arrived(position: u64, follows: Option<u64>, sole: bool, message: &Message) -> Self {
         let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
-        let arrival = || Arc::new(Arrival { position, follows, sole, at: Instant::now(), message: message.clone() });
-        Self::Inbox(message.to_agent.clone(), (text <= CARRIED_MAX).then(arrival))
+        let arrival = || {
+            Arc::new(Arrival {
+                position,
+                follows,
+                sole,
+                at: Instant::now(),
+                message: message.clone(),
+            })
+        };
+        Self::Inbox(
+            message.to_agent.clone(),
+            (text <= CARRIED_MAX).then(arrival),
+        )
     }
 }
 
@@ -281,7 +299,14 @@ fn is_kept_for(name: &AgentId, host: &str) -> bool {
 /// The interface of every store, independent of its tables or keys.
 #[async_trait]
 pub trait Store:
-    KeyStore + AuditStore + GuardStore + WaitStore + std::fmt::Debug + std::marker::Send + Sync + 'static
+    KeyStore
+    + AuditStore
+    + GuardStore
+    + WaitStore
+    + std::fmt::Debug
+    + std::marker::Send
+    + Sync
+    + 'static
 {
     /// Claims the name for a session if the name is free, or if it belongs to this owner and no other process holds it.
     ///
@@ -339,7 +364,12 @@ pub trait Store:
     /// Changes the agent's record. Returns the updated record, or `None` if there is no such agent.
     ///
     /// An outdated tenure is refused and changes nothing.
-    async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>>;
+    async fn amend(
+        &self,
+        id: &AgentId,
+        tenure: Option<&Tenure>,
+        amendment: &Amendment,
+    ) -> Result<Option<Agent>>;
 
     /// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
     async fn unregister(&self, id: &AgentId) -> Result<bool>;
@@ -372,7 +402,12 @@ pub trait Store:
     async fn pending(&self, agent: &AgentId) -> Result<Backlog>;
 
     /// Takes messages out of the inbox. Messages that were taken out before count as acknowledged again.
-    async fn acknowledge(&self, agent: &AgentId, tenure: Option<&Tenure>, messages: &[MessageId]) -> Result<Settled>;
+    async fn acknowledge(
+        &self,
+        agent: &AgentId,
+        tenure: Option<&Tenure>,
+        messages: &[MessageId],
+    ) -> Result<Settled>;
 
     /// Records in one step that messages reached a later stage, and wakes their senders.
     ///

@@ -27,9 +27,15 @@ pub async fn open(address: &StoreAddress, fleet: &Fleet) -> anyhow::Result<Arc<d
 /// Opens the store of this fleet. The embedded store accepts new messages up to `max` bytes.
 ///
 /// Errors: as for [`open`].
-pub async fn open_within(address: &StoreAddress, fleet: &Fleet, max: Option<u64>) -> anyhow::Result<Arc<dyn Store>> {
+pub async fn open_within(
+    address: &StoreAddress,
+    fleet: &Fleet,
+    max: Option<u64>,
+) -> anyhow::Result<Arc<dyn Store>> {
     match address {
-        StoreAddress::Sqlite(path) => Ok(Arc::new(SqliteStore::open_within(path, fleet, max).await?)),
+        StoreAddress::Sqlite(path) => {
+            Ok(Arc::new(SqliteStore::open_within(path, fleet, max).await?))
+        }
         StoreAddress::Redis(address) => Ok(Arc::new(open_redis(address, fleet).await?)),
     }
 }

@@ -45,7 +45,9 @@ pub struct Crowded {
 
 /// Returns the charge for a message with an envelope of this many bytes.
 pub(in crate::store) fn cost(envelope: usize) -> u64 {
-    u64::try_from(envelope).unwrap_or(u64::MAX).saturating_add(RECORD_BYTES)
+    u64::try_from(envelope)
+        .unwrap_or(u64::MAX)
+        .saturating_add(RECORD_BYTES)
 }
 
 /// Returns the number of the hour that contains this time.
@@ -72,7 +74,11 @@ mod tests {
     fn room_comes_back_hour_by_hour() {
         let hours = [(100, 10), (101, 20), (110, 30)];
         let check = |excess: u64, expected: u64| {
-            assert_eq!(freed_at(&hours, excess).millis(), expected * HOUR, "{excess}");
+            assert_eq!(
+                freed_at(&hours, excess).millis(),
+                expected * HOUR,
+                "{excess}"
+            );
         };
         check(1, 124);
         check(10, 124);

@@ -19,7 +19,10 @@ pub struct Mark {
 impl Mark {
     /// Returns the position of this message.
     pub fn of(message: &Message) -> Self {
-        Self { at: message.timestamp, id: message.id.clone() }
+        Self {
+            at: message.timestamp,
+            id: message.id.clone(),
+        }
     }
 }
 
@@ -36,7 +39,10 @@ impl FromStr for Mark {
         let (at, id) = text.split_once('.').unwrap_or_default();
         let id = id.parse()?;
         let at = at.parse().map_err(|_| IdError::Message(at.into()))?;
-        Ok(Self { at: Timestamp::from_millis(at), id })
+        Ok(Self {
+            at: Timestamp::from_millis(at),
+            id,
+        })
     }
 }
 
@@ -70,11 +76,24 @@ mod tests {
     fn a_mark_is_read_as_it_was_written() {
         let check = |text: &str, good: bool| {
             let read = text.parse::<Mark>().ok();
-            assert_eq!(read.map(|mark| mark.to_string()).as_deref(), good.then_some(text), "{text}");
+            assert_eq!(
+                read.map(|mark| mark.to_string()).as_deref(),
+                good.then_some(text),
+                "{text}"
+            );
         };
         check("1768473000000.a.b::c::0000abcd", true);
         check("0.a::b::00000001", true);
-        for text in ["", "3", ".", "3.", ".a::b::00000001", "-1.a::b::00000001", "1.a::b", "x.a::b::00000001"] {
+        for text in [
+            "",
+            "3",
+            ".",
+            "3.",
+            ".a::b::00000001",
+            "-1.a::b::00000001",
+            "1.a::b",
+            "x.a::b::00000001",
+        ] {
             check(text, false);
         }
     }

@@ -28,7 +28,12 @@ pub(super) struct Waits {
 
 impl Waits {
     /// Records a wait, or returns the cycle that it would close.
-    pub(super) fn begin(&mut self, message: &MessageId, lease: Duration, now: Instant) -> Vec<MessageId> {
+    pub(super) fn begin(
+        &mut self,
+        message: &MessageId,
+        lease: Duration,
+        now: Instant,
+    ) -> Vec<MessageId> {
         let cycle = self.cycle(message, now);
         if cycle.is_empty() {
             let waits = self.by_waiter.entry(message.from()).or_default();
@@ -51,7 +56,12 @@ impl Waits {
         let mut seen = HashSet::from([whom.clone()]);
         let mut ways = VecDeque::from([(whom, Vec::new())]);
         while let Some((agent, way)) = ways.pop_front() {
-            let waits = self.by_waiter.get(&agent).into_iter().flatten().filter(|(_, until)| **until > now);
+            let waits = self
+                .by_waiter
+                .get(&agent)
+                .into_iter()
+                .flatten()
+                .filter(|(_, until)| **until > now);
             for (next, _) in waits {
                 let way: Vec<_> = way.iter().chain([next]).cloned().collect();
                 if next.to() == waiter {

@@ -37,7 +37,9 @@ impl Frames {
         while let Some(byte) = bytes.first() {
             self.is_behind_long = false;
             if self.left > 0 {
-                let part = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+                let part = bytes
+                    .len()
+                    .min(usize::try_from(self.left).unwrap_or(usize::MAX));
                 self.left -= part as u64;
                 bytes = &bytes[part..];
             } else {
@@ -76,7 +78,9 @@ impl Frames {
 
 /// Returns the length of a header that begins like this, as far as it is known.
 fn header_length(header: &[u8]) -> usize {
-    let Some(second) = header.get(1) else { return HEADER_MIN };
+    let Some(second) = header.get(1) else {
+        return HEADER_MIN;
+    };
     let mask = if second & 0x80 == 0 { 0 } else { 4 };
     let length = match second & 0x7f {
         126 => 2,
@@ -134,12 +138,24 @@ mod tests {
         let long = usize::try_from(LONG).expect("it fits") + 1;
         let whole = frame(FIN | TEXT, long);
         let largest = frame(FIN | TEXT, 1 << 20);
-        let parts = [frame(TEXT, long), frame(FIN | PING, 5), frame(FIN | CONTINUATION, 3)].concat();
+        let parts = [
+            frame(TEXT, long),
+            frame(FIN | PING, 5),
+            frame(FIN | CONTINUATION, 3),
+        ]
+        .concat();
         let empty = [frame(TEXT, long), frame(FIN | CONTINUATION, 0)].concat();
-        let short =
-            [frame(FIN | TEXT, 0), frame(FIN | TEXT, 200), frame(TEXT, 9), frame(FIN | CONTINUATION, 300)].concat();
+        let short = [
+            frame(FIN | TEXT, 0),
+            frame(FIN | TEXT, 200),
+            frame(TEXT, 9),
+            frame(FIN | CONTINUATION, 300),
+        ]
+        .concat();
         let (mut stream, mut expected) = (Vec::new(), Vec::new());
-        for message in [&short, &whole, &short, &largest, &parts, &whole, &empty, &short] {
+        for message in [
+            &short, &whole, &short, &largest, &parts, &whole, &empty, &short,
+        ] {
             stream.extend(message);
             if *message != short {
                 expected.push(stream.len());

@@ -36,12 +36,24 @@ pub(crate) struct Intake<S> {
 impl<S> Intake<S> {
     /// Charges messages of at most `longest` bytes, each with the deadline `within`.
     pub(crate) fn new(stream: S, account: Account, longest: usize, within: Duration) -> Self {
-        Self { stream, account: Some(account), unfinished: 0, longest, within, room: None, overdue: None, frames: None }
+        Self {
+            stream,
+            account: Some(account),
+            unfinished: 0,
+            longest,
+            within,
+            room: None,
+            overdue: None,
+            frames: None,
+        }
     }
 
     /// Follows the frames of a WebSocket from now on.
     pub(crate) fn framed(self) -> Self {
-        Self { frames: Some(Frames::default()), ..self }
+        Self {
+            frames: Some(Frames::default()),
+            ..self
+        }
     }
 
     /// Returns whether a long message was just read, and nothing beyond it.
@@ -68,7 +80,9 @@ impl<S> Intake<S> {
     pub(crate) fn settle(&mut self, bytes: usize) -> Option<Charge> {
         self.unfinished = 0;
         self.overdue = None;
-        self.account.as_mut().and_then(|account| account.settle(bytes))
+        self.account
+            .as_mut()
+            .and_then(|account| account.settle(bytes))
     }
 
     /// Records a control frame. It may arrive between fragments of a message and is not part of it.
@@ -81,10 +95,13 @@ impl<S> Intake<S> {
 
     /// Waits until the budget has room for more. Returns how many bytes may be read: those free or already charged.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
-        let Some(account) = &mut self.account else { return Poll::Ready(usize::MAX) };
+        let Some(account) = &mut self.account else {
+            return Poll::Ready(usize::MAX);
+        };
         if self.room.is_none() {
             let missing = account.missing(self.unfinished + 1);
-            self.room = missing.map(|missing| (missing, Box::pin(account.room(missing)) as BoxFuture<'_, _>));
+            self.room = missing
+                .map(|missing| (missing, Box::pin(account.room(missing)) as BoxFuture<'_, _>));
         }
         if let Some((missing, waiting)) = &mut self.room {
             let held = ready!(waiting.as_mut().poll(cx));
@@ -96,12 +113,18 @@ impl<S> Intake<S> {
 }
 
 impl<S: AsyncRead + Unpin> Intake<S> {
-    fn poll_within_budget(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_within_budget(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.account.is_none() {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
         }
         let within_frame = self.frames.as_ref().map_or(usize::MAX, Frames::most);
-        let most = ready!(self.poll_room(cx)).min(buffer.remaining()).min(within_frame);
+        let most = ready!(self.poll_room(cx))
+            .min(buffer.remaining())
+            .min(within_frame);
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
@@ -110,7 +133,10 @@ impl<S: AsyncRead + Unpin> Intake<S> {
         }
         self.unfinished += read;
         if self.unfinished > self.longest {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a longer message than there may be")));
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a longer message than there may be",
+            )));
         }
         buffer.advance(read);
         Poll::Ready(Ok(()))
@@ -118,20 +144,33 @@ impl<S: AsyncRead + Unpin> Intake<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Intake<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let polled = this.poll_within_budget(cx, buffer);
         // The deadline applies only while waiting: data that has arrived is read, even if the link was not read for long.
         if polled.is_ready() || this.unfinished == 0 {
             return polled;
         }
-        let overdue = this.overdue.get_or_insert_with(|| Box::pin(sleep(this.within)));
-        overdue.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let overdue = this
+            .overdue
+            .get_or_insert_with(|| Box::pin(sleep(this.within)));
+        overdue
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Intake<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -169,7 +208,15 @@ mod tests {
 
     fn intake() -> (DuplexStream, Intake<DuplexStream>) {
         let (theirs, ours) = duplex(64);
-        (theirs, Intake::new(ours, Budget::within(None).account(&Room::default(), LONGEST), LONGEST, WITHIN))
+        (
+            theirs,
+            Intake::new(
+                ours,
+                Budget::within(None).account(&Room::default(), LONGEST),
+                LONGEST,
+                WITHIN,
+            ),
+        )
     }
 
     #[tokio::test(start_paused = true)]
@@ -187,7 +234,10 @@ mod tests {
                 break error;
             }
         };
-        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, WITHIN));
+        assert_eq!(
+            (error.kind(), began.elapsed()),
+            (io::ErrorKind::TimedOut, WITHIN)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -198,7 +248,9 @@ mod tests {
             let (mut theirs, ours) = duplex(64);
             let mut ours = Intake::new(ours, budget.account(&room, LONGEST), LONGEST, WITHIN);
             theirs.write_all(b"x").await.expect("written");
-            let read = tokio::time::timeout(WITHIN, ours.read(&mut [0; LONGEST])).await.expect("there is room");
+            let read = tokio::time::timeout(WITHIN, ours.read(&mut [0; LONGEST]))
+                .await
+                .expect("there is room");
             begun.push((theirs, ours, read.expect("read")));
         }
         assert!(begun.iter().all(|(_, _, read)| *read == 1));
@@ -208,28 +260,45 @@ mod tests {
     async fn a_message_is_as_long_as_is_allowed_and_no_longer() {
         let (theirs, mut ours) = intake();
         let writing = tokio_util::task::TaskTracker::new();
-        let write = |mut theirs: DuplexStream| async move { theirs.write_all(&vec![b'x'; 2 * LONGEST]).await.is_ok() };
+        let write = |mut theirs: DuplexStream| async move {
+            theirs.write_all(&vec![b'x'; 2 * LONGEST]).await.is_ok()
+        };
         writing.spawn(write(theirs));
-        let error = ours.read_to_end(&mut Vec::new()).await.expect_err("it is too long");
+        let error = ours
+            .read_to_end(&mut Vec::new())
+            .await
+            .expect_err("it is too long");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 
         let (theirs, mut ours) = intake();
         ours.allow(2 * LONGEST);
         writing.spawn(write(theirs));
-        assert_eq!(ours.read_to_end(&mut Vec::new()).await.expect("read"), 2 * LONGEST);
+        assert_eq!(
+            ours.read_to_end(&mut Vec::new()).await.expect("read"),
+            2 * LONGEST
+        );
 
         let (theirs, mut ours) = intake();
         ours.finish();
         writing.spawn(write(theirs));
-        assert_eq!(ours.read_to_end(&mut Vec::new()).await.expect("read"), 2 * LONGEST);
+        assert_eq!(
+            ours.read_to_end(&mut Vec::new()).await.expect("read"),
+            2 * LONGEST
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_link_between_two_messages_has_no_deadline_and_control_frames_begin_none() {
         let (mut theirs, mut ours) = intake();
         for payload in [0, 20] {
-            theirs.write_all(&vec![0; CONTROL_HEAD + payload]).await.expect("written");
-            assert_eq!(ours.read(&mut [0; 64]).await.expect("read"), CONTROL_HEAD + payload);
+            theirs
+                .write_all(&vec![0; CONTROL_HEAD + payload])
+                .await
+                .expect("written");
+            assert_eq!(
+                ours.read(&mut [0; 64]).await.expect("read"),
+                CONTROL_HEAD + payload
+            );
             ours.note_control(payload);
             let waited = tokio::time::timeout(10 * WITHIN, ours.read(&mut [0; 8])).await;
             assert!(waited.is_err(), "nothing is overdue");
@@ -237,6 +306,10 @@ mod tests {
         theirs.write_all(b"x").await.expect("written");
         ours.read_u8().await.expect("read");
         ours.settle(1);
-        assert!(tokio::time::timeout(10 * WITHIN, ours.read(&mut [0; 8])).await.is_err());
+        assert!(
+            tokio::time::timeout(10 * WITHIN, ours.read(&mut [0; 8]))
+                .await
+                .is_err()
+        );
     }
 }

@@ -44,7 +44,12 @@ impl Budget {
     pub(crate) fn within(memory: Option<u64>) -> Self {
         let most = most(memory);
         let share = (most / SHARE).clamp(step(FRAME_MAX), UNFINISHED_PER_KEY);
-        Self { most, share, all: Room::of(most), strangers: Room::default() }
+        Self {
+            most,
+            share,
+            all: Room::of(most),
+            strangers: Room::default(),
+        }
     }
 
     /// Returns the limit of the whole budget in bytes.
@@ -55,19 +60,36 @@ impl Budget {
     /// Opens an account for messages of at most `longest` bytes, charged to a key's room and to the coordinator's.
     pub(crate) fn account(&self, one: &Room, longest: usize) -> Account {
         one.reduce_to(self.share);
-        Account { one: one.clone(), all: self.all.clone(), longest, held: Vec::new(), charged: 0 }
+        Account {
+            one: one.clone(),
+            all: self.all.clone(),
+            longest,
+            held: Vec::new(),
+            charged: 0,
+        }
     }
 
     /// Takes room for an answer with whole texts before they are read, to be held until the answer is written.
-    pub(crate) fn room_for_texts(&self, one: &Room) -> impl Future<Output = Charge> + Send + 'static {
+    pub(crate) fn room_for_texts(
+        &self,
+        one: &Room,
+    ) -> impl Future<Output = Charge> + Send + 'static {
         one.reduce_to(self.share);
-        charge(FRAME_MAX, Arc::clone(&one.texts), Arc::clone(&self.all.texts))
+        charge(
+            FRAME_MAX,
+            Arc::clone(&one.texts),
+            Arc::clone(&self.all.texts),
+        )
     }
 
     /// Charges an answer of this length, to be held until it is written. Short answers are free.
     ///
     /// Errors: `RATE_LIMITED` if unread answers fill the room of the key, or of the coordinator.
-    pub(crate) fn room_for_answer(&self, one: &Room, bytes: usize) -> Result<Option<Charge>, Refusal> {
+    pub(crate) fn room_for_answer(
+        &self,
+        one: &Room,
+        bytes: usize,
+    ) -> Result<Option<Charge>, Refusal> {
         if bytes <= FREE_ANSWER {
             return Ok(None);
         }
@@ -75,7 +97,9 @@ impl Budget {
         // With little memory, one answer may take all of the room.
         let bytes = u32::try_from(bytes.min(self.share)).unwrap_or(u32::MAX);
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(bytes).ok();
-        let charge = take(&one.answers).zip(take(&self.all.answers)).map(|(one, all)| Charge { one, all });
+        let charge = take(&one.answers)
+            .zip(take(&self.all.answers))
+            .map(|(one, all)| Charge { one, all });
         charge.map(Some).ok_or_else(unread)
     }
 
@@ -105,7 +129,12 @@ impl Default for Room {
 impl Room {
     fn of(bytes: usize) -> Self {
         let room = || Arc::new(Semaphore::new(bytes));
-        Self { free: room(), texts: room(), answers: room(), reduced: Arc::new(Once::new()) }
+        Self {
+            free: room(),
+            texts: room(),
+            answers: room(),
+            reduced: Arc::new(Once::new()),
+        }
     }
 
     /// Reduces the room of a key, which is made before the budget is known, to this number of bytes. Only the first call
@@ -123,13 +152,21 @@ impl Room {
 /// shared one.
 async fn charge(bytes: usize, one: Arc<Semaphore>, all: Arc<Semaphore>) -> Charge {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let take = async |room: Arc<Semaphore>| room.acquire_many_owned(bytes).await.expect("it is never closed");
-    Charge { one: take(one).await, all: take(all).await }
+    let take = async |room: Arc<Semaphore>| {
+        room.acquire_many_owned(bytes)
+            .await
+            .expect("it is never closed")
+    };
+    Charge {
+        one: take(one).await,
+        all: take(all).await,
+    }
 }
 
 /// Returns the refusal of a client that does not read its answers.
 pub(crate) fn unread() -> Refusal {
-    let error = "the limit of bytes in unread answers is reached, for this key or for the coordinator";
+    let error =
+        "the limit of bytes in unread answers is reached, for this key or for the coordinator";
     Refusal::new(ErrorCode::RateLimited, error)
         .suggest("Read the answers to earlier calls, and call again in a few seconds.")
         .detail("retry_after_seconds", RETRY_AFTER)
@@ -165,7 +202,9 @@ pub(crate) struct Account {
 impl Account {
     /// Returns the amount to charge before the message or request may have this size; `None` if nothing is missing.
     pub(crate) fn missing(&self, bytes: usize) -> Option<usize> {
-        price(bytes, self.longest).checked_sub(self.charged).filter(|missing| *missing > 0)
+        price(bytes, self.longest)
+            .checked_sub(self.charged)
+            .filter(|missing| *missing > 0)
     }
 
     /// Changes the length of the longest message, between two messages.
@@ -180,7 +219,11 @@ impl Account {
 
     /// Takes that amount from both rooms, waiting until they have it.
     pub(crate) fn room(&self, missing: usize) -> impl Future<Output = Charge> + Send + 'static {
-        charge(missing, Arc::clone(&self.one.free), Arc::clone(&self.all.free))
+        charge(
+            missing,
+            Arc::clone(&self.one.free),
+            Arc::clone(&self.all.free),
+        )
     }
 
     /// Adds a charge to the message or request.
@@ -212,7 +255,9 @@ impl Account {
 /// Returns the budget for this memory limit. It is an eighth, because growing buffers may use twice the charged bytes.
 fn most(memory: Option<u64>) -> usize {
     let part = memory.and_then(|memory| usize::try_from(memory / 8).ok());
-    part.map_or(UNFINISHED_MAX, |part| part.clamp(UNFINISHED_MIN, UNFINISHED_MAX))
+    part.map_or(UNFINISHED_MAX, |part| {
+        part.clamp(UNFINISHED_MIN, UNFINISHED_MAX)
+    })
 }
 
 /// Returns the charge for a message or request of this size, where it may have at most `longest` bytes.
@@ -220,7 +265,11 @@ fn most(memory: Option<u64>) -> usize {
 /// Above the free bytes, the maximum length is charged at once. If charges grew step by step, many incomplete messages could
 /// share the room, and none could be completed.
 fn price(bytes: usize, longest: usize) -> usize {
-    if bytes <= FREE { 0 } else { bytes.next_multiple_of(step(longest)) }
+    if bytes <= FREE {
+        0
+    } else {
+        bytes.next_multiple_of(step(longest))
+    }
 }
 
 fn step(longest: usize) -> usize {
@@ -241,20 +290,36 @@ mod tests {
     const NOW: Duration = Duration::from_secs(1);
 
     fn account(one: &Room, all: &Room) -> Account {
-        Budget { most: 0, share: UNFINISHED_PER_KEY, all: all.clone(), strangers: Room::default() }
-            .account(one, FRAME_MAX)
+        Budget {
+            most: 0,
+            share: UNFINISHED_PER_KEY,
+            all: all.clone(),
+            strangers: Room::default(),
+        }
+        .account(one, FRAME_MAX)
     }
 
     #[test]
     fn short_messages_are_free_and_longer_ones_are_charged_by_steps() {
-        for (bytes, charged) in [(0, 0), (FREE, 0), (FREE + 1, STEP), (STEP, STEP), (STEP + 1, 2 * STEP)] {
+        for (bytes, charged) in [
+            (0, 0),
+            (FREE, 0),
+            (FREE + 1, STEP),
+            (STEP, STEP),
+            (STEP + 1, 2 * STEP),
+        ] {
             assert_eq!(price(bytes, FRAME_MAX), charged, "{bytes}");
         }
     }
 
     #[test]
     fn the_budget_is_a_part_of_the_memory_within_bounds() {
-        for (memory, bytes) in [(None, 64), (Some(64 << 30), 64), (Some(256 << 20), 32), (Some(1 << 20), 4)] {
+        for (memory, bytes) in [
+            (None, 64),
+            (Some(64 << 30), 64),
+            (Some(256 << 20), 32),
+            (Some(1 << 20), 4),
+        ] {
             assert_eq!(most(memory), bytes << 20, "{memory:?}");
         }
     }
@@ -262,13 +327,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_without_room_waits_and_takes_none_of_the_others() {
         let (all, one, other) = (Room::of(4 * STEP), Room::of(2 * STEP), Room::of(2 * STEP));
-        let (mut first, mut second, mut third) = (account(&one, &all), account(&one, &all), account(&other, &all));
+        let (mut first, mut second, mut third) = (
+            account(&one, &all),
+            account(&one, &all),
+            account(&other, &all),
+        );
         first.hold(2 * STEP).await;
-        assert!(timeout(NOW, second.hold(STEP)).await.is_err(), "its key has no room");
+        assert!(
+            timeout(NOW, second.hold(STEP)).await.is_err(),
+            "its key has no room"
+        );
         second.hold(FREE).await;
-        timeout(NOW, third.hold(2 * STEP)).await.expect("another key has room");
+        timeout(NOW, third.hold(2 * STEP))
+            .await
+            .expect("another key has room");
         drop(first.settle(2 * STEP));
-        timeout(NOW, second.hold(2 * STEP)).await.expect("what is settled makes room");
+        timeout(NOW, second.hold(2 * STEP))
+            .await
+            .expect("what is settled makes room");
     }
 
     #[tokio::test(start_paused = true)]
@@ -277,10 +353,18 @@ mod tests {
         let (mut first, mut second) = (account(&one, &all), account(&one, &all));
         first.hold(FREE + 1).await;
         let held = first.settle(FREE + 1);
-        assert_eq!([&one, &all].map(|room| room.free.available_permits()), [STEP - 2 * (FREE + 1); 2]);
-        assert!(timeout(NOW, second.hold(FREE + 1)).await.is_err(), "the other one is not done");
+        assert_eq!(
+            [&one, &all].map(|room| room.free.available_permits()),
+            [STEP - 2 * (FREE + 1); 2]
+        );
+        assert!(
+            timeout(NOW, second.hold(FREE + 1)).await.is_err(),
+            "the other one is not done"
+        );
         drop(held);
-        timeout(NOW, second.hold(FREE + 1)).await.expect("it is done");
+        timeout(NOW, second.hold(FREE + 1))
+            .await
+            .expect("it is done");
         assert!(first.settle(FREE).is_none(), "nothing was charged");
     }
 
@@ -289,8 +373,13 @@ mod tests {
         let (all, one) = (Room::of(STEP), Room::of(STEP));
         let (mut first, mut second) = (account(&one, &all), account(&one, &all));
         first.hold(FREE + 1).await;
-        assert!(timeout(NOW, second.hold(FREE + 1)).await.is_err(), "it has begun and waits");
-        timeout(NOW, first.hold(FRAME_MAX)).await.expect("it has its room");
+        assert!(
+            timeout(NOW, second.hold(FREE + 1)).await.is_err(),
+            "it has begun and waits"
+        );
+        timeout(NOW, first.hold(FRAME_MAX))
+            .await
+            .expect("it has its room");
     }
 
     #[tokio::test(start_paused = true)]
@@ -298,22 +387,34 @@ mod tests {
         let (all, one) = (Room::of(STEP), Room::of(2 * STEP));
         let (mut first, mut second) = (account(&one, &all), account(&one, &all));
         first.hold(STEP).await;
-        assert!(timeout(NOW, second.hold(STEP)).await.is_err(), "the coordinator has no room");
+        assert!(
+            timeout(NOW, second.hold(STEP)).await.is_err(),
+            "the coordinator has no room"
+        );
         assert_eq!(one.free.available_permits(), STEP);
         drop(first);
-        timeout(NOW, second.hold(STEP)).await.expect("there is room again");
+        timeout(NOW, second.hold(STEP))
+            .await
+            .expect("there is room again");
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_key_leaves_room_for_others_however_small_the_budget_is() {
         for memory in [1 << 20, 120 << 20, 512 << 20, 64 << 30] {
-            let (budget, bad, good) = (Budget::within(Some(memory)), Room::default(), Room::default());
-            let mut begun: Vec<Account> = (0..100).map(|_| budget.account(&bad, FRAME_MAX)).collect();
+            let (budget, bad, good) = (
+                Budget::within(Some(memory)),
+                Room::default(),
+                Room::default(),
+            );
+            let mut begun: Vec<Account> =
+                (0..100).map(|_| budget.account(&bad, FRAME_MAX)).collect();
             for account in &mut begun {
                 let _ = timeout(NOW, account.hold(FREE + 1)).await;
             }
             let mut account = budget.account(&good, FRAME_MAX);
-            timeout(NOW, account.hold(FRAME_MAX)).await.expect("the other key leaves room");
+            timeout(NOW, account.hold(FRAME_MAX))
+                .await
+                .expect("the other key leaves room");
         }
     }
 
@@ -322,23 +423,43 @@ mod tests {
         let (budget, room) = (Budget::within(Some(120 << 20)), Room::default());
         let mut begun: Vec<Account> = (0..200).map(|_| budget.account(&room, 8 << 10)).collect();
         for account in &mut begun {
-            timeout(NOW, account.hold(FREE + 1)).await.expect("there is room for all");
+            timeout(NOW, account.hold(FREE + 1))
+                .await
+                .expect("there is room for all");
         }
     }
 
     #[test]
     fn unread_answers_of_one_key_have_a_limit_and_others_keep_theirs() {
-        let (budget, bad, good) = (Budget::within(Some(512 << 20)), Room::default(), Room::default());
+        let (budget, bad, good) = (
+            Budget::within(Some(512 << 20)),
+            Room::default(),
+            Room::default(),
+        );
         let mut unread = Vec::new();
         while let Ok(charge) = budget.room_for_answer(&bad, FRAME_MAX) {
             unread.push(charge.expect("it is long"));
-            assert!(unread.len() * FRAME_MAX <= budget.most(), "nothing refuses it");
+            assert!(
+                unread.len() * FRAME_MAX <= budget.most(),
+                "nothing refuses it"
+            );
         }
         assert!(unread.len() > 1, "some are allowed");
-        assert!(budget.room_for_answer(&bad, FREE_ANSWER).is_ok_and(|charge| charge.is_none()), "short ones are free");
-        assert!(budget.room_for_answer(&good, FRAME_MAX).is_ok(), "another key has room");
+        assert!(
+            budget
+                .room_for_answer(&bad, FREE_ANSWER)
+                .is_ok_and(|charge| charge.is_none()),
+            "short ones are free"
+        );
+        assert!(
+            budget.room_for_answer(&good, FRAME_MAX).is_ok(),
+            "another key has room"
+        );
         unread.pop();
-        assert!(budget.room_for_answer(&bad, FRAME_MAX).is_ok(), "one was read");
+        assert!(
+            budget.room_for_answer(&bad, FRAME_MAX).is_ok(),
+            "one was read"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -348,9 +469,16 @@ mod tests {
         for account in &mut begun {
             let _ = timeout(NOW, account.hold(FREE + 1)).await;
         }
-        let held = timeout(NOW, budget.room_for_texts(&room)).await.expect("answers have their own room");
-        assert!(timeout(NOW, budget.room_for_texts(&room)).await.is_err(), "it is bounded as well");
+        let held = timeout(NOW, budget.room_for_texts(&room))
+            .await
+            .expect("answers have their own room");
+        assert!(
+            timeout(NOW, budget.room_for_texts(&room)).await.is_err(),
+            "it is bounded as well"
+        );
         drop(held);
-        timeout(NOW, budget.room_for_texts(&room)).await.expect("it is free again");
+        timeout(NOW, budget.room_for_texts(&room))
+            .await
+            .expect("it is free again");
     }
 }

@@ -47,7 +47,10 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     let most = RESTING[RESTING.len() - 1];
     let allowed = raise_descriptor_limit()?;
     if allowed < (most + BUSY + SENDERS + OTHER_DESCRIPTORS) as u64 {
-        report.left_out("10,000 agents", &format!("only {allowed} descriptors are allowed"));
+        report.left_out(
+            "10,000 agents",
+            &format!("only {allowed} descriptors are allowed"),
+        );
         return Ok(());
     }
     runtime.block_on(by_those_who_rest(report))?;
@@ -70,12 +73,24 @@ async fn by_those_who_rest(report: &mut Report) -> Result<()> {
         let gathered = crowd.gathered(waiting, GATHERING).await?;
         if round == RESTING.len() - 1 {
             let name = format!("{more} agents connect at once, until all wait");
-            report.figure(&name, gathered.as_secs_f64(), "s", None, Some(Goal::Below(30.0)));
+            report.figure(
+                &name,
+                gathered.as_secs_f64(),
+                "s",
+                None,
+                Some(Goal::Below(30.0)),
+            );
         }
         let cost = cost(&crowd, &server, &busy, report).await?;
-        flat(report, &format!("beside {count} agents that rest"), cost, *first.get_or_insert(cost));
+        flat(
+            report,
+            &format!("beside {count} agents that rest"),
+            cost,
+            *first.get_or_insert(cost),
+        );
         if round == RESTING.len() - 1 {
-            let held = server.memory()?.coordinator.saturating_sub(before) as f64 / 1024.0 / count as f64;
+            let held =
+                server.memory()?.coordinator.saturating_sub(before) as f64 / 1024.0 / count as f64;
             report.figure(
                 &format!("memory of an agent that waits, {count} of them"),
                 held,
@@ -85,7 +100,13 @@ async fn by_those_who_rest(report: &mut Report) -> Result<()> {
             );
             let name = format!("send to the end of a wait, {count} wait");
             report.figure(&format!("{name}, p50"), cost.p50, "ms", None, None);
-            report.figure(&format!("{name}, p99"), cost.p99, "ms", None, Some(Goal::Below(20.0)));
+            report.figure(
+                &format!("{name}, p99"),
+                cost.p99,
+                "ms",
+                None,
+                Some(Goal::Below(20.0)),
+            );
         }
     }
     crowd.end().await;
@@ -106,7 +127,12 @@ async fn by_depth(report: &mut Report) -> Result<()> {
             fill(server.address, target, depth, 50).await?;
         }
         let cost = cost(&crowd, &server, &targets, report).await?;
-        flat(report, &format!("into inboxes of {depth}"), cost, *first.get_or_insert(cost));
+        flat(
+            report,
+            &format!("into inboxes of {depth}"),
+            cost,
+            *first.get_or_insert(cost),
+        );
         crowd.end().await;
     }
     Ok(())
@@ -115,8 +141,20 @@ async fn by_depth(report: &mut Report) -> Result<()> {
 fn flat(report: &mut Report, where_: &str, cost: Cost, first: Cost) {
     let base = |floor: f64| (floor > 0.0).then_some(floor);
     let goal = Some(Goal::Times(FLAT));
-    report.figure(&format!("processor time of a message {where_}"), cost.processor, "us", base(first.processor), goal);
-    report.figure(&format!("delivery {where_}, p50"), cost.p50, "ms", base(first.p50), None);
+    report.figure(
+        &format!("processor time of a message {where_}"),
+        cost.processor,
+        "us",
+        base(first.processor),
+        goal,
+    );
+    report.figure(
+        &format!("delivery {where_}, p50"),
+        cost.p50,
+        "ms",
+        base(first.p50),
+        None,
+    );
 }
 
 /// Sends at the one rate, and subtracts the cost of resting.
@@ -128,8 +166,12 @@ async fn cost(crowd: &Crowd, server: &Loaded, targets: &[String], report: &Repor
     sleep(rest).await;
     let resting = total(server.used()?.since(&before)) / rest.as_secs_f64();
     crowd.tally().take();
-    let sending =
-        Sending { targets: targets.to_vec(), pace: Pace::PerSecond(RATE), span: report.span(SENDING), body: 50 };
+    let sending = Sending {
+        targets: targets.to_vec(),
+        pace: Pace::PerSecond(RATE),
+        span: report.span(SENDING),
+        body: 50,
+    };
     let before = server.used()?;
     let began = std::time::Instant::now();
     let senders = crowd.send(senders, &sending).await?;
@@ -139,7 +181,11 @@ async fn cost(crowd: &Crowd, server: &Loaded, targets: &[String], report: &Repor
         sender.goodbye().await;
     }
     let milliseconds = |share| arrived.percentile(share).as_secs_f64() * 1e3;
-    Ok(Cost { processor: used * 1e6 / sent.count().max(1) as f64, p50: milliseconds(0.5), p99: milliseconds(0.99) })
+    Ok(Cost {
+        processor: used * 1e6 / sent.count().max(1) as f64,
+        p50: milliseconds(0.5),
+        p99: milliseconds(0.99),
+    })
 }
 
 fn total(used: Used) -> f64 {

@@ -61,8 +61,13 @@ struct Hub {
 /// Prints its address, then runs a script for each frame, answers it, and passes it on to the other relays.
 pub(super) fn hub(redis: &str) -> Result<()> {
     crate::threads()?.block_on(async {
-        let redis = ::redis::Client::open(redis)?.get_multiplexed_async_connection().await?;
-        let hub = Hub { redis, wakes: broadcast::Sender::new(BACKLOG) };
+        let redis = ::redis::Client::open(redis)?
+            .get_multiplexed_async_connection()
+            .await?;
+        let hub = Hub {
+            redis,
+            wakes: broadcast::Sender::new(BACKLOG),
+        };
         serve(Router::new().route("/", get(pass_on)).with_state(hub)).await
     })
 }
@@ -71,7 +76,9 @@ pub(super) fn hub(redis: &str) -> Result<()> {
 pub(super) async fn serve(router: Router) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mut output = tokio::io::stdout();
-    output.write_all(format!("{}\n", listener.local_addr()?).as_bytes()).await?;
+    output
+        .write_all(format!("{}\n", listener.local_addr()?).as_bytes())
+        .await?;
     output.flush().await?;
     let listener = listener.tap_io(|stream| {
         // Without it the floor would include waits for acknowledgements and be too high, which the figures would show.
@@ -83,29 +90,32 @@ pub(super) async fn serve(router: Router) -> Result<()> {
 async fn pass_on(State(mut hub): State<Hub>, upgrade: WebSocketUpgrade) -> Response {
     let script = ::redis::Script::new(SCRIPT);
     let mut wakes = hub.wakes.subscribe();
-    upgrade.read_buffer_size(1024).write_buffer_size(0).on_upgrade(|mut socket| async move {
-        loop {
-            tokio::select! {
-                Some(Ok(Message::Text(text))) = socket.recv() => {
-                    let mut invocation = script.key("{a}in");
-                    invocation.key("{a}st").arg(text.as_str()).arg(1);
-                    let stored: Result<i64, _> = invocation.invoke_async(&mut hub.redis).await;
-                    // Its own wake is skipped; the other listeners may have left.
-                    let _ = hub.wakes.send(text.as_str().to_owned());
-                    let _ = wakes.try_recv();
-                    if stored.is_err() || socket.send(Message::text("stored")).await.is_err() {
-                        return;
+    upgrade
+        .read_buffer_size(1024)
+        .write_buffer_size(0)
+        .on_upgrade(|mut socket| async move {
+            loop {
+                tokio::select! {
+                    Some(Ok(Message::Text(text))) = socket.recv() => {
+                        let mut invocation = script.key("{a}in");
+                        invocation.key("{a}st").arg(text.as_str()).arg(1);
+                        let stored: Result<i64, _> = invocation.invoke_async(&mut hub.redis).await;
+                        // Its own wake is skipped; the other listeners may have left.
+                        let _ = hub.wakes.send(text.as_str().to_owned());
+                        let _ = wakes.try_recv();
+                        if stored.is_err() || socket.send(Message::text("stored")).await.is_err() {
+                            return;
+                        }
                     }
-                }
-                Ok(wake) = wakes.recv() => {
-                    if socket.send(Message::text(wake)).await.is_err() {
-                        return;
+                    Ok(wake) = wakes.recv() => {
+                        if socket.send(Message::text(wake)).await.is_err() {
+                            return;
+                        }
                     }
+                    else => return,
                 }
-                else => return,
             }
-        }
-    })
+        })
 }
 
 /// Returns the first line that a server prints: its address.

@@ -71,25 +71,40 @@ async fn start(claude: &ClaudeCode, work: &Path) -> Result<Sessions> {
     let redis = Redis::start().await?;
     let mut coordinator = Coordinator::absent(work, &redis.url())?.quietly();
     coordinator.restart().await?;
-    let (plain_model, plugged_model) = (FakeApi::start(Script::new()).await?, FakeApi::start(Script::new()).await?);
+    let (plain_model, plugged_model) = (
+        FakeApi::start(Script::new()).await?,
+        FakeApi::start(Script::new()).await?,
+    );
     let plugin = plugin_copy(work)?;
     let bare = Options::new(work, "plain", &plain_model, &coordinator.url()).without_c3po();
-    let with_plugin = Options::new(work, RECIPIENT, &plugged_model, &coordinator.url()).plugin(&plugin);
+    let with_plugin =
+        Options::new(work, RECIPIENT, &plugged_model, &coordinator.url()).plugin(&plugin);
     let plain = claude.interactive(&bare).await?.quietly();
     let plugged = claude.interactive(&with_plugin).await?.quietly();
-    let sender = session(work, "homeassistant", &coordinator.url()).await?.quietly();
+    let sender = session(work, "homeassistant", &coordinator.url())
+        .await?
+        .quietly();
     let address = coordinator.address();
     let known = async || {
         let agents = http::get(address, "/api/agents").await.ok()?;
         agents.body.contains(RECIPIENT).then_some(())
     };
     eventually("the session with the plugin is known", ARRIVAL, known).await?;
-    Ok(Sessions { plain, plain_model, plugged, plugged_model, sender, _coordinator: coordinator, _redis: redis })
+    Ok(Sessions {
+        plain,
+        plain_model,
+        plugged,
+        plugged_model,
+        sender,
+        _coordinator: coordinator,
+        _redis: redis,
+    })
 }
 
 /// Takes turns, so that other load of the machine affects all of them.
 async fn measure(sessions: &Sessions, report: &mut Report) -> Result<()> {
-    let (mut floor, mut beside, mut through) = (Times::default(), Times::default(), Times::default());
+    let (mut floor, mut beside, mut through) =
+        (Times::default(), Times::default(), Times::default());
     for round in 0..WARM_UP + report.rounds(ROUNDS) {
         let plain = post(&sessions.plain, &sessions.plain_model, round).await?;
         let plugged = post(&sessions.plugged, &sessions.plugged_model, round).await?;
@@ -100,11 +115,27 @@ async fn measure(sessions: &Sessions, report: &mut Report) -> Result<()> {
             through.add(sent);
         }
     }
-    report.floor("text posted to an idle Claude Code to its request, p50", floor.p50(), "ms");
+    report.floor(
+        "text posted to an idle Claude Code to its request, p50",
+        floor.p50(),
+        "ms",
+    );
     let same = beside.p50();
-    report.figure("the same, posted to one with the plugin, p50", same, "ms", Some(floor.p50()), None);
+    report.figure(
+        "the same, posted to one with the plugin, p50",
+        same,
+        "ms",
+        Some(floor.p50()),
+        None,
+    );
     let goal = Some(Goal::FloorAnd(ABOVE));
-    report.figure("send to that one through c3po, p50", through.p50(), "ms", Some(same), goal);
+    report.figure(
+        "send to that one through c3po, p50",
+        through.p50(),
+        "ms",
+        Some(same),
+        goal,
+    );
     Ok(())
 }
 
@@ -126,12 +157,19 @@ async fn send(sender: &McpClient, model: &FakeApi, round: usize) -> Result<Durat
     sleep(REST).await;
     let body = question("sent", round);
     let began = Instant::now();
-    sender.reply("send_message", json!({"target": RECIPIENT, "message": body})).await?;
+    sender
+        .reply(
+            "send_message",
+            json!({"target": RECIPIENT, "message": body}),
+        )
+        .await?;
     arrival(model, &body, began).await
 }
 
 async fn arrival(model: &FakeApi, body: &str, began: Instant) -> Result<Duration> {
-    let asked = model.wait_for(body, ARRIVAL, |asked| asked.holds(body)).await;
+    let asked = model
+        .wait_for(body, ARRIVAL, |asked| asked.holds(body))
+        .await;
     let asked = asked.with_context(|| format!("waiting for {body:?}"))?;
     Ok(asked.at().saturating_duration_since(began))
 }

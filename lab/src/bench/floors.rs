@@ -66,12 +66,20 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<Floors> {
     report.floor("Redis wake-up by publication, p50", wake, "ms");
     let chain = chain(runtime, report.rounds(DELIVERIES))?;
     report.floor("relay, hub, script, hub, relay, one way, p50", chain, "ms");
-    Ok(Floors { process, stdio, websocket, chain })
+    Ok(Floors {
+        process,
+        stdio,
+        websocket,
+        chain,
+    })
 }
 
 fn process(starts: usize) -> Result<f64> {
     let times = Times::of(starts, || {
-        let status = Command::new("/bin/true").stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+        let status = Command::new("/bin/true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()?;
         ensure!(status.success());
         Ok(())
     });
@@ -84,20 +92,25 @@ fn stdio(rounds: usize) -> Result<f64> {
 }
 
 async fn echo_frames(upgrade: WebSocketUpgrade) -> Response {
-    upgrade.read_buffer_size(1024).write_buffer_size(0).on_upgrade(|mut socket| async move {
-        while let Some(Ok(message)) = socket.recv().await {
-            if matches!(message, Message::Close(_)) || socket.send(message).await.is_err() {
-                return;
+    upgrade
+        .read_buffer_size(1024)
+        .write_buffer_size(0)
+        .on_upgrade(|mut socket| async move {
+            while let Some(Ok(message)) = socket.recv().await {
+                if matches!(message, Message::Close(_)) || socket.send(message).await.is_err() {
+                    return;
+                }
             }
-        }
-    })
+        })
 }
 
 /// The server runs on its own thread, in place of a separate process.
 fn websocket(rounds: usize) -> Result<f64> {
     let (announce, announced) = std::sync::mpsc::channel();
     let server = std::thread::spawn(move || -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             announce.send(listener.local_addr()?)?;
@@ -107,14 +120,21 @@ fn websocket(rounds: usize) -> Result<f64> {
             });
             let app = Router::new().route("/", get(echo_frames));
             let ending = tokio::time::sleep(Duration::from_secs(60));
-            axum::serve(listener, app).with_graceful_shutdown(ending).await?;
+            axum::serve(listener, app)
+                .with_graceful_shutdown(ending)
+                .await?;
             Ok(())
         })
     });
-    let address = announced.recv_timeout(Duration::from_secs(10)).context("the echo server did not start")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let address = announced
+        .recv_timeout(Duration::from_secs(10))
+        .context("the echo server did not start")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let times = runtime.block_on(async {
-        let (mut socket, _) = connect_async_with_config(format!("ws://{address}/"), None, true).await?;
+        let (mut socket, _) =
+            connect_async_with_config(format!("ws://{address}/"), None, true).await?;
         let mut times = Times::default();
         for _ in 0..rounds {
             let began = Instant::now();
@@ -132,7 +152,11 @@ fn websocket(rounds: usize) -> Result<f64> {
 /// The recipient is idle before each line, like an agent that waits.
 fn chain(runtime: &Runtime, deliveries: usize) -> Result<f64> {
     let redis = runtime.block_on(Redis::start())?;
-    let mut hub = part("hub")?.arg(redis.url()).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut hub = part("hub")?
+        .arg(redis.url())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
     let outcome = chain::address(&mut hub).and_then(|address| {
         let relay = || {
             let mut command = part("relay")?;

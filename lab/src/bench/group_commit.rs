@@ -22,7 +22,8 @@ impl GroupCommit {
         let connection = Connection::open(folder.join("group-commit.db"))?;
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "full")?;
-        connection.execute_batch("CREATE TABLE messages (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")?;
+        connection
+            .execute_batch("CREATE TABLE messages (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")?;
         let (jobs, queue) = mpsc::channel();
         // Ends with its last sender. An error ends it early, which the callers notice.
         std::thread::spawn(move || write(&connection, &queue));
@@ -36,13 +37,18 @@ impl GroupCommit {
             let mut done = 0_u64;
             while began.elapsed() < span {
                 let (answer, answered) = oneshot::channel();
-                self.jobs.send(Job(body.to_owned(), answer)).context("the writer ended")?;
+                self.jobs
+                    .send(Job(body.to_owned(), answer))
+                    .context("the writer ended")?;
                 answered.await.context("the writer failed")?;
                 done += 1;
             }
             anyhow::Ok(done)
         });
-        let done: u64 = futures_util::future::try_join_all(callers).await?.iter().sum();
+        let done: u64 = futures_util::future::try_join_all(callers)
+            .await?
+            .iter()
+            .sum();
         Ok(done as f64 / began.elapsed().as_secs_f64())
     }
 }
@@ -52,7 +58,9 @@ fn write(connection: &Connection, queue: &mpsc::Receiver<Job>) -> Result<()> {
         let group: Vec<_> = std::iter::once(first).chain(queue.try_iter()).collect();
         connection.execute_batch("BEGIN IMMEDIATE")?;
         for Job(body, _) in &group {
-            connection.prepare_cached("INSERT INTO messages (body) VALUES (?)")?.execute([body])?;
+            connection
+                .prepare_cached("INSERT INTO messages (body) VALUES (?)")?
+                .execute([body])?;
         }
         connection.execute_batch("COMMIT")?;
         for Job(_, answer) in group {

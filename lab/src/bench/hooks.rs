@@ -25,8 +25,10 @@ const INPUT: &[u8] = br#"{"session_id":"17a5f148-3c2e-4b8e-9d0e-3f2b1c0d9e8f","t
 /// Measures a hook without a proxy, and beside proxies whose coordinator is running, absent, or silent.
 pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     let work = TempDir::new()?;
-    let mut coordinator =
-        Coordinator::absent(work.path(), &format!("sqlite:{}", work.path().join("c3po.db").display()))?;
+    let mut coordinator = Coordinator::absent(
+        work.path(),
+        &format!("sqlite:{}", work.path().join("c3po.db").display()),
+    )?;
     coordinator = coordinator.quietly();
     runtime.block_on(coordinator.restart())?;
     let live = coordinator.url();
@@ -40,12 +42,20 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     ];
     for (beside, coordinator) in beside {
         let folder = TempDir::new()?;
-        let proxy = coordinator.map(|coordinator| proxy(folder.path(), coordinator)).transpose()?;
+        let proxy = coordinator
+            .map(|coordinator| proxy(folder.path(), coordinator))
+            .transpose()?;
         let (floor, hook) = rounds(folder.path(), report.rounds(ROUNDS))?;
         for (name, share, most) in [("p50", 0.5, 2.0), ("p99", 0.99, 5.0)] {
             let what = format!("hook, {beside}, start to end, {name}");
             let floor = Some(floor.percentile(share));
-            report.figure(&what, hook.percentile(share), "ms", floor, Some(Goal::Below(most)));
+            report.figure(
+                &what,
+                hook.percentile(share),
+                "ms",
+                floor,
+                Some(Goal::Below(most)),
+            );
         }
         drop(proxy);
     }
@@ -55,7 +65,10 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
 /// Starts a proxy beside this process, which is the client of its hooks.
 fn proxy(runtime: &Path, coordinator: &str) -> Result<Server> {
     let mut command = command(program("c3po")?, runtime);
-    command.arg("proxy").env("C3PO_AGENT_ID", "hooked").env("C3PO_COORDINATOR_URL", coordinator);
+    command
+        .arg("proxy")
+        .env("C3PO_AGENT_ID", "hooked")
+        .env("C3PO_COORDINATOR_URL", coordinator);
     let mut server = Server::start(command)?;
     server.initialize()?;
     let (folder, end) = (runtime.join("c3po"), Instant::now() + LISTENS);
@@ -87,7 +100,10 @@ fn rounds(runtime: &Path, rounds: usize) -> Result<(Times, Times)> {
 
 fn command(program: PathBuf, runtime: &Path) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().env("HOME", runtime).env("XDG_RUNTIME_DIR", runtime);
+    command
+        .env_clear()
+        .env("HOME", runtime)
+        .env("XDG_RUNTIME_DIR", runtime);
     // Separates the measured session from a session in which this program may run.
     command.env("CLAUDE_PID", std::process::id().to_string());
     command
@@ -96,11 +112,22 @@ fn command(program: PathBuf, runtime: &Path) -> Command {
 /// Runs a command as a client runs a hook: writes to it, and reads to its end.
 fn time(mut command: Command) -> Result<Duration> {
     let began = Instant::now();
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
     // `true` does not read, and may have ended by now.
-    let _ = child.stdin.take().context("no standard input")?.write_all(INPUT);
+    let _ = child
+        .stdin
+        .take()
+        .context("no standard input")?
+        .write_all(INPUT);
     let output = child.wait_with_output()?;
     let took = began.elapsed();
-    ensure!(output.status.success() && output.stdout.is_empty(), "not as a silent hook: {output:?}");
+    ensure!(
+        output.status.success() && output.stdout.is_empty(),
+        "not as a silent hook: {output:?}"
+    );
     Ok(took)
 }

@@ -41,7 +41,9 @@ impl Times {
         sorted.sort();
         let last = sorted.len().saturating_sub(1);
         let index = (share * sorted.len() as f64) as usize;
-        sorted.get(index.min(last)).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+        sorted
+            .get(index.min(last))
+            .map_or(0.0, |time| time.as_secs_f64() * 1e3)
     }
 
     pub(crate) fn p50(&self) -> f64 {
@@ -62,9 +64,16 @@ impl Server {
         let (input, child_input) = UnixStream::pair()?;
         let (output, child_output) = UnixStream::pair()?;
         output.set_read_timeout(Some(ANSWER))?;
-        command.stdin(OwnedFd::from(child_input)).stdout(OwnedFd::from(child_output)).stderr(Stdio::null());
+        command
+            .stdin(OwnedFd::from(child_input))
+            .stdout(OwnedFd::from(child_output))
+            .stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("{command:?}"))?;
-        Ok(Self { child, input, output: BufReader::new(output) })
+        Ok(Self {
+            child,
+            input,
+            output: BufReader::new(output),
+        })
     }
 
     /// Sends a line and returns the next line.
@@ -93,8 +102,12 @@ impl Server {
             r#""capabilities":{},"clientInfo":{"name":"figures","version":"0"}}}"#,
             "\n"
         ))?;
-        ensure!(answer.contains("protocolVersion"), "not initialized: {answer}");
-        self.input.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
+        ensure!(
+            answer.contains("protocolVersion"),
+            "not initialized: {answer}"
+        );
+        self.input
+            .write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
         Ok(())
     }
 
@@ -115,8 +128,14 @@ impl Server {
     /// Returns the result for that id, which must be the next line.
     pub(crate) fn answer(&mut self, id: u32) -> Result<String> {
         let answer = self.read()?;
-        ensure!(answer.contains(&format!("\"id\":{id},")), "not the answer to request {id}: {answer}");
-        ensure!(!answer.contains("\"isError\":true"), "request {id} was refused: {answer}");
+        ensure!(
+            answer.contains(&format!("\"id\":{id},")),
+            "not the answer to request {id}: {answer}"
+        );
+        ensure!(
+            !answer.contains("\"isError\":true"),
+            "request {id} was refused: {answer}"
+        );
         Ok(answer)
     }
 
@@ -143,7 +162,14 @@ impl Drop for Server {
 /// Returns the resident memory of a process, in megabytes.
 pub(crate) fn resident(process: u32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
-    let kilobytes: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .context("no VmRSS")?;
+    let kilobytes: f64 = line
+        .split_whitespace()
+        .nth(1)
+        .context("no number")?
+        .parse()?;
     Ok(kilobytes / 1024.0)
 }

@@ -125,7 +125,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             println!("\nNot every goal was met in this run.");
         }
     }
-    Ok(if report.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if report.has_failed() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 impl Section {
@@ -158,6 +162,9 @@ impl Section {
 /// Returns a path beside the build, where no important file is overwritten.
 fn output_file() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
-    let folder = program.ancestors().nth(2).context("the program is not in a target folder")?;
+    let folder = program
+        .ancestors()
+        .nth(2)
+        .context("the program is not in a target folder")?;
     Ok(folder.join("figures.json"))
 }

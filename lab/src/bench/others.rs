@@ -80,12 +80,29 @@ async fn one(rough: Rough, report: &mut Report) -> Result<()> {
     crowd.end().await;
     let name = rough.name();
     let times = Some(Goal::Times(TIMES));
-    report.figure(&format!("{name}: the others' p99"), with, "ms", Some(beside), times);
+    report.figure(
+        &format!("{name}: the others' p99"),
+        with,
+        "ms",
+        Some(beside),
+        times,
+    );
     let alone = with / without;
-    report.note(&format!("{alone:.1} x without them; the floor is the others' p99 with them at a coordinator beside"));
-    report.figure(&format!("{name}: coordinator's memory"), memory as f64 / 1e6, "MB", None, Some(Goal::Below(MEMORY)));
+    report.note(&format!(
+        "{alone:.1} x without them; the floor is the others' p99 with them at a coordinator beside"
+    ));
+    report.figure(
+        &format!("{name}: coordinator's memory"),
+        memory as f64 / 1e6,
+        "MB",
+        None,
+        Some(Goal::Below(MEMORY)),
+    );
     let seconds = TURNS as f64 * (span + 2 * SETTLING).as_secs_f64();
-    report.note(&format!("{:.0} sends a second by them, {refused} refused", sent as f64 / seconds));
+    report.note(&format!(
+        "{:.0} sends a second by them, {refused} refused",
+        sent as f64 / seconds
+    ));
     scripts::judge(&server, name, report).await
 }
 
@@ -99,8 +116,13 @@ impl Apart {
     /// Starts agents that misbehave in that way. Returns once they have begun.
     async fn start(address: SocketAddr, rough: Rough) -> Result<Self> {
         let mut command = Command::from(part("rough")?);
-        command.args([rough.name(), &address.to_string()]).kill_on_drop(true);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        command
+            .args([rough.name(), &address.to_string()])
+            .kill_on_drop(true);
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let output = process.stdout.take().context("its output")?;
         let mut output = BufReader::new(output).lines();
         output.next_line().await?.context("they did not begin")?;
@@ -110,7 +132,11 @@ impl Apart {
     /// Stops them. Returns how many sends were accepted, and how many rejected.
     async fn end(mut self) -> Result<(u64, u64)> {
         drop(self.process.stdin.take());
-        let said = self.output.next_line().await?.context("they did not say what they did")?;
+        let said = self
+            .output
+            .next_line()
+            .await?
+            .context("they did not say what they did")?;
         let (sent, refused) = said.split_once(' ').context("two numbers")?;
         self.process.wait().await?;
         Ok((sent.parse()?, refused.parse()?))
@@ -120,12 +146,19 @@ impl Apart {
 /// Behaves badly until the input ends, then reports its actions.
 pub(super) fn rough(name: &str, address: SocketAddr) -> Result<()> {
     crate::thread()?.block_on(async {
-        let rough = Rough::ALL.into_iter().find(|rough| rough.name() == name).context("no such behaviour")?;
+        let rough = Rough::ALL
+            .into_iter()
+            .find(|rough| rough.name() == name)
+            .context("no such behaviour")?;
         let ones = RoughOnes::start(address, rough).await?;
         println!("begun");
         tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
         let did = ones.tally().take();
-        println!("{} {}", did.sent.count(), did.troubles.values().sum::<u64>());
+        println!(
+            "{} {}",
+            did.sent.count(),
+            did.troubles.values().sum::<u64>()
+        );
         ones.end().await;
         Ok(())
     })
@@ -134,11 +167,21 @@ pub(super) fn rough(name: &str, address: SocketAddr) -> Result<()> {
 /// Runs the others' messages. Returns their senders and the p99 of their deliveries, in milliseconds.
 async fn others(crowd: &Crowd, senders: Vec<Agent>, span: Duration) -> Result<(Vec<Agent>, f64)> {
     crowd.tally().take();
-    let targets = (0..WAITING).map(|number| format!("other-{number}")).collect();
-    let sending = Sending { targets, pace: Pace::PerSecond(RATE), span, body: 50 };
+    let targets = (0..WAITING)
+        .map(|number| format!("other-{number}"))
+        .collect();
+    let sending = Sending {
+        targets,
+        pace: Pace::PerSecond(RATE),
+        span,
+        body: 50,
+    };
     let senders = crowd.send(senders, &sending).await?;
     sleep(SETTLING).await;
-    Ok((senders, crowd.tally().take().arrived.percentile(0.99).as_secs_f64() * 1e3))
+    Ok((
+        senders,
+        crowd.tally().take().arrived.percentile(0.99).as_secs_f64() * 1e3,
+    ))
 }
 
 /// Records the most memory that the coordinator had.

@@ -43,18 +43,31 @@ fn proxy(work: &Path, project: &str, coordinator: &str) -> Result<Server> {
     proxy_with(work, project, coordinator, &[])
 }
 
-fn proxy_with(work: &Path, project: &str, coordinator: &str, variables: &[(&str, &str)]) -> Result<Server> {
+fn proxy_with(
+    work: &Path,
+    project: &str,
+    coordinator: &str,
+    variables: &[(&str, &str)],
+) -> Result<Server> {
     let folder = work.join(project);
     std::fs::create_dir_all(&folder)?;
     let mut command = Command::new(program("c3po")?);
-    command.arg("proxy").current_dir(&folder).env_clear().env("HOME", work);
-    command.env("C3PO_COORDINATOR_URL", coordinator).envs(variables.iter().copied());
+    command
+        .arg("proxy")
+        .current_dir(&folder)
+        .env_clear()
+        .env("HOME", work);
+    command
+        .env("C3PO_COORDINATOR_URL", coordinator)
+        .envs(variables.iter().copied());
     Server::start(command)
 }
 
 fn start_of_the_proxy(work: &Path, floors: &Floors, report: &mut Report) -> Result<()> {
     let nobody = "http://127.0.0.1:9";
-    let times = Times::of(report.rounds(STARTS), || proxy(work, "starting", nobody)?.initialize())?;
+    let times = Times::of(report.rounds(STARTS), || {
+        proxy(work, "starting", nobody)?.initialize()
+    })?;
     report.figure(
         "proxy, start to initialize answer, p50",
         times.p50(),
@@ -65,7 +78,12 @@ fn start_of_the_proxy(work: &Path, floors: &Floors, report: &mut Report) -> Resu
     Ok(())
 }
 
-fn start_of_the_coordinator(runtime: &Runtime, work: &Path, redis: &str, report: &mut Report) -> Result<Coordinator> {
+fn start_of_the_coordinator(
+    runtime: &Runtime,
+    work: &Path,
+    redis: &str,
+    report: &mut Report,
+) -> Result<Coordinator> {
     let mut times = Times::default();
     for _ in 0..10 {
         let mut coordinator = Coordinator::absent(work, redis)?.quietly().unlimited();
@@ -73,34 +91,86 @@ fn start_of_the_coordinator(runtime: &Runtime, work: &Path, redis: &str, report:
         runtime.block_on(coordinator.restart())?;
         times.add(began.elapsed());
     }
-    report.figure("coordinator, start to serving, p50", times.p50(), "ms", None, Some(Goal::Below(50.0)));
+    report.figure(
+        "coordinator, start to serving, p50",
+        times.p50(),
+        "ms",
+        None,
+        Some(Goal::Below(50.0)),
+    );
     let mut coordinator = Coordinator::absent(work, redis)?.quietly().unlimited();
     runtime.block_on(coordinator.restart())?;
     let memory = resident(coordinator.process()?.id()?)?;
-    report.figure("coordinator, resident memory idle", memory, "MB", None, Some(Goal::Below(15.0)));
+    report.figure(
+        "coordinator, resident memory idle",
+        memory,
+        "MB",
+        None,
+        Some(Goal::Below(15.0)),
+    );
     Ok(coordinator)
 }
 
-fn round_trip(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mut Report) -> Result<()> {
+fn round_trip(
+    work: &Path,
+    coordinator: &Coordinator,
+    floors: &Floors,
+    report: &mut Report,
+) -> Result<()> {
     let mut proxy = proxy(work, "pinging", &coordinator.url())?;
     proxy.initialize()?;
     let times = Times::of(report.rounds(ROUNDS), || proxy.call("ping", "{}").map(drop))?;
     let floor = floors.stdio + floors.websocket;
     let goal = Some(Goal::Below(0.2));
-    report.figure("ping through proxy and coordinator, p50", times.p50(), "ms", Some(floor), goal);
-    report.figure("ping through proxy and coordinator, p99", times.percentile(0.99), "ms", Some(floor), None);
+    report.figure(
+        "ping through proxy and coordinator, p50",
+        times.p50(),
+        "ms",
+        Some(floor),
+        goal,
+    );
+    report.figure(
+        "ping through proxy and coordinator, p99",
+        times.percentile(0.99),
+        "ms",
+        Some(floor),
+        None,
+    );
     let memory = proxy.resident()?;
-    report.figure("proxy, resident memory", memory, "MB", None, Some(Goal::Below(8.0)));
+    report.figure(
+        "proxy, resident memory",
+        memory,
+        "MB",
+        None,
+        Some(Goal::Below(8.0)),
+    );
     Ok(())
 }
 
 /// Returns the median.
-fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mut Report) -> Result<f64> {
+fn delivery(
+    work: &Path,
+    coordinator: &Coordinator,
+    floors: &Floors,
+    report: &mut Report,
+) -> Result<f64> {
     let times = deliveries(work, &coordinator.url(), &[], report.rounds(DELIVERIES))?;
     let floor = floors.chain;
     let goal = Some(Goal::Times(2.0));
-    report.figure("send to the end of another agent's wait, p50", times.p50(), "ms", Some(floor), goal);
-    report.figure("send to the end of another agent's wait, p99", times.percentile(0.99), "ms", Some(floor), None);
+    report.figure(
+        "send to the end of another agent's wait, p50",
+        times.p50(),
+        "ms",
+        Some(floor),
+        goal,
+    );
+    report.figure(
+        "send to the end of another agent's wait, p99",
+        times.percentile(0.99),
+        "ms",
+        Some(floor),
+        None,
+    );
     Ok(times.p50())
 }
 
@@ -109,19 +179,35 @@ fn delivery_over_tls(runtime: &Runtime, plain: f64, report: &mut Report) -> Resu
     let work = TempDir::new()?;
     let credential = work.path().join("0123456789abcdef");
     let redis = runtime.block_on(Redis::start())?;
-    let secured = Coordinator::absent(work.path(), &redis.url())?.quietly().unlimited().over_tls("auto");
+    let secured = Coordinator::absent(work.path(), &redis.url())?
+        .quietly()
+        .unlimited()
+        .over_tls("auto");
     let mut secured = secured.with("C3PO_TOKEN", &credential);
     runtime.block_on(secured.restart())?;
     let (fingerprint, credential) = (secured.fingerprint()?, credential.display().to_string());
-    let variables = [("C3PO_FINGERPRINT", fingerprint.as_str()), ("C3PO_TOKEN", credential.as_str())];
-    let times = deliveries(work.path(), &secured.url(), &variables, report.rounds(DELIVERIES))?;
+    let variables = [
+        ("C3PO_FINGERPRINT", fingerprint.as_str()),
+        ("C3PO_TOKEN", credential.as_str()),
+    ];
+    let times = deliveries(
+        work.path(),
+        &secured.url(),
+        &variables,
+        report.rounds(DELIVERIES),
+    )?;
     let what = "the same over TLS with credentials, beside plain, p50";
     report.figure(what, times.p50(), "ms", Some(plain), Some(Goal::Times(1.2)));
     Ok(())
 }
 
 /// Both ends run on their own threads: the sender records when it wrote, the recipient when its wait returned.
-fn deliveries(work: &Path, coordinator: &str, variables: &[(&str, &str)], count: usize) -> Result<Times> {
+fn deliveries(
+    work: &Path,
+    coordinator: &str,
+    variables: &[(&str, &str)],
+    count: usize,
+) -> Result<Times> {
     let mut sender = proxy_with(work, "homeassistant", coordinator, variables)?;
     let mut recipient = proxy_with(work, "meshtastic", coordinator, variables)?;
     sender.initialize()?;
@@ -150,11 +236,15 @@ fn deliveries(work: &Path, coordinator: &str, variables: &[(&str, &str)], count:
         thread::sleep(IDLE);
         let began = Instant::now();
         sender.call("send_message", NEWS)?;
-        let at = has_arrived.recv_timeout(Duration::from_secs(20)).context("nothing arrived")?;
+        let at = has_arrived
+            .recv_timeout(Duration::from_secs(20))
+            .context("nothing arrived")?;
         if round >= count / 10 {
             times.add(at.saturating_duration_since(began));
         }
     }
-    receiving.join().map_err(|_| anyhow::anyhow!("the recipient panicked"))??;
+    receiving
+        .join()
+        .map_err(|_| anyhow::anyhow!("the recipient panicked"))??;
     Ok(times)
 }

@@ -45,7 +45,12 @@ pub(crate) struct Report {
 impl Report {
     /// Creates the report of a full or of a quick run. It prints every line immediately unless it is silent.
     pub(crate) fn new(quick: bool, silent: bool) -> Self {
-        Self { rows: Vec::new(), quick, silent, failed: false }
+        Self {
+            rows: Vec::new(),
+            quick,
+            silent,
+            failed: false,
+        }
     }
 
     /// Returns the number of rounds in this run, given that of a full run.
@@ -119,8 +124,18 @@ impl Report {
             None => "",
         };
         let goal_text = goal.as_deref().unwrap_or_default();
-        self.print(&format!("  {what:<58} {value:>10.3} {unit:<4} {ratio_text:>14}  {goal_text:<18} {verdict}"));
-        self.rows.push(Row { what: what.to_owned(), value, unit: unit.to_owned(), floor, ratio, goal, met });
+        self.print(&format!(
+            "  {what:<58} {value:>10.3} {unit:<4} {ratio_text:>14}  {goal_text:<18} {verdict}"
+        ));
+        self.rows.push(Row {
+            what: what.to_owned(),
+            value,
+            unit: unit.to_owned(),
+            floor,
+            ratio,
+            goal,
+            met,
+        });
     }
 
     /// Returns all figures as JSON.

@@ -29,15 +29,25 @@ pub(super) struct Counts {
 
 /// Resets the statistics of a coordinator's Redis. Returns the connection for [`counts`].
 pub(super) async fn count_anew(server: &Loaded) -> Result<Option<MultiplexedConnection>> {
-    let Some(mut redis) = connection(server).await? else { return Ok(None) };
-    let () = redis::cmd("CONFIG").arg("RESETSTAT").query_async(&mut redis).await?;
+    let Some(mut redis) = connection(server).await? else {
+        return Ok(None);
+    };
+    let () = redis::cmd("CONFIG")
+        .arg("RESETSTAT")
+        .query_async(&mut redis)
+        .await?;
     Ok(Some(redis))
 }
 
 /// Returns the counts.
 pub(super) async fn counts(redis: &mut MultiplexedConnection) -> Result<Counts> {
     let commands = section(redis, "commandstats", "cmdstat_").await?;
-    let mut counts = Counts { scripts: 0.0, commands: BTreeMap::new(), time: 0.0, bytes: 0.0 };
+    let mut counts = Counts {
+        scripts: 0.0,
+        commands: BTreeMap::new(),
+        time: 0.0,
+        bytes: 0.0,
+    };
     for (name, fields) in commands {
         let calls = field(&fields, "calls")?;
         if RUNNERS.contains(&name.as_str()) {
@@ -56,29 +66,55 @@ pub(super) async fn counts(redis: &mut MultiplexedConnection) -> Result<Counts> 
 
 /// Reports how long scripts took, from INFO latencystats. The run fails if they took too long.
 pub(super) async fn judge(server: &Loaded, what: &str, report: &mut Report) -> Result<()> {
-    let Some(mut redis) = connection(server).await? else { return Ok(()) };
+    let Some(mut redis) = connection(server).await? else {
+        return Ok(());
+    };
     for (name, fields) in section(&mut redis, "latencystats", "latency_percentiles_usec_").await? {
         if RUNNERS.contains(&name.as_str()) {
             let p99 = field(&fields, "p99")? / 1e3;
-            report.must(&format!("scripts ({name}), {what}, p99"), p99, "ms", Goal::Below(P99_MAX));
+            report.must(
+                &format!("scripts ({name}), {what}, p99"),
+                p99,
+                "ms",
+                Goal::Below(P99_MAX),
+            );
         }
     }
     Ok(())
 }
 
 async fn connection(server: &Loaded) -> Result<Option<MultiplexedConnection>> {
-    let Some(url) = server.redis_url() else { return Ok(None) };
-    Ok(Some(redis::Client::open(url)?.get_multiplexed_async_connection().await?))
+    let Some(url) = server.redis_url() else {
+        return Ok(None);
+    };
+    Ok(Some(
+        redis::Client::open(url)?
+            .get_multiplexed_async_connection()
+            .await?,
+    ))
 }
 
 /// Returns the lines of a section of INFO with that prefix, by the rest of their names.
-async fn section(redis: &mut MultiplexedConnection, name: &str, prefix: &str) -> Result<Vec<(String, String)>> {
+async fn section(
+    redis: &mut MultiplexedConnection,
+    name: &str,
+    prefix: &str,
+) -> Result<Vec<(String, String)>> {
     let text: String = redis::cmd("INFO").arg(name).query_async(redis).await?;
-    let lines = text.lines().filter_map(|line| line.strip_prefix(prefix)?.split_once(':'));
-    Ok(lines.map(|(name, fields)| (name.to_owned(), fields.trim().to_owned())).collect())
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(prefix)?.split_once(':'));
+    Ok(lines
+        .map(|(name, fields)| (name.to_owned(), fields.trim().to_owned()))
+        .collect())
 }
 
 fn field(fields: &str, name: &str) -> Result<f64> {
-    let value = fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
-    value.with_context(|| format!("no {name} in {fields}"))?.parse().with_context(|| fields.to_owned())
+    let value = fields
+        .split(',')
+        .find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+    value
+        .with_context(|| format!("no {name} in {fields}"))?
+        .parse()
+        .with_context(|| fields.to_owned())
 }

@@ -63,7 +63,11 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     drop(server);
     let writer = GroupCommit::open(work.path())?;
     let writes = runtime.block_on(writer.rate(SENDERS, FRAME, span))?;
-    report.floor("SQLite, one commit for many callers, 64 at once", writes, "/s");
+    report.floor(
+        "SQLite, one commit for many callers, 64 at once",
+        writes,
+        "/s",
+    );
     let server = runtime.block_on(Loaded::on_sqlite(work.path()))?;
     let sends = runtime.block_on(sends(&server, Pace::AsAnswered, report))?;
     sends.report("SQLite durable", writes, SHARE_OF_WRITER, report);
@@ -83,9 +87,17 @@ struct Sends {
 async fn sends(server: &Loaded, pace: Pace, report: &Report) -> Result<Sends> {
     let crowd = Crowd::new(server.address);
     let senders = crowd.join("sender", SENDERS).await?;
-    let targets = senders.iter().map(|sender| sender.name().to_owned()).collect();
+    let targets = senders
+        .iter()
+        .map(|sender| sender.name().to_owned())
+        .collect();
     let span = report.span(SENDING);
-    let sending = Sending { targets, pace, span, body: 50 };
+    let sending = Sending {
+        targets,
+        pace,
+        span,
+        body: 50,
+    };
     let (before, woken) = (server.used()?, server.wake_ups()?);
     crowd.send(senders, &sending).await?;
     let (used, wake_ups) = (server.used()?.since(&before), server.wake_ups()?);
@@ -95,31 +107,56 @@ async fn sends(server: &Loaded, pace: Pace, report: &Report) -> Result<Sends> {
     }
     let count = counted.sent.count() as f64;
     let wake_ups = [0, 1].map(|which| wake_ups[which].saturating_sub(woken[which]));
-    Ok(Sends { count, per_second: count / span.as_secs_f64(), used, wake_ups })
+    Ok(Sends {
+        count,
+        per_second: count / span.as_secs_f64(),
+        used,
+        wake_ups,
+    })
 }
 
 impl Sends {
     fn report(&self, store: &str, floor: f64, share: f64, report: &mut Report) {
         let name = format!("sends per second, 64 agents, {store}");
-        report.figure(&name, self.per_second, "/s", Some(floor), Some(Goal::Share(share)));
+        report.figure(
+            &name,
+            self.per_second,
+            "/s",
+            Some(floor),
+            Some(Goal::Share(share)),
+        );
         let each = |used: Duration| used.as_secs_f64() * 1e6 / self.count;
         let goal = || (!self.used.redis.is_zero()).then_some(Goal::Below(PROCESSOR_MAX));
         let name = format!("processor time of a send, coordinator, {store}");
         report.figure(&name, each(self.used.coordinator), "us", None, goal());
         if let Some(goal) = goal() {
-            report.figure("processor time of a send, Redis", each(self.used.redis), "us", None, Some(goal));
+            report.figure(
+                "processor time of a send, Redis",
+                each(self.used.redis),
+                "us",
+                None,
+                Some(goal),
+            );
         }
     }
 
     fn report_wake_ups(&self, how: &str, report: &mut Report) {
         for (name, wake_ups) in ["coordinator", "Redis"].into_iter().zip(self.wake_ups) {
-            report.figure(&format!("wake-ups of a send, {name}, {how}"), wake_ups as f64 / self.count, "", None, None);
+            report.figure(
+                &format!("wake-ups of a send, {name}, {how}"),
+                wake_ups as f64 / self.count,
+                "",
+                None,
+                None,
+            );
         }
     }
 }
 
 async fn on_redis(server: &Loaded, floor: f64, report: &mut Report) -> Result<()> {
-    let mut redis = scripts::count_anew(server).await?.context("there is no Redis")?;
+    let mut redis = scripts::count_anew(server)
+        .await?
+        .context("there is no Redis")?;
     let sends = sends(server, Pace::AsAnswered, report).await?;
     let counts = scripts::counts(&mut redis).await?;
     sends.report("Redis everysec", floor, SHARE_OF_CHAIN, report);
@@ -134,18 +171,41 @@ async fn on_redis(server: &Loaded, floor: f64, report: &mut Report) -> Result<()
 fn report_counts(sends: &Sends, counts: &Counts, report: &mut Report) {
     let each = |count: f64| count / sends.count;
     report.figure("scripts of a send", each(counts.scripts), "", None, None);
-    report.figure("commands of a send", each(counts.commands.values().sum()), "", None, None);
+    report.figure(
+        "commands of a send",
+        each(counts.commands.values().sum()),
+        "",
+        None,
+        None,
+    );
     let mut commands: Vec<_> = counts.commands.iter().collect();
     commands.sort_by(|one, other| other.1.total_cmp(one.1));
-    let named = commands.iter().take(NAMED).map(|(name, calls)| format!("{name} {:.2}", each(**calls)));
+    let named = commands
+        .iter()
+        .take(NAMED)
+        .map(|(name, calls)| format!("{name} {:.2}", each(**calls)));
     report.note(&named.collect::<Vec<_>>().join(", "));
-    report.figure("time in scripts of a send", each(counts.time), "us", None, None);
-    report.figure("bytes to and from Redis of a send", each(counts.bytes), "", None, None);
+    report.figure(
+        "time in scripts of a send",
+        each(counts.time),
+        "us",
+        None,
+        None,
+    );
+    report.figure(
+        "bytes to and from Redis of a send",
+        each(counts.bytes),
+        "",
+        None,
+        None,
+    );
 }
 
 /// Returns the scripts per second with 64 callers, each with one script in flight.
 async fn scripts_alone(url: &str, span: Duration) -> Result<f64> {
-    let connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    let connection = redis::Client::open(url)?
+        .get_multiplexed_async_connection()
+        .await?;
     let began = Instant::now();
     let callers = (0..SENDERS).map(|number| {
         let mut connection = connection.clone();
@@ -158,20 +218,32 @@ async fn scripts_alone(url: &str, span: Duration) -> Result<f64> {
             anyhow::Ok(done)
         }
     });
-    let done: u64 = futures_util::future::try_join_all(callers).await?.iter().sum();
+    let done: u64 = futures_util::future::try_join_all(callers)
+        .await?
+        .iter()
+        .sum();
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }
 
 async fn run_script(connection: &mut MultiplexedConnection, text: &str) -> Result<()> {
     let script = redis::Script::new(SCRIPT);
     let mut invocation = script.key("{a}in");
-    let _: i64 = invocation.key("{a}st").arg(text).arg(1).invoke_async(connection).await?;
+    let _: i64 = invocation
+        .key("{a}st")
+        .arg(text)
+        .arg(1)
+        .invoke_async(connection)
+        .await?;
     Ok(())
 }
 
 /// Returns the frames per second that go to another process and back, over 64 connections.
 fn there_and_back(runtime: &Runtime, redis: Option<&str>, span: Duration) -> Result<f64> {
-    let mut server = part("echo-frames")?.args(redis).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut server = part("echo-frames")?
+        .args(redis)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
     let outcome = count(runtime, &mut server, span);
     server.kill()?;
     server.wait()?;
@@ -195,7 +267,10 @@ fn count(runtime: &Runtime, server: &mut Child, span: Duration) -> Result<f64> {
             }
             anyhow::Ok(done)
         });
-        let done: u64 = futures_util::future::try_join_all(exchanges).await?.iter().sum();
+        let done: u64 = futures_util::future::try_join_all(exchanges)
+            .await?
+            .iter()
+            .sum();
         Ok(done as f64 / began.elapsed().as_secs_f64())
     })
 }
@@ -204,15 +279,30 @@ fn count(runtime: &Runtime, server: &mut Child, span: Duration) -> Result<f64> {
 pub(super) fn echo(redis: Option<&str>) -> Result<()> {
     crate::threads()?.block_on(async {
         let connection = match redis {
-            Some(url) => Some(redis::Client::open(url)?.get_multiplexed_async_connection().await?),
+            Some(url) => Some(
+                redis::Client::open(url)?
+                    .get_multiplexed_async_connection()
+                    .await?,
+            ),
             None => None,
         };
-        chain::serve(Router::new().route(PATH, get(echo_frames)).with_state(connection)).await
+        chain::serve(
+            Router::new()
+                .route(PATH, get(echo_frames))
+                .with_state(connection),
+        )
+        .await
     })
 }
 
-async fn echo_frames(State(mut redis): State<Option<MultiplexedConnection>>, upgrade: WebSocketUpgrade) -> Response {
-    let upgrade = upgrade.protocols([SUBPROTOCOL]).read_buffer_size(1024).write_buffer_size(0);
+async fn echo_frames(
+    State(mut redis): State<Option<MultiplexedConnection>>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let upgrade = upgrade
+        .protocols([SUBPROTOCOL])
+        .read_buffer_size(1024)
+        .write_buffer_size(0);
     upgrade.on_upgrade(|mut socket| async move {
         while let Some(Ok(Message::Text(text))) = socket.recv().await {
             let stored = match &mut redis {

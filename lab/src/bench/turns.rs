@@ -41,9 +41,26 @@ pub(super) fn all(claude: &ClaudeCode, runtime: &Runtime, report: &mut Report) -
         coordinator.restart().await?;
         let plugin = plugin_copy(work.path())?;
         let url = coordinator.url();
-        let mut plain = start(claude, work.path(), "plain", |options| options.without_c3po(), &url).await?;
-        let mut plugged = start(claude, work.path(), "addon", |options| options.plugin(&plugin), &url).await?;
-        let mut times = [[Times::default(), Times::default()], [Times::default(), Times::default()]];
+        let mut plain = start(
+            claude,
+            work.path(),
+            "plain",
+            |options| options.without_c3po(),
+            &url,
+        )
+        .await?;
+        let mut plugged = start(
+            claude,
+            work.path(),
+            "addon",
+            |options| options.plugin(&plugin),
+            &url,
+        )
+        .await?;
+        let mut times = [
+            [Times::default(), Times::default()],
+            [Times::default(), Times::default()],
+        ];
         for round in 0..WARM_UP + report.rounds(ROUNDS) {
             for (which, prompt) in PROMPTS.iter().enumerate() {
                 for (session, times) in [&mut plain, &mut plugged].into_iter().zip(&mut times) {
@@ -58,9 +75,21 @@ pub(super) fn all(claude: &ClaudeCode, runtime: &Runtime, report: &mut Report) -
         let [[words, tool], [words_with, tool_with]] = times;
         let goals = LONGER.map(|more| Some(Goal::FloorAnd(more)));
         report.floor("a turn of words alone without c3po, p50", words.p50(), "ms");
-        report.figure("the same with the plugin, p50", words_with.p50(), "ms", Some(words.p50()), goals[0]);
+        report.figure(
+            "the same with the plugin, p50",
+            words_with.p50(),
+            "ms",
+            Some(words.p50()),
+            goals[0],
+        );
         report.floor("a turn with one tool without c3po, p50", tool.p50(), "ms");
-        report.figure("the same with the plugin, p50", tool_with.p50(), "ms", Some(tool.p50()), goals[1]);
+        report.figure(
+            "the same with the plugin, p50",
+            tool_with.p50(),
+            "ms",
+            Some(tool.p50()),
+            goals[1],
+        );
         weigh(&plain.model, &plugged.model, report)
     })
 }
@@ -75,27 +104,55 @@ async fn start(
 ) -> Result<Session> {
     let note = work.join(name).join("note.txt");
     let arguments = json!({"file_path": note.display().to_string()});
-    let model =
-        FakeApi::start(Script::new().when(PROMPTS[1], move |_| vec![Block::call("Read", arguments.clone())])).await?;
+    let model = FakeApi::start(Script::new().when(PROMPTS[1], move |_| {
+        vec![Block::call("Read", arguments.clone())]
+    }))
+    .await?;
     let options = with(Options::new(work, name, &model, coordinator));
     fs::create_dir_all(options.folder())?;
     fs::write(&note, "nothing of importance\n").with_context(|| note.display().to_string())?;
     let conversation = claude.converse(&options)?.quietly();
-    Ok(Session { conversation, model })
+    Ok(Session {
+        conversation,
+        model,
+    })
 }
 
 /// Compares the requests of both sessions, which had the same turns.
 fn weigh(plain: &FakeApi, plugged: &FakeApi, report: &mut Report) -> Result<()> {
     let [plain, plugged] = [plain, plugged].map(|model| {
         let asked = model.asked().into_iter().filter(Asked::offers_tools);
-        asked.map(|asked| asked.body().to_string().chars().count() as f64).collect::<Vec<_>>()
+        asked
+            .map(|asked| asked.body().to_string().chars().count() as f64)
+            .collect::<Vec<_>>()
     });
-    ensure!(plain.len() == plugged.len(), "{} requests without c3po, {} with it", plain.len(), plugged.len());
-    let (Some(first), Some(first_with)) = (plain.first(), plugged.first()) else { return Ok(()) };
+    ensure!(
+        plain.len() == plugged.len(),
+        "{} requests without c3po, {} with it",
+        plain.len(),
+        plugged.len()
+    );
+    let (Some(first), Some(first_with)) = (plain.first(), plugged.first()) else {
+        return Ok(());
+    };
     let tokens = (first_with - first) / CHARACTERS_PER_TOKEN;
-    report.figure("tokens that the plugin adds to a first request", tokens, "", None, Some(Goal::Below(HEAVIER)));
-    let (Some(last), Some(last_with)) = (plain.last(), plugged.last()) else { return Ok(()) };
+    report.figure(
+        "tokens that the plugin adds to a first request",
+        tokens,
+        "",
+        None,
+        Some(Goal::Below(HEAVIER)),
+    );
+    let (Some(last), Some(last_with)) = (plain.last(), plugged.last()) else {
+        return Ok(());
+    };
     let turns = ((last_with - last) - (first_with - first)) / CHARACTERS_PER_TOKEN;
-    report.figure("tokens that all turns after it add", turns, "", None, Some(Goal::Below(CHARACTERS_PER_TOKEN)));
+    report.figure(
+        "tokens that all turns after it add",
+        turns,
+        "",
+        None,
+        Some(Goal::Below(CHARACTERS_PER_TOKEN)),
+    );
     Ok(())
 }

@@ -85,11 +85,18 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
 
 async fn measure(options: &Options, server: &Loaded) -> Result<Report> {
     let crowd = Crowd::new(server.address);
-    let mut report = Report { agents: options.agents, senders: options.senders, ..Report::default() };
+    let mut report = Report {
+        agents: options.agents,
+        senders: options.senders,
+        ..Report::default()
+    };
     gather(&crowd, options.agents, server, &mut report).await?;
 
     let senders = crowd.join("sender", options.senders).await?;
-    say(&format!("{} agents that send have a link; everybody rests for {} s", options.senders, options.rest));
+    say(&format!(
+        "{} agents that send have a link; everybody rests for {} s",
+        options.senders, options.rest
+    ));
     let before = server.used()?;
     sleep(Duration::from_secs_f64(options.rest)).await;
     let resting = server.used()?.since(&before).per_second(options.rest);
@@ -101,7 +108,12 @@ async fn measure(options: &Options, server: &Loaded) -> Result<Report> {
     }
     let pace = options.rate.map_or(Pace::AsAnswered, Pace::PerSecond);
     let span = Duration::from_secs_f64(options.seconds);
-    let sending = Sending { targets, pace, span, body: options.body };
+    let sending = Sending {
+        targets,
+        pace,
+        span,
+        body: options.body,
+    };
     let before = server.used()?;
     let began = tokio::time::Instant::now();
     let sent = tokio::select! {
@@ -118,7 +130,12 @@ async fn measure(options: &Options, server: &Loaded) -> Result<Report> {
         let _ = eventually("every message arrives", LAST_ARRIVALS, all_arrived).await;
     }
     let used = server.used()?.since(&before);
-    report.sent = Some(Sent { counted: crowd.tally().take(), took, used, resting });
+    report.sent = Some(Sent {
+        counted: crowd.tally().take(),
+        took,
+        used,
+        resting,
+    });
     report.memory_at_the_end = server.memory()?;
     for sender in sent {
         sender.goodbye().await;
@@ -140,7 +157,10 @@ async fn gather(crowd: &Crowd, agents: usize, server: &Loaded, report: &mut Repo
     sleep(Duration::from_secs(1)).await;
     report.memory_with_agents = server.memory()?;
     report.troubles_of_gathering = crowd.tally().take().troubles;
-    say(&format!("{agents} agents wait after {:.2} s", report.gathered.as_secs_f64()));
+    say(&format!(
+        "{agents} agents wait after {:.2} s",
+        report.gathered.as_secs_f64()
+    ));
     Ok(())
 }
 
@@ -150,6 +170,9 @@ async fn show_progress(crowd: &Crowd) -> std::convert::Infallible {
     loop {
         ticks.tick().await;
         let (sent, arrived) = crowd.tally().progress();
-        say(&format!("{} agents wait, {sent} messages sent, {arrived} arrived", crowd.waiting()));
+        say(&format!(
+            "{} agents wait, {sent} messages sent, {arrived} arrived",
+            crowd.waiting()
+        ));
     }
 }

@@ -36,8 +36,15 @@ pub(crate) struct Sent {
 impl Report {
     /// Returns the coordinator's memory per agent, in kilobytes.
     fn memory_each(&self) -> f64 {
-        let grown = self.memory_with_agents.coordinator.saturating_sub(self.memory_before.coordinator);
-        if self.agents == 0 { 0.0 } else { grown as f64 / 1024.0 / self.agents as f64 }
+        let grown = self
+            .memory_with_agents
+            .coordinator
+            .saturating_sub(self.memory_before.coordinator);
+        if self.agents == 0 {
+            0.0
+        } else {
+            grown as f64 / 1024.0 / self.agents as f64
+        }
     }
 
     /// Returns the report as JSON.
@@ -58,7 +65,11 @@ impl Report {
 
 impl Sent {
     fn json(&self) -> Value {
-        let Counted { sent, arrived, troubles } = &self.counted;
+        let Counted {
+            sent,
+            arrived,
+            troubles,
+        } = &self.counted;
         json!({
             "seconds": self.took.as_secs_f64(), "sent": sent.count(), "arrived": arrived.count(),
             "sends_per_second": sent.count() as f64 / self.took.as_secs_f64(),
@@ -109,7 +120,11 @@ fn write_lines(f: &mut fmt::Formatter<'_>, indent: &str, value: &Value) -> fmt::
                     .iter()
                     .map(|(name, value)| format!("{} {}", name.replace('_', " "), short(value)))
                     .collect();
-                let members = if members.is_empty() { "none".to_owned() } else { members.join(", ") };
+                let members = if members.is_empty() {
+                    "none".to_owned()
+                } else {
+                    members.join(", ")
+                };
                 writeln!(f, "{indent}{name:<38} {members}")?;
             }
             Value::Object(_) => {

@@ -46,15 +46,31 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?.quietly();
     let plugin = plugin_copy(work.path())?;
-    let (asker, answerer) = (FakeApi::start(asker()).await?, FakeApi::start(answerer()).await?);
-    let start = async |name, model| start(&claude, work.path(), name, model, &coordinator, &plugin).await;
-    let sessions = [start("homeassistant", &asker).await?, start("meshtastic", &answerer).await?];
+    let (asker, answerer) = (
+        FakeApi::start(asker()).await?,
+        FakeApi::start(answerer()).await?,
+    );
+    let start =
+        async |name, model| start(&claude, work.path(), name, model, &coordinator, &plugin).await;
+    let sessions = [
+        start("homeassistant", &asker).await?,
+        start("meshtastic", &answerer).await?,
+    ];
     let mut frames = watch(&sessions).await?;
-    frames.iter_mut().flat_map(|frame| &mut frame.screens).for_each(|screen| *screen = tidied(screen, work.path()));
+    frames
+        .iter_mut()
+        .flat_map(|frame| &mut frame.screens)
+        .for_each(|screen| *screen = tidied(screen, work.path()));
     let size = (usize::from(COLUMNS), usize::from(ROWS));
     let picture = picture::of(&["homeassistant", "meshtastic"], size, &frames, REST);
-    std::fs::write(&options.output, &picture).with_context(|| options.output.display().to_string())?;
-    println!("{}: {} pictures, {} kB", options.output.display(), frames.len(), picture.len() / 1_000);
+    std::fs::write(&options.output, &picture)
+        .with_context(|| options.output.display().to_string())?;
+    println!(
+        "{}: {} pictures, {} kB",
+        options.output.display(),
+        frames.len(),
+        picture.len() / 1_000
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -68,7 +84,9 @@ async fn start(
 ) -> Result<Interactive> {
     let session = claude
         .interactive(
-            &Session::new(work, name, model, &coordinator.url()).plugin(plugin).environment("C3PO_HOST", "laptop"),
+            &Session::new(work, name, model, &coordinator.url())
+                .plugin(plugin)
+                .environment("C3PO_HOST", "laptop"),
         )
         .await?;
     session.resize(COLUMNS, ROWS).await?;
@@ -77,23 +95,37 @@ async fn start(
 
 /// Returns a screen without the traces of this run: its folder, and the client's log path.
 fn tidied(screen: &str, work: &Path) -> String {
-    let lines = screen.lines().filter(|line| !line.contains("Debug mode enabled"));
-    lines.map(|line| line.replace(&work.display().to_string(), "~") + "\n").collect()
+    let lines = screen
+        .lines()
+        .filter(|line| !line.contains("Debug mode enabled"));
+    lines
+        .map(|line| line.replace(&work.display().to_string(), "~") + "\n")
+        .collect()
 }
 
 /// The model that asks, waits and passes the answer on.
 fn asker() -> Script {
     let ask = json!({"target": "meshtastic", "message": QUESTION});
     Script::new()
-        .when(REQUEST, move |_| vec![Block::text("I will ask meshtastic."), Block::call("send_message", ask.clone())])
+        .when(REQUEST, move |_| {
+            vec![
+                Block::text("I will ask meshtastic."),
+                Block::call("send_message", ask.clone()),
+            ]
+        })
         .when_it(
             |asked| asked.tool_result()["receipt"]["stage"] == "stored",
             |asked| {
                 let id = asked.tool_result()["id"].clone();
-                vec![Block::call("wait_for_message", json!({"message_id": id, "timeout": 60}))]
+                vec![Block::call(
+                    "wait_for_message",
+                    json!({"message_id": id, "timeout": 60}),
+                )]
             },
         )
-        .otherwise([Block::text(format!("meshtastic has these topics: {ANSWER}"))])
+        .otherwise([Block::text(format!(
+            "meshtastic has these topics: {ANSWER}"
+        ))])
 }
 
 /// The model that answers.
@@ -101,8 +133,14 @@ fn answerer() -> Script {
     Script::new()
         .when_told(QUESTION, |asked| {
             let text = asked.new_text();
-            let id = text.split_once("[ID: ").and_then(|(_, rest)| rest.split_once(']')).map(|(id, _)| id.to_owned());
-            vec![Block::pause(1_500), Block::call("reply", json!({"message_id": id, "response": ANSWER}))]
+            let id = text
+                .split_once("[ID: ")
+                .and_then(|(_, rest)| rest.split_once(']'))
+                .map(|(id, _)| id.to_owned());
+            vec![
+                Block::pause(1_500),
+                Block::call("reply", json!({"message_id": id, "response": ANSWER})),
+            ]
         })
         .otherwise([Block::text("I have answered homeassistant.")])
 }
@@ -123,16 +161,23 @@ async fn watch(sessions: &[Interactive; 2]) -> Result<Vec<Frame>> {
         let mut frames: Vec<Frame> = Vec::new();
         while began.elapsed() < PATIENCE {
             let screens = [sessions[0].screen().await?, sessions[1].screen().await?];
-            let is_over = screens[0].contains("has these topics") && screens[1].contains("have answered");
+            let is_over =
+                screens[0].contains("has these topics") && screens[1].contains("have answered");
             if frames.last().is_none_or(|last| last.screens != screens) {
-                frames.push(Frame { at: began.elapsed(), screens });
+                frames.push(Frame {
+                    at: began.elapsed(),
+                    screens,
+                });
             }
             if is_over {
                 return Ok(frames);
             }
             sleep(EVERY).await;
         }
-        anyhow::bail!("the conversation did not end within {} s", PATIENCE.as_secs())
+        anyhow::bail!(
+            "the conversation did not end within {} s",
+            PATIENCE.as_secs()
+        )
     };
     let ((), frames) = tokio::try_join!(typing, reading)?;
     Ok(frames)

@@ -17,7 +17,12 @@ const STYLE: &str = "text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,m
     .done{fill:#7ee787}.dim{fill:#8b949e}";
 
 /// Returns the picture of two windows, one above the other. It restarts after the rest.
-pub(super) fn of(titles: &[&str; 2], (columns, rows): (usize, usize), frames: &[Frame], rest: Duration) -> String {
+pub(super) fn of(
+    titles: &[&str; 2],
+    (columns, rows): (usize, usize),
+    frames: &[Frame],
+    rest: Duration,
+) -> String {
     let (columns, rows) = (columns as f64, rows as f64);
     let (width, window) = (columns * WIDTH + 4.0 * SPACE, BAR + rows * HEIGHT + SPACE);
     let height = 2.0 * window + 3.0 * SPACE;
@@ -31,10 +36,18 @@ pub(super) fn of(titles: &[&str; 2], (columns, rows): (usize, usize), frames: &[
             svg,
             "<rect class=\"window\" x=\"{SPACE}\" y=\"{top}\" width=\"{inner:.0}\" height=\"{window:.0}\" rx=\"6\"/>"
         );
-        let _ = write!(svg, "<text class=\"title\" x=\"{}\" y=\"{}\">{title}</text>", 2.0 * SPACE, top + 17.0);
+        let _ = write!(
+            svg,
+            "<text class=\"title\" x=\"{}\" y=\"{}\">{title}</text>",
+            2.0 * SPACE,
+            top + 17.0
+        );
         let mut shown: Vec<(Duration, &str)> = Vec::new();
         for frame in frames {
-            if shown.last().is_none_or(|(_, screen)| *screen != frame.screens[number]) {
+            if shown
+                .last()
+                .is_none_or(|(_, screen)| *screen != frame.screens[number])
+            {
                 shown.push((frame.at, &frame.screens[number]));
             }
         }
@@ -56,10 +69,19 @@ fn one(screen: &str, top: f64, from: Duration, until: Duration, end: Duration) -
         "<g visibility=\"hidden\"><animate attributeName=\"visibility\" calcMode=\"discrete\" dur=\"{:.2}s\" repeatCount=\"indefinite\" values=\"hidden;visible;hidden\" keyTimes=\"0;{first:.4};{last:.4}\"/>",
         end.as_secs_f64()
     );
-    for (row, line) in screen.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    for (row, line) in screen
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+    {
         let y = top + (row as f64 + 0.8) * HEIGHT;
         let class = class(line);
-        let _ = write!(svg, "<text{class} x=\"{}\" y=\"{y:.0}\">{}</text>", 2.0 * SPACE, escaped(line.trim_end()));
+        let _ = write!(
+            svg,
+            "<text{class} x=\"{}\" y=\"{y:.0}\">{}</text>",
+            2.0 * SPACE,
+            escaped(line.trim_end())
+        );
     }
     svg += "</g>";
     svg

@@ -64,18 +64,31 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
-    ensure!(options.sessions >= 2 && options.agents >= SENDERS, "two sessions and {SENDERS} agents are the least");
+    ensure!(
+        options.sessions >= 2 && options.agents >= SENDERS,
+        "two sessions and {SENDERS} agents are the least"
+    );
     raise_descriptor_limit()?;
     let work = tempfile::tempdir().context("making a folder")?;
     let samples = soak(options, work.path()).await?;
     let span = Duration::from_secs_f64(options.minutes * 60.0);
     let warm_up = options
         .warm_up
-        .map_or(span.div_f64(10.0).max(Duration::from_secs(60)), |minutes| Duration::from_secs_f64(minutes * 60.0));
+        .map_or(span.div_f64(10.0).max(Duration::from_secs(60)), |minutes| {
+            Duration::from_secs_f64(minutes * 60.0)
+        });
     let verdict = verdict::of(&samples, warm_up);
     println!("{verdict}");
-    println!("samples in {}, traffic in {}", options.csv.display(), options.traffic.display());
-    Ok(if verdict.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    println!(
+        "samples in {}, traffic in {}",
+        options.csv.display(),
+        options.traffic.display()
+    );
+    Ok(if verdict.holds() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Starts the coordinators on one store.
@@ -86,9 +99,14 @@ async fn start(work: &Path, redis: &Redis, roster: &Roster) -> Result<Vec<Coordi
         std::fs::create_dir(&folder)?;
         let mut coordinator = Coordinator::absent(&folder, &redis.url())?.quietly();
         // Without keys, all agents share one quota.
-        coordinator = coordinator.with(LOOPS.0, Path::new(LOOPS.1)).with("C3PO_STORE_QUOTA", Path::new("0"));
+        coordinator = coordinator
+            .with(LOOPS.0, Path::new(LOOPS.1))
+            .with("C3PO_STORE_QUOTA", Path::new("0"));
         coordinator.restart().await?;
-        roster.enter(&format!("coordinator-{number}"), coordinator.process()?.id()?);
+        roster.enter(
+            &format!("coordinator-{number}"),
+            coordinator.process()?.id()?,
+        );
         coordinators.push(coordinator);
     }
     Ok(coordinators)
@@ -113,22 +131,47 @@ async fn soak(options: &Options, work: &Path) -> Result<Samples> {
     crowd.gather("agent", waiting);
     crowd.gathered(waiting, GATHERING).await?;
     let senders = crowd.join("sender", options.agents / SENDERS).await?;
-    say(&format!("{waiting} agents wait on {COORDINATORS} coordinators, {} send", senders.len()));
+    say(&format!(
+        "{waiting} agents wait on {COORDINATORS} coordinators, {} send",
+        senders.len()
+    ));
 
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     let traffic = Arc::new(Traffic::default());
     let urls: Vec<_> = coordinators.iter().map(Coordinator::url).collect();
-    let sessions = Sessions::new(work, urls, waiting, Arc::clone(&roster), Arc::clone(&traffic));
+    let sessions = Sessions::new(
+        work,
+        urls,
+        waiting,
+        Arc::clone(&roster),
+        Arc::clone(&traffic),
+    );
     for number in 0..options.sessions {
-        tasks.spawn(sessions.clone().live(number, options.sessions, stop.clone()));
+        tasks.spawn(
+            sessions
+                .clone()
+                .live(number, options.sessions, stop.clone()),
+        );
     }
     tasks.close();
 
     let span = Duration::from_secs_f64(options.minutes * 60.0);
-    let targets = (0..waiting).map(|number| format!("agent-{number}")).collect();
-    let sending = Sending { targets, pace: Pace::PerSecond(options.rate), span, body: 200 };
+    let targets = (0..waiting)
+        .map(|number| format!("agent-{number}"))
+        .collect();
+    let sending = Sending {
+        targets,
+        pace: Pace::PerSecond(options.rate),
+        span,
+        body: 200,
+    };
     let mut samples = Samples::create(&options.csv, &options.traffic)?;
-    let looking = samples.take_every(Duration::from_secs_f64(options.every), &roster, &crowd, &traffic);
+    let looking = samples.take_every(
+        Duration::from_secs_f64(options.every),
+        &roster,
+        &crowd,
+        &traffic,
+    );
     tokio::select! {
         sent = crowd.send(senders, &sending) => drop(sent?),
         looked = looking => match looked? {},

@@ -77,13 +77,17 @@ impl Samples {
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
             }
-            let mut file = BufWriter::new(File::create(path).with_context(|| path.display().to_string())?);
+            let mut file =
+                BufWriter::new(File::create(path).with_context(|| path.display().to_string())?);
             writeln!(file, "{head}")?;
             anyhow::Ok(file)
         };
         Ok(Self {
             began: Instant::now(),
-            processes: create(processes, "seconds,process,pid,resident_kb,descriptors,processor_seconds")?,
+            processes: create(
+                processes,
+                "seconds,process,pid,resident_kb,descriptors,processor_seconds",
+            )?,
             traffic: create(
                 traffic,
                 "seconds,waiting,sent,arrived,answer_p50_ms,answer_p99_ms,delivery_p50_ms,delivery_p99_ms",
@@ -123,7 +127,9 @@ impl Samples {
         let names = roster.names().clone();
         for (name, process) in names {
             // The process may be about to end, or to begin.
-            let Ok(vitals) = Vitals::of(process) else { continue };
+            let Ok(vitals) = Vitals::of(process) else {
+                continue;
+            };
             writeln!(
                 self.processes,
                 "{:.1},{name},{process},{},{},{:.2}",
@@ -132,14 +138,21 @@ impl Samples {
                 vitals.descriptors,
                 vitals.processor.as_secs_f64()
             )?;
-            self.taken.entry(name).or_default().push(Sample { at, process, vitals });
+            self.taken.entry(name).or_default().push(Sample {
+                at,
+                process,
+                vitals,
+            });
         }
         Ok(self.processes.flush()?)
     }
 
     fn look_at_traffic(&mut self, crowd: &Crowd) -> Result<String> {
         let counted = crowd.tally().take();
-        for (name, count) in [("crowd: sent", counted.sent.count()), ("crowd: arrived", counted.arrived.count())] {
+        for (name, count) in [
+            ("crowd: sent", counted.sent.count()),
+            ("crowd: arrived", counted.arrived.count()),
+        ] {
             *self.counts.entry(name.to_owned()).or_default() += count as u64;
         }
         for (trouble, count) in counted.troubles {
@@ -147,7 +160,11 @@ impl Samples {
         }
         let milliseconds = |time: Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
         let at = self.began.elapsed().as_secs_f64();
-        let (waiting, sent, arrived) = (crowd.waiting(), counted.sent.count(), counted.arrived.count());
+        let (waiting, sent, arrived) = (
+            crowd.waiting(),
+            counted.sent.count(),
+            counted.arrived.count(),
+        );
         let times = [
             counted.sent.percentile(0.5),
             counted.sent.percentile(0.99),
@@ -155,7 +172,11 @@ impl Samples {
             counted.arrived.percentile(0.99),
         ]
         .map(milliseconds);
-        writeln!(self.traffic, "{at:.1},{waiting},{sent},{arrived},{}", times.join(","))?;
+        writeln!(
+            self.traffic,
+            "{at:.1},{waiting},{sent},{arrived},{}",
+            times.join(",")
+        )?;
         self.traffic.flush()?;
         let [_, _, p50, p99] = times;
         Ok(format!(

@@ -53,7 +53,13 @@ impl Sessions {
         roster: Arc<Roster>,
         traffic: Arc<Traffic>,
     ) -> Self {
-        Self { work: work.to_owned(), urls: urls.into(), crowd, roster, traffic }
+        Self {
+            work: work.to_owned(),
+            urls: urls.into(),
+            crowd,
+            roster,
+            traffic,
+        }
     }
 
     /// Runs one session after another under one name, until it is stopped.
@@ -62,8 +68,12 @@ impl Sessions {
         let mut chance = Dice::new(number as u64 + 1);
         let mut lives = 0_u32;
         while !stop.is_cancelled() {
-            if let Err(error) = self.one_life(&name, number, count, lives, &mut chance, &stop).await {
-                self.traffic.count(format!("sessions: a session failed: {error:#}"));
+            if let Err(error) = self
+                .one_life(&name, number, count, lives, &mut chance, &stop)
+                .await
+            {
+                self.traffic
+                    .count(format!("sessions: a session failed: {error:#}"));
                 sleep(PAUSE).await;
             }
             lives += 1;
@@ -88,7 +98,13 @@ impl Sessions {
         let process = format!("proxy-{number}");
         self.roster.enter(&process, client.process().id()?);
         let restarts = number % RESTARTED == RESTARTED - 1;
-        let life = async { if restarts { sleep(SESSION_LIFE).await } else { std::future::pending().await } };
+        let life = async {
+            if restarts {
+                sleep(SESSION_LIFE).await
+            } else {
+                std::future::pending().await
+            }
+        };
         tokio::select! {
             () = stop.cancelled() => {}
             () = life => {}
@@ -123,7 +139,12 @@ impl Sessions {
             let answered = async {
                 let got = wait(client, json!({"kind": "message", "timeout": WAIT_SECONDS})).await?;
                 if got["requires_response"] == true {
-                    client.reply("reply", json!({"message_id": got["id"], "response": "so it is"})).await?;
+                    client
+                        .reply(
+                            "reply",
+                            json!({"message_id": got["id"], "response": "so it is"}),
+                        )
+                        .await?;
                     self.traffic.count("sessions: answers given");
                 }
                 anyhow::Ok(())
@@ -153,18 +174,31 @@ impl Sessions {
                     5 => read_and_acknowledge(client).await?,
                     6 => drop(client.reply("list_agents", json!({"limit": 20})).await?),
                     7 if asked.is_string() => {
-                        client.reply("get_thread", json!({"message_id": asked})).await?;
-                        client.reply("message_status", json!({"message_id": asked})).await?;
+                        client
+                            .reply("get_thread", json!({"message_id": asked}))
+                            .await?;
+                        client
+                            .reply("message_status", json!({"message_id": asked}))
+                            .await?;
                     }
                     8 => {
                         let target = format!("agent-{}", chance.below(self.crowd));
                         let news = json!({"target": target, "message": "news", "requires_response": false});
                         client.reply("send_message", news).await?;
                     }
-                    _ => drop(client.reply("set_status", json!({"status": "busy", "current_task": "soaking"})).await?),
+                    _ => drop(
+                        client
+                            .reply(
+                                "set_status",
+                                json!({"status": "busy", "current_task": "soaking"}),
+                            )
+                            .await?,
+                    ),
                 }
                 if chance.below(BROADCAST_ONE_IN) == 0 {
-                    client.reply("broadcast", json!({"message": "backup at ten"})).await?;
+                    client
+                        .reply("broadcast", json!({"message": "backup at ten"}))
+                        .await?;
                     self.traffic.count("sessions: broadcasts");
                 }
                 anyhow::Ok(())
@@ -176,9 +210,16 @@ impl Sessions {
     /// Asks, and waits for the answer. Returns the question's id.
     async fn ask(&self, client: &McpClient, other: &str) -> Result<Value> {
         let question = client
-            .reply("send_message", json!({"target": other, "message": "is it so?", "title": "a question"}))
+            .reply(
+                "send_message",
+                json!({"target": other, "message": "is it so?", "title": "a question"}),
+            )
             .await?;
-        let answer = wait(client, json!({"message_id": question["id"], "timeout": WAIT_SECONDS})).await?;
+        let answer = wait(
+            client,
+            json!({"message_id": question["id"], "timeout": WAIT_SECONDS}),
+        )
+        .await?;
         // The other session may just have been restarted, and answer later.
         let what = if answer["timeout"] == true {
             "sessions: questions without an answer in time"
@@ -195,9 +236,15 @@ impl Sessions {
             if error.contains(LOOP) {
                 self.traffic.count(LOOP_ALARMS);
             }
-            let reason =
-                error.split("the server's log").next().unwrap_or_default().chars().take(200).collect::<String>();
-            self.traffic.count(format!("sessions: {what} failed: {reason}"));
+            let reason = error
+                .split("the server's log")
+                .next()
+                .unwrap_or_default()
+                .chars()
+                .take(200)
+                .collect::<String>();
+            self.traffic
+                .count(format!("sessions: {what} failed: {reason}"));
             sleep(PAUSE).await;
         }
     }
@@ -214,9 +261,14 @@ async fn read_and_acknowledge(client: &McpClient) -> Result<()> {
     let inbox = client.reply("get_messages", json!({"limit": 50})).await?;
     // Questions are left to the answering task.
     let read = inbox["messages"].as_array().into_iter().flatten();
-    let ids: Vec<_> = read.filter(|one| one["requires_response"] != true).map(|one| one["id"].clone()).collect();
+    let ids: Vec<_> = read
+        .filter(|one| one["requires_response"] != true)
+        .map(|one| one["id"].clone())
+        .collect();
     if !ids.is_empty() {
-        client.reply("ack_messages", json!({"message_ids": ids})).await?;
+        client
+            .reply("ack_messages", json!({"message_ids": ids}))
+            .await?;
     }
     Ok(())
 }

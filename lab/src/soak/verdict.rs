@@ -39,15 +39,24 @@ struct Row {
 
 /// Judges all processes that ran for the whole time after the warm-up.
 pub(crate) fn of(samples: &Samples, warm_up: Duration) -> Verdict {
-    let rows: Vec<_> = samples.taken.iter().filter_map(|(name, taken)| row(name, taken, warm_up)).collect();
+    let rows: Vec<_> = samples
+        .taken
+        .iter()
+        .filter_map(|(name, taken)| row(name, taken, warm_up))
+        .collect();
     let processor_share = rows.iter().map(|row| row.processor_share).sum();
-    Verdict { rows, counts: samples.counts.clone(), processor_share }
+    Verdict {
+        rows,
+        counts: samples.counts.clone(),
+        processor_share,
+    }
 }
 
 impl Verdict {
     /// Returns whether nothing grows that should not, and no pair of agents was refused as a loop.
     pub(crate) fn holds(&self) -> bool {
-        self.rows.iter().all(|row| row.flat != Some(false)) && !self.counts.contains_key(LOOP_ALARMS)
+        self.rows.iter().all(|row| row.flat != Some(false))
+            && !self.counts.contains_key(LOOP_ALARMS)
     }
 }
 
@@ -61,17 +70,25 @@ fn row(name: &str, taken: &[Sample], warm_up: Duration) -> Option<Row> {
     let hours = (last.at - first.at).as_secs_f64() / 3_600.0;
     let (second, third) = (&judged[third..2 * third], &judged[2 * third..]);
     // The middles of two neighbouring thirds are a third of the time apart.
-    let per_hour = |read: &dyn Fn(&Sample) -> f64| (median(third, read) - median(second, read)) / (hours / 3.0);
+    let per_hour = |read: &dyn Fn(&Sample) -> f64| {
+        (median(third, read) - median(second, read)) / (hours / 3.0)
+    };
     let resident = |sample: &Sample| sample.vitals.resident as f64;
     let descriptors = |sample: &Sample| sample.vitals.descriptors as f64;
     let (growth_per_hour, descriptors_per_hour) = (per_hour(&resident), per_hour(&descriptors));
     let (held, open) = (median(third, &resident), median(third, &descriptors));
     let restarted = judged.iter().any(|sample| sample.process != first.process);
-    let memory_is_flat =
-        name == KEEPS || growth_per_hour <= (held * SHARE).max(BYTES) || growth_per_hour * hours / 3.0 <= NOISE;
-    let flat = (!restarted).then_some(memory_is_flat && descriptors_per_hour * hours / 3.0 <= DESCRIPTORS);
+    let memory_is_flat = name == KEEPS
+        || growth_per_hour <= (held * SHARE).max(BYTES)
+        || growth_per_hour * hours / 3.0 <= NOISE;
+    let flat =
+        (!restarted).then_some(memory_is_flat && descriptors_per_hour * hours / 3.0 <= DESCRIPTORS);
     let used = last.vitals.processor.saturating_sub(first.vitals.processor);
-    let processor_share = if restarted { 0.0 } else { used.as_secs_f64() / (hours * 3_600.0) };
+    let processor_share = if restarted {
+        0.0
+    } else {
+        used.as_secs_f64() / (hours * 3_600.0)
+    };
     Some(Row {
         name: name.to_owned(),
         resident: held,
@@ -114,7 +131,11 @@ impl fmt::Display for Verdict {
                 row.processor_share * 100.0
             )?;
         }
-        writeln!(f, "all together {:.1} % of one processor", self.processor_share * 100.0)?;
+        writeln!(
+            f,
+            "all together {:.1} % of one processor",
+            self.processor_share * 100.0
+        )?;
         for (what, count) in &self.counts {
             writeln!(f, "{count:>10} {what}")?;
         }

@@ -23,20 +23,39 @@ pub(super) struct Arguments {
     all: bool,
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
     let (acked, questions) = CommandSession::with(config, false, async |session| {
         if !arguments.all {
-            return Ok((acknowledge(session, Typed::find_all(arguments.ids, session).await?).await?, 0));
+            return Ok((
+                acknowledge(session, Typed::find_all(arguments.ids, session).await?).await?,
+                0,
+            ));
         }
-        let (questions, news): (Vec<_>, Vec<_>) =
-            every_message(session).await?.into_iter().partition(|message| message.requires_response);
-        Ok((acknowledge(session, news.into_iter().map(|message| message.id).collect()).await?, questions.len()))
+        let (questions, news): (Vec<_>, Vec<_>) = every_message(session)
+            .await?
+            .into_iter()
+            .partition(|message| message.requires_response);
+        Ok((
+            acknowledge(
+                session,
+                news.into_iter().map(|message| message.id).collect(),
+            )
+            .await?,
+            questions.len(),
+        ))
     })
     .await?;
     if printer.json {
         printer.document(&acked)?;
     } else {
-        acked.acked.iter().try_for_each(|id| printer.line(&format!("{id}  acknowledged")))?;
+        acked
+            .acked
+            .iter()
+            .try_for_each(|id| printer.line(&format!("{id}  acknowledged")))?;
         if arguments.all && acked.acked.is_empty() && questions == 0 {
             printer.line("The inbox is empty.")?;
         }
@@ -44,14 +63,21 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     if questions > 0 {
         eprintln!(
             "c3po: {questions} more {}; answer with `c3po reply`",
-            if questions == 1 { "message wants an answer" } else { "messages want answers" }
+            if questions == 1 {
+                "message wants an answer"
+            } else {
+                "messages want answers"
+            }
         );
     }
     if acked.unknown.is_empty() {
         return Ok(());
     }
     let unknown: Vec<_> = acked.unknown.iter().map(MessageId::as_str).collect();
-    let error = format!("not in your inbox, or no longer kept: {}", unknown.join(", "));
+    let error = format!(
+        "not in your inbox, or no longer kept: {}",
+        unknown.join(", ")
+    );
     Err(Refusal::new(ErrorCode::MessageNotFound, error)
         .suggest("`c3po inbox` shows the messages in your inbox with their ids.")
         .into())
@@ -59,9 +85,14 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 
 /// Acknowledges messages, in batches of the size that the tool accepts.
 async fn acknowledge(session: &CommandSession, ids: Vec<MessageId>) -> Result<Acked, Failure> {
-    let mut all = Acked { acked: Vec::new(), unknown: Vec::new() };
+    let mut all = Acked {
+        acked: Vec::new(),
+        unknown: Vec::new(),
+    };
     for some in ids.chunks(IDS_MAX) {
-        let call = Call::AckMessages(AckMessages { message_ids: some.to_vec() });
+        let call = Call::AckMessages(AckMessages {
+            message_ids: some.to_vec(),
+        });
         let (acked, _) = session.call::<Acked>(call).await?;
         all.acked.extend(acked.acked);
         all.unknown.extend(acked.unknown);

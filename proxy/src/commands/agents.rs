@@ -36,12 +36,18 @@ enum AgentsAction {
     },
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
     if let Some(AgentsAction::Rm { name }) = arguments.action {
         return remove(&config, printer, name).await;
     }
     let online = arguments.online;
-    let mut agents = rest::get::<Vec<AgentRecord>>(&config, "/api/agents", &json!({})).await?.read;
+    let mut agents = rest::get::<Vec<AgentRecord>>(&config, "/api/agents", &json!({}))
+        .await?
+        .read;
     agents.retain(|agent| !online || agent.status == Status::Online);
     if printer.json {
         return printer.document(&json!({"agents": agents}));
@@ -53,14 +59,20 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
         return printer.line("No agents yet: start a session that loads c3po.");
     }
     let rows: Vec<_> = agents.iter().map(|agent| row(printer, agent)).collect();
-    aligned(&rows).iter().try_for_each(|line| printer.line(line))
+    aligned(&rows)
+        .iter()
+        .try_for_each(|line| printer.line(line))
 }
 
 async fn remove(config: &Config, printer: &Printer, agent_id: AgentId) -> Result<(), Failure> {
     let removal = AgentRemoval { agent_id };
-    let RestReply { read: removed, raw, .. } = rest::post::<RemovedAgent>(config, "/api/agents/remove", &removal)
+    let RestReply {
+        read: removed, raw, ..
+    } = rest::post::<RemovedAgent>(config, "/api/agents/remove", &removal)
         .await
-        .map_err(|failure| hosts::with_the_way(failure, &format!("agents rm {}", removal.agent_id)))?;
+        .map_err(|failure| {
+            hosts::with_the_way(failure, &format!("agents rm {}", removal.agent_id))
+        })?;
     if printer.json {
         return printer.document(&raw);
     }
@@ -69,7 +81,10 @@ async fn remove(config: &Config, printer: &Printer, agent_id: AgentId) -> Result
         1 => " One message in its inbox has expired.".to_owned(),
         count => format!(" {count} messages in its inbox have expired."),
     };
-    printer.line(&format!("{} is deleted, and its name is free.{mail}", removed.agent_id))
+    printer.line(&format!(
+        "{} is deleted, and its name is free.{mail}",
+        removed.agent_id
+    ))
 }
 
 fn row(printer: &Printer, agent: &AgentRecord) -> Vec<String> {
@@ -77,8 +92,22 @@ fn row(printer: &Printer, agent: &AgentRecord) -> Vec<String> {
         Status::Online => agent.state.to_string(),
         Status::Offline => format!("last seen {}", printer.moment(agent.last_seen)),
     };
-    let host = agent.host.as_ref().map(|host| format!("@{}", harmless(host, false))).unwrap_or_default();
-    let role = agent.role.as_ref().map(|role| format!("@{} ", harmless(role, false))).unwrap_or_default();
+    let host = agent
+        .host
+        .as_ref()
+        .map(|host| format!("@{}", harmless(host, false)))
+        .unwrap_or_default();
+    let role = agent
+        .role
+        .as_ref()
+        .map(|role| format!("@{} ", harmless(role, false)))
+        .unwrap_or_default();
     let description = harmless(agent.description.as_deref().unwrap_or_default(), false);
-    vec![agent.id.to_string(), agent.status.to_string(), state, host, format!("{role}{description}")]
+    vec![
+        agent.id.to_string(),
+        agent.status.to_string(),
+        state,
+        host,
+        format!("{role}{description}"),
+    ]
 }

@@ -31,10 +31,25 @@ pub(super) struct Arguments {
     agent: Option<AgentId>,
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { follow, since, agent } = arguments;
-    let since = since.map(|Since(since)| since).or(follow.then(Timestamp::now));
-    let query = AuditQuery { after: None, since, agent, limit: Some(AUDIT_PAGE_MAX) };
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
+    let Arguments {
+        follow,
+        since,
+        agent,
+    } = arguments;
+    let since = since
+        .map(|Since(since)| since)
+        .or(follow.then(Timestamp::now));
+    let query = AuditQuery {
+        after: None,
+        since,
+        agent,
+        limit: Some(AUDIT_PAGE_MAX),
+    };
     tokio::select! {
         ended = every_page(&config, printer, query, follow) => ended,
         pressed = tokio::signal::ctrl_c() => {
@@ -44,7 +59,12 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 }
 
 /// Prints all pages.
-async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, follow: bool) -> Result<(), Failure> {
+async fn every_page(
+    config: &Config,
+    printer: &Printer,
+    mut query: AuditQuery,
+    follow: bool,
+) -> Result<(), Failure> {
     let (mut is_away, mut columns) = (false, Columns::default());
     loop {
         let page: AuditPage = match rest::get(config, "/api/audit", &query).await {
@@ -52,7 +72,10 @@ async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, f
             // A running follow continues when the coordinator is back.
             Err(Failure::NoCoordinator(refusal)) if follow && query.after.is_some() => {
                 if !is_away {
-                    eprintln!("c3po: {}; retrying until it answers", harmless(&refusal.to_string(), false));
+                    eprintln!(
+                        "c3po: {}; retrying until it answers",
+                        harmless(&refusal.to_string(), false)
+                    );
                 }
                 is_away = true;
                 tokio::time::sleep(LOOK).await;
@@ -62,10 +85,19 @@ async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, f
         };
         is_away = false;
         if printer.json {
-            page.entries.iter().try_for_each(|entry| printer.document(entry))?;
+            page.entries
+                .iter()
+                .try_for_each(|entry| printer.document(entry))?;
         } else {
-            let rows: Vec<_> = page.entries.iter().map(|entry| entry.columns(printer.moment(entry.at))).collect();
-            columns.lines(&rows).iter().try_for_each(|line| printer.line(line))?;
+            let rows: Vec<_> = page
+                .entries
+                .iter()
+                .map(|entry| entry.columns(printer.moment(entry.at)))
+                .collect();
+            columns
+                .lines(&rows)
+                .iter()
+                .try_for_each(|line| printer.line(line))?;
         }
         query.after = Some(page.next);
         match (page.complete, follow) {

@@ -28,9 +28,30 @@ pub(super) struct Arguments {
     priority: Option<Priority>,
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { text, role, host, title, priority } = arguments;
-    let call = Call::Broadcast(Broadcast { message: super::text(text)?, title, role, host, priority });
-    let raw = CommandSession::with(config, false, async |session| session.call_raw(call).await).await?;
-    if printer.json { printer.document(&raw) } else { copies(&raw, printer) }
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
+    let Arguments {
+        text,
+        role,
+        host,
+        title,
+        priority,
+    } = arguments;
+    let call = Call::Broadcast(Broadcast {
+        message: super::text(text)?,
+        title,
+        role,
+        host,
+        priority,
+    });
+    let raw =
+        CommandSession::with(config, false, async |session| session.call_raw(call).await).await?;
+    if printer.json {
+        printer.document(&raw)
+    } else {
+        copies(&raw, printer)
+    }
 }

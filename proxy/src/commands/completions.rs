@@ -38,26 +38,42 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             .write_registration(VARIABLE, "c3po", "c3po", "c3po", &mut script)
             .map_err(|error| Failure::of_output(&error))?;
     }
-    std::io::stdout().write_all(&script).map_err(|error| Failure::of_output(&error))
+    std::io::stdout()
+        .write_all(&script)
+        .map_err(|error| Failure::of_output(&error))
 }
 
 /// Prints the completions and ends the process, if a completion script called it.
 pub fn complete() {
-    CompleteEnv::with_factory(Cli::command).var(VARIABLE).complete();
+    CompleteEnv::with_factory(Cli::command)
+        .var(VARIABLE)
+        .complete();
 }
 
 /// Completes an argument with the agent ids of the coordinator. Offers none if it does not answer in time.
 pub(super) fn agents() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+        else {
             return Vec::new();
         };
         let config = Config::read();
         let (path, query) = ("/api/agents", json!({}));
-        let listing = async { timeout(LIST_MAX, rest::get::<Vec<AgentRecord>>(&config, path, &query)).await };
+        let listing = async {
+            timeout(
+                LIST_MAX,
+                rest::get::<Vec<AgentRecord>>(&config, path, &query),
+            )
+            .await
+        };
         let listed = runtime.block_on(listing).ok().and_then(Result::ok);
         runtime.shutdown_background();
         let agents = listed.map(|answer| answer.read).unwrap_or_default();
-        agents.into_iter().map(|agent| CompletionCandidate::new(agent.id.as_str())).collect()
+        agents
+            .into_iter()
+            .map(|agent| CompletionCandidate::new(agent.id.as_str()))
+            .collect()
     })
 }

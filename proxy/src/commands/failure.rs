@@ -39,7 +39,10 @@ impl Failure {
             return Self::NobodyReads;
         }
         let why = format!("cannot write the output: {error}");
-        Self::Stopped { why, advice: "Redirect the output to another place and run this again.".to_owned() }
+        Self::Stopped {
+            why,
+            advice: "Redirect the output to another place and run this again.".to_owned(),
+        }
     }
 
     /// Reports the failure and the next step on standard error, as JSON if requested; returns the exit code.
@@ -47,10 +50,18 @@ impl Failure {
         match self {
             Self::Refused(refusal) => {
                 tell_refusal(&refusal, json);
-                ExitCode::from(if refusal.code == ErrorCode::StoreUnavailable { 5 } else { 1 })
+                ExitCode::from(if refusal.code == ErrorCode::StoreUnavailable {
+                    5
+                } else {
+                    1
+                })
             }
             Self::Stopped { why, advice } => {
-                eprintln!("c3po: {}\ntry: {}", harmless(&why, true), harmless(&advice, true));
+                eprintln!(
+                    "c3po: {}\ntry: {}",
+                    harmless(&why, true),
+                    harmless(&advice, true)
+                );
                 ExitCode::from(1)
             }
             Self::Usage(why) => {
@@ -70,16 +81,26 @@ impl Failure {
 
 fn tell_refusal(refusal: &Refusal, json: bool) {
     if json {
-        eprintln!("{}", harmless_json(&serde_json::to_string(refusal).unwrap_or_default()));
+        eprintln!(
+            "{}",
+            harmless_json(&serde_json::to_string(refusal).unwrap_or_default())
+        );
     } else {
         // In one line each, because a line break in a text of the coordinator could imitate our output.
-        let (error, next) = (harmless(&refusal.to_string(), false), harmless(&words::suggestion(refusal), false));
+        let (error, next) = (
+            harmless(&refusal.to_string(), false),
+            harmless(&words::suggestion(refusal), false),
+        );
         eprintln!("c3po: {error}\ntry: {next}");
     }
 }
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        if refusal.code == ErrorCode::CoordDown { Self::NoCoordinator(refusal) } else { Self::Refused(refusal) }
+        if refusal.code == ErrorCode::CoordDown {
+            Self::NoCoordinator(refusal)
+        } else {
+            Self::Refused(refusal)
+        }
     }
 }

@@ -22,18 +22,31 @@ pub(super) enum HostsAction {
     },
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, action: HostsAction) -> Result<(), Failure> {
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    action: HostsAction,
+) -> Result<(), Failure> {
     let HostsAction::Rename { old, new } = action;
     let renaming = HostRenaming { from: old, to: new };
     let typed = format!("hosts rename {} {}", renaming.from, renaming.to);
     let asked = rest::post::<RenamedHost>(&config, "/api/hosts/rename", &renaming).await;
-    let RestReply { read: renamed, raw, .. } = asked.map_err(|failure| with_the_way(failure, &typed))?;
+    let RestReply {
+        read: renamed, raw, ..
+    } = asked.map_err(|failure| with_the_way(failure, &typed))?;
     if printer.json {
         return printer.document(&raw);
     }
-    let RenamedHost { from, to, agents, keys } = renamed;
+    let RenamedHost {
+        from,
+        to,
+        agents,
+        keys,
+    } = renamed;
     let (from, to) = (harmless(&from, false), harmless(&to, false));
-    printer.line(&format!("{from} is renamed to {to}, with {agents} agents and {keys} keys."))?;
+    printer.line(&format!(
+        "{from} is renamed to {to}, with {agents} agents and {keys} keys."
+    ))?;
     if keys > 0 {
         return Ok(());
     }
@@ -45,10 +58,11 @@ pub(super) async fn run(config: Config, printer: &Printer, action: HostsAction) 
 /// Adds the command for the coordinator's machine to a denial.
 pub(super) fn with_the_way(failure: Failure, typed: &str) -> Failure {
     match failure {
-        Failure::Refused(refusal) if refusal.code == ErrorCode::Forbidden => Failure::Refused(
-            refusal
-                .suggest(format!("Run `c3po-coordinator {typed}` on the coordinator's machine, or use an admin key.")),
-        ),
+        Failure::Refused(refusal) if refusal.code == ErrorCode::Forbidden => {
+            Failure::Refused(refusal.suggest(format!(
+                "Run `c3po-coordinator {typed}` on the coordinator's machine, or use an admin key."
+            )))
+        }
         failure => failure,
     }
 }

@@ -33,7 +33,12 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
     match shown.await {
         Err(Failure::Refused(refusal)) if refusal.advice == Some(Advice::StoreFull) => {
             // A session needs a little space in the store; reading does not.
-            let pending = rest::get::<PendingMessages>(&config, "/api/pending", &json!({"limit": PENDING_MAX})).await?;
+            let pending = rest::get::<PendingMessages>(
+                &config,
+                "/api/pending",
+                &json!({"limit": PENDING_MAX}),
+            )
+            .await?;
             let error = harmless(&refusal.error, false);
             eprintln!("c3po: {error}; these messages stay in the inbox as not shown");
             print(&pending.read.messages, printer)
@@ -49,14 +54,20 @@ fn print(messages: &[Message], printer: &Printer) -> Result<(), Failure> {
     if messages.is_empty() {
         return printer.line("The inbox is empty.");
     }
-    messages.iter().try_for_each(|message| printer.message(message))
+    messages
+        .iter()
+        .try_for_each(|message| printer.message(message))
 }
 
 /// Returns every message of the inbox.
 pub(super) async fn every_message(session: &CommandSession) -> Result<Vec<Message>, Failure> {
     let (mut messages, mut cursor) = (Vec::new(), None);
     loop {
-        let page = GetMessages { limit: Some(PAGE_MAX), cursor, ..GetMessages::default() };
+        let page = GetMessages {
+            limit: Some(PAGE_MAX),
+            cursor,
+            ..GetMessages::default()
+        };
         let (page, _) = session.call::<Inbox>(Call::GetMessages(page)).await?;
         messages.extend(page.messages);
         cursor = page.next_cursor;

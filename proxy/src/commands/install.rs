@@ -75,10 +75,18 @@ enum StatusLine {
     Kept,
 }
 
-pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+pub(super) async fn run(
+    config: &Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
     let mut steps = Steps::new(printer, arguments.dry_run);
     let situation = Situation::look(config, &arguments)?;
-    let host_file = host_file::plan_for(config, arguments.coordinator.as_deref(), arguments.token_file.as_deref())?;
+    let host_file = host_file::plan_for(
+        config,
+        arguments.coordinator.as_deref(),
+        arguments.token_file.as_deref(),
+    )?;
 
     put_files(&situation, &mut steps)?;
     match &situation.claude {
@@ -109,14 +117,18 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
 impl Situation {
     fn look(config: &Config, arguments: &Arguments) -> Result<Self, Failure> {
         if config.places.home.is_none() {
-            return Err(Failure::Usage("HOME is not set: there is nowhere to install to".to_owned()));
+            return Err(Failure::Usage(
+                "HOME is not set: there is nowhere to install to".to_owned(),
+            ));
         }
         let named = arguments.claude.as_deref();
         let claude = ClaudeCommand::find(named, &config.places);
         if claude.is_none() && named.is_some() {
             return Err(client::missing(named));
         }
-        let this = std::env::current_exe().context("cannot find this program's own file").map_err(stopped)?;
+        let this = std::env::current_exe()
+            .context("cannot find this program's own file")
+            .map_err(stopped)?;
         let settings = SettingsFile::in_folder(&config.places.claude_dir);
         let before = settings.read().map_err(|error| Failure::Stopped {
             why: format!("{error:#}"),
@@ -130,21 +142,31 @@ impl Situation {
                 ),
                 advice: format!(
                     "If you do not need it, run `{}`, then run this again.",
-                    client::typed(claude.as_ref(), &["plugin", "marketplace", "remove", MARKETPLACE])
+                    client::typed(
+                        claude.as_ref(),
+                        &["plugin", "marketplace", "remove", MARKETPLACE]
+                    )
                 ),
             });
         }
-        Ok(Self { claude, bundle, this, settings, before })
+        Ok(Self {
+            claude,
+            bundle,
+            this,
+            settings,
+            before,
+        })
     }
 
     /// The calls that register the plugin, in order.
     fn calls(&self) -> Result<Vec<Vec<&str>>, Failure> {
-        let folder = self
-            .bundle
-            .folder()
-            .to_str()
-            .ok_or_else(|| Failure::Usage(format!("{} is not UTF-8", self.bundle.folder().display())))?;
-        let mut calls = vec![vec!["plugin", "marketplace", "add", folder], vec!["plugin", "install", PLUGIN]];
+        let folder = self.bundle.folder().to_str().ok_or_else(|| {
+            Failure::Usage(format!("{} is not UTF-8", self.bundle.folder().display()))
+        })?;
+        let mut calls = vec![
+            vec!["plugin", "marketplace", "add", folder],
+            vec!["plugin", "install", PLUGIN],
+        ];
         if settings::enabled(&self.before) {
             calls.push(vec!["plugin", "update", PLUGIN]);
         }
@@ -158,7 +180,9 @@ impl Situation {
         match status_line::owner(&self.before, &self.bundle.program()) {
             StatusLineOwner::Us => StatusLine::There,
             StatusLineOwner::Another if !arguments.force => StatusLine::Kept,
-            StatusLineOwner::Nobody | StatusLineOwner::Older | StatusLineOwner::Another => StatusLine::Set,
+            StatusLineOwner::Nobody | StatusLineOwner::Older | StatusLineOwner::Another => {
+                StatusLine::Set
+            }
         }
     }
 }
@@ -175,11 +199,23 @@ fn put_files(situation: &Situation, steps: &mut Steps<'_>) -> Result<(), Failure
         );
     }
     if steps.dry {
-        return changes.iter().try_for_each(|change| steps.tell("files", Outcome::Would, change.words(bundle, this)));
+        return changes.iter().try_for_each(|change| {
+            steps.tell("files", Outcome::Would, change.words(bundle, this))
+        });
     }
-    changes.iter().try_for_each(|change| bundle.make(change, this)).map_err(stopped)?;
-    let removed = changes.iter().filter(|change| matches!(change, Change::Remove(_))).count();
-    let mut text = format!("{}: {} written", bundle.folder().display(), changes.len() - removed);
+    changes
+        .iter()
+        .try_for_each(|change| bundle.make(change, this))
+        .map_err(stopped)?;
+    let removed = changes
+        .iter()
+        .filter(|change| matches!(change, Change::Remove(_)))
+        .count();
+    let mut text = format!(
+        "{}: {} written",
+        bundle.folder().display(),
+        changes.len() - removed
+    );
     if removed > 0 {
         text += &format!(", {removed} of another version removed");
     }
@@ -194,12 +230,22 @@ fn tell_plan(
     steps: &mut Steps<'_>,
 ) -> Result<(), Failure> {
     for call in situation.calls()? {
-        steps.tell("plugin", Outcome::Would, format!("run {}", claude.typed(&call)))?;
+        steps.tell(
+            "plugin",
+            Outcome::Would,
+            format!("run {}", claude.typed(&call)),
+        )?;
     }
     let path = situation.settings.path().display();
     if !settings::enabled(&situation.before) {
-        let members: Vec<_> = OURS.iter().map(|(group, member)| format!("{group}.{member}")).collect();
-        let text = format!("claude rewrites {path} with {}; a backup is kept beside it", members.join(" and "));
+        let members: Vec<_> = OURS
+            .iter()
+            .map(|(group, member)| format!("{group}.{member}"))
+            .collect();
+        let text = format!(
+            "claude rewrites {path} with {}; a backup is kept beside it",
+            members.join(" and ")
+        );
         steps.tell("settings", Outcome::Would, text)?;
     }
     if arguments.allow && permissions::allowed(&situation.before).is_some() {
@@ -211,7 +257,11 @@ fn tell_plan(
         StatusLine::There => steps.tell("status line", Outcome::Unchanged, path.to_string()),
         StatusLine::Set => {
             let value = status_line::value(&situation.bundle.program());
-            steps.tell("status line", Outcome::Would, format!("set \"statusLine\": {value} in {path}"))
+            steps.tell(
+                "status line",
+                Outcome::Would,
+                format!("set \"statusLine\": {value} in {path}"),
+            )
         }
         StatusLine::Kept => tell_kept_status_line(situation, steps),
     }
@@ -232,12 +282,23 @@ async fn register(
     let is_new = backup.is_none();
     let backup = file.without_needless(backup).map_err(stopped)?;
     registered?;
-    let outcome = if settings::enabled(&situation.before) { Outcome::Unchanged } else { Outcome::Done };
-    steps.tell("plugin", outcome, format!("{PLUGIN} is enabled, by {}", claude.typed(&[]).trim_end()))?;
+    let outcome = if settings::enabled(&situation.before) {
+        Outcome::Unchanged
+    } else {
+        Outcome::Done
+    };
+    steps.tell(
+        "plugin",
+        outcome,
+        format!("{PLUGIN} is enabled, by {}", claude.typed(&[]).trim_end()),
+    )?;
     let path = file.path().display();
     match backup {
         Some(backup) => {
-            let text = format!("{path}: rewritten by claude, backup in {}", backup.display());
+            let text = format!(
+                "{path}: rewritten by claude, backup in {}",
+                backup.display()
+            );
             steps.tell("settings", Outcome::Done, text)
         }
         None if is_new => steps.tell("settings", Outcome::Done, path.to_string()),
@@ -252,31 +313,61 @@ async fn call_claude(claude: &ClaudeCommand, situation: &Situation) -> Result<()
     if claude.plugin().await?.is_some_and(|plugin| plugin.enabled) {
         return Ok(());
     }
-    let why = format!("claude reported that it installed {PLUGIN}, but does not list it as enabled");
-    Err(Failure::Stopped { why, advice: format!("Check the output of `{}`.", claude.typed(&["plugin", "list"])) })
+    let why =
+        format!("claude reported that it installed {PLUGIN}, but does not list it as enabled");
+    Err(Failure::Stopped {
+        why,
+        advice: format!(
+            "Check the output of `{}`.",
+            claude.typed(&["plugin", "list"])
+        ),
+    })
 }
 
 /// Allows the tools if the user passes or answers yes: once, because the question came with the first installation.
-fn set_permissions(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
+fn set_permissions(
+    situation: &Situation,
+    arguments: &Arguments,
+    steps: &mut Steps<'_>,
+) -> Result<(), Failure> {
     let file = &situation.settings;
     let members = file.read().map_err(stopped)?;
     let Some(allowed) = permissions::allowed(&members) else {
         let path = file.path().display().to_string();
-        return if arguments.allow { steps.tell("permissions", Outcome::Unchanged, path) } else { Ok(()) };
+        return if arguments.allow {
+            steps.tell("permissions", Outcome::Unchanged, path)
+        } else {
+            Ok(())
+        };
     };
     let is_update = settings::enabled(&situation.before);
-    let says_yes = arguments.allow || !(arguments.no_allow || is_update || steps.is_json()) && permissions::ask();
+    let says_yes = arguments.allow
+        || !(arguments.no_allow || is_update || steps.is_json()) && permissions::ask();
     if says_yes {
         file.write(&allowed).map_err(stopped)?;
-        let text = format!("sessions use these without asking: {}", permissions::listed());
+        let text = format!(
+            "sessions use these without asking: {}",
+            permissions::listed()
+        );
         return steps.tell("permissions", Outcome::Done, text);
     }
-    let text = format!("sessions ask before they use {}; `c3po install --allow` changes that", permissions::listed());
-    if is_update { Ok(()) } else { steps.tell("permissions", Outcome::Left, text) }
+    let text = format!(
+        "sessions ask before they use {}; `c3po install --allow` changes that",
+        permissions::listed()
+    );
+    if is_update {
+        Ok(())
+    } else {
+        steps.tell("permissions", Outcome::Left, text)
+    }
 }
 
 /// Reports whether the given coordinators answer. The configuration stays: one may come later.
-async fn try_coordinators(config: &Config, urls: &str, steps: &mut Steps<'_>) -> Result<(), Failure> {
+async fn try_coordinators(
+    config: &Config,
+    urls: &str,
+    steps: &mut Steps<'_>,
+) -> Result<(), Failure> {
     for url in urls.split(',').map(str::trim).filter(|url| !url.is_empty()) {
         let trust = Trust::new(config.coordinators.fingerprints.clone());
         let asked = timeout(TRY_MAX, http::get(url, &trust, "/api/health", &[])).await;
@@ -285,9 +376,13 @@ async fn try_coordinators(config: &Config, urls: &str, steps: &mut Steps<'_>) ->
                 steps.tell("reached", Outcome::Done, format!("{url} answers"))?;
                 continue;
             }
-            Ok(Ok((_, body))) => serde_json::from_str(&body).unwrap_or_else(|_| Refusal::invalid("it is not healthy")),
+            Ok(Ok((_, body))) => serde_json::from_str(&body)
+                .unwrap_or_else(|_| Refusal::invalid("it is not healthy")),
             Ok(Err(refusal)) => link::for_host(refusal, &config.coordinators),
-            Err(_) => Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {url}: no answer")),
+            Err(_) => Refusal::new(
+                ErrorCode::CoordDown,
+                format!("no coordinator at {url}: no answer"),
+            ),
         };
         let refusal = refusal.detail("coordinator", url);
         let text = format!(
@@ -300,12 +395,20 @@ async fn try_coordinators(config: &Config, urls: &str, steps: &mut Steps<'_>) ->
     Ok(())
 }
 
-fn set_status_line(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
+fn set_status_line(
+    situation: &Situation,
+    arguments: &Arguments,
+    steps: &mut Steps<'_>,
+) -> Result<(), Failure> {
     let (file, program) = (&situation.settings, situation.bundle.program());
     match situation.status_line(arguments) {
         StatusLine::NotAsked => return Ok(()),
         StatusLine::There => {
-            return steps.tell("status line", Outcome::Unchanged, file.path().display().to_string());
+            return steps.tell(
+                "status line",
+                Outcome::Unchanged,
+                file.path().display().to_string(),
+            );
         }
         StatusLine::Kept => return tell_kept_status_line(situation, steps),
         StatusLine::Set => {}
@@ -313,7 +416,11 @@ fn set_status_line(situation: &Situation, arguments: &Arguments, steps: &mut Ste
     let mut members = situation.before.clone();
     members.insert(STATUS_LINE.to_owned(), status_line::value(&program));
     file.write(&members).map_err(stopped)?;
-    steps.tell("status line", Outcome::Done, format!("{} statusline", program.display()))
+    steps.tell(
+        "status line",
+        Outcome::Done,
+        format!("{} statusline", program.display()),
+    )
 }
 
 fn tell_kept_status_line(situation: &Situation, steps: &mut Steps<'_>) -> Result<(), Failure> {

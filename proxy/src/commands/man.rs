@@ -17,7 +17,13 @@ pub(super) struct Arguments {
 
 pub(super) fn run(printer: &Printer, arguments: &Arguments) -> Result<(), Failure> {
     let folder = &arguments.folder;
-    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
-    written.map_err(|error| Failure::Usage(format!("cannot write to {}: {error}", folder.display())))?;
-    printer.line(&format!("The manual pages are in {}: man c3po", folder.display()))
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    written.map_err(|error| {
+        Failure::Usage(format!("cannot write to {}: {error}", folder.display()))
+    })?;
+    printer.line(&format!(
+        "The manual pages are in {}: man c3po",
+        folder.display()
+    ))
 }

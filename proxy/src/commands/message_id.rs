@@ -41,16 +41,27 @@ impl Typed {
         match self {
             Self::Whole(id) => Ok(id),
             Self::Suffix(suffix) => {
-                let ids: Vec<_> = every_message(session).await?.into_iter().map(|message| message.id).collect();
+                let ids: Vec<_> = every_message(session)
+                    .await?
+                    .into_iter()
+                    .map(|message| message.id)
+                    .collect();
                 only(&ids, &suffix)
             }
         }
     }
 
     /// Returns the ids of several messages.
-    pub(super) async fn find_all(all: Vec<Self>, session: &CommandSession) -> Result<Vec<MessageId>, Failure> {
+    pub(super) async fn find_all(
+        all: Vec<Self>,
+        session: &CommandSession,
+    ) -> Result<Vec<MessageId>, Failure> {
         let waiting = match all.iter().any(|typed| matches!(typed, Self::Suffix(_))) {
-            true => every_message(session).await?.into_iter().map(|message| message.id).collect(),
+            true => every_message(session)
+                .await?
+                .into_iter()
+                .map(|message| message.id)
+                .collect(),
             false => Vec::new(),
         };
         let found = all.into_iter().map(|typed| match typed {
@@ -86,17 +97,27 @@ mod tests {
     #[test]
     fn the_end_of_an_id_names_a_message_that_waits() {
         let id = |text: &str| text.parse::<MessageId>().unwrap();
-        assert_eq!("a::b::5706c8c2".parse(), Ok(Typed::Whole(id("a::b::5706c8c2"))));
+        assert_eq!(
+            "a::b::5706c8c2".parse(),
+            Ok(Typed::Whole(id("a::b::5706c8c2")))
+        );
         assert_eq!("5706C8C2".parse(), Ok(Typed::Suffix("5706c8c2".to_owned())));
         assert!("c8c".parse::<Typed>().is_err() && "nobody".parse::<Typed>().is_err());
-        let ids = [id("a::b::5706c8c2"), id("a::b::0000c8c2"), id("a::b::00000001")];
+        let ids = [
+            id("a::b::5706c8c2"),
+            id("a::b::0000c8c2"),
+            id("a::b::00000001"),
+        ];
         assert_eq!(only(&ids, "5706c8c2").ok(), Some(ids[0].clone()));
         assert_eq!(only(&ids, "0001").ok(), Some(ids[2].clone()));
         let why = |suffix: &str| match only(&ids, suffix) {
             Err(Failure::Stopped { why, .. }) => why,
             other => panic!("{other:?}"),
         };
-        assert_eq!(why("c8c2"), "several ids in the inbox end in c8c2, such as a::b::5706c8c2 and a::b::0000c8c2");
+        assert_eq!(
+            why("c8c2"),
+            "several ids in the inbox end in c8c2, such as a::b::5706c8c2 and a::b::0000c8c2"
+        );
         assert_eq!(why("ffff"), "no id in the inbox ends in ffff");
     }
 }

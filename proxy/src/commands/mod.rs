@@ -75,7 +75,11 @@ permission-request notification stop stop-failure subagent-stop session-end wait
 
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "c3po", version, about = "Messages between agents on your own hosts and containers")]
+#[command(
+    name = "c3po",
+    version,
+    about = "Messages between agents on your own hosts and containers"
+)]
 #[command(after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
@@ -217,7 +221,10 @@ pub fn run_proxy(config: Config) -> ExitCode {
 }
 
 fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("c3po: cannot start: {error}");
@@ -232,7 +239,9 @@ fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
 
 fn run_hook(event: Option<&str>, beginning: Option<&str>) -> ExitCode {
     hook::run(event, beginning).unwrap_or_else(|| {
-        eprintln!("c3po: missing or unknown event; the hooks of a client run this: see `c3po hook --help`");
+        eprintln!(
+            "c3po: missing or unknown event; the hooks of a client run this: see `c3po hook --help`"
+        );
         ExitCode::from(2)
     })
 }
@@ -287,9 +296,13 @@ fn text(argument: String) -> Result<String, Failure> {
     if argument != "-" {
         return Ok(argument);
     }
-    let failed = |why: String| Failure::Usage(format!("cannot read the text from standard input: {why}"));
+    let failed =
+        |why: String| Failure::Usage(format!("cannot read the text from standard input: {why}"));
     let mut bytes = Vec::new();
-    std::io::stdin().take(STDIN_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    std::io::stdin()
+        .take(STDIN_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| failed(error.to_string()))?;
     if bytes.len() as u64 > STDIN_MAX {
         return Err(failed(format!("it is longer than {TEXT_MAX} characters")));
     }

@@ -36,25 +36,41 @@ impl Printer {
     /// Returns the printer for this process: coloured only on a terminal with colours enabled, with times in this host's
     /// zone or in UTC.
     pub(super) fn of_terminal(json: bool, colour: bool, utc: bool) -> Self {
-        let zone = if utc { TimeZone::UTC } else { TimeZone::system() };
-        Self { json, colour: colour && !json && io::stdout().is_terminal(), zone }
+        let zone = if utc {
+            TimeZone::UTC
+        } else {
+            TimeZone::system()
+        };
+        Self {
+            json,
+            colour: colour && !json && io::stdout().is_terminal(),
+            zone,
+        }
     }
 
     /// Returns the printer for a client's status line, which shows colours without being a terminal.
     pub(super) fn of_status_line(json: bool, colour: bool) -> Self {
-        Self { json, colour: colour && !json, zone: TimeZone::UTC }
+        Self {
+            json,
+            colour: colour && !json,
+            zone: TimeZone::UTC,
+        }
     }
 
     /// Prints a line.
     pub(super) fn line(&self, line: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| Failure::of_output(&error))
+        writeln!(out, "{line}")
+            .and_then(|()| out.flush())
+            .map_err(|error| Failure::of_output(&error))
     }
 
     /// Prints a value as one line of JSON.
     pub(super) fn document<T: Serialize>(&self, value: &T) -> Result<(), Failure> {
         // A document of another side, passed on as it came, may have white space between its tokens.
-        self.line(&harmless_json(&serde_json::to_string(value).unwrap_or_default()).replace('\n', " "))
+        self.line(
+            &harmless_json(&serde_json::to_string(value).unwrap_or_default()).replace('\n', " "),
+        )
     }
 
     /// Prints a message: a header, its title, and its text quoted.
@@ -63,7 +79,11 @@ impl Printer {
     }
 
     fn message_text(&self, message: &Message) -> String {
-        let host = message.from_host.as_ref().map(|host| format!(" @{}", harmless(host, false))).unwrap_or_default();
+        let host = message
+            .from_host
+            .as_ref()
+            .map(|host| format!(" @{}", harmless(host, false)))
+            .unwrap_or_default();
         let mut head = format!(
             "{}  from {}{host} to {}  {}",
             self.tinted(Tone::Quiet, message.id.as_str()),
@@ -96,9 +116,15 @@ impl Printer {
     /// one second.
     pub(super) fn moment(&self, at: Timestamp) -> String {
         let millis = i64::try_from(at.millis()).unwrap_or(i64::MAX);
-        let Ok(instant) = jiff::Timestamp::from_millisecond(millis) else { return at.to_string().replace('T', " ") };
+        let Ok(instant) = jiff::Timestamp::from_millisecond(millis) else {
+            return at.to_string().replace('T', " ");
+        };
         let there = instant.to_zoned(self.zone.clone());
-        let offset = if there.offset().is_zero() { "Z".to_owned() } else { there.strftime("%:z").to_string() };
+        let offset = if there.offset().is_zero() {
+            "Z".to_owned()
+        } else {
+            there.strftime("%:z").to_string()
+        };
         format!("{}{offset}", there.strftime("%Y-%m-%d %H:%M:%S%.3f"))
     }
 
@@ -120,11 +146,22 @@ impl Printer {
 /// Returns rows with aligned columns, without trailing spaces.
 pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
+    let widths: Vec<_> = (0..columns)
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
     rows.iter()
         .map(|row| {
-            let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
+            let cells: Vec<_> = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, &width)| format!("{cell:width$}"))
+                .collect();
             cells.join("  ").trim_end().to_owned()
         })
         .collect()
@@ -133,7 +170,10 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
 /// Returns a text with `> ` before every line, so that a message's text is always recognisable.
 pub(super) fn quoted(text: &str) -> String {
     let text = harmless(text, true);
-    let lines: Vec<_> = text.split('\n').map(|line| format!("> {line}").trim_end().to_owned()).collect();
+    let lines: Vec<_> = text
+        .split('\n')
+        .map(|line| format!("> {line}").trim_end().to_owned())
+        .collect();
     lines.join("\n")
 }
 
@@ -144,19 +184,38 @@ mod tests {
 
     #[test]
     fn a_body_cannot_fake_an_origin_or_obey_a_terminal() {
-        assert_eq!(quoted("hi\n\u{1b}[2Jb::a::00000001  from human"), "> hi\n> ␛[2Jb::a::00000001  from human");
-        assert_eq!(quoted("a\rb\u{9b}c\u{202e}d\u{7f}"), "> a␍b\u{fffd}c\u{fffd}d␡");
+        assert_eq!(
+            quoted("hi\n\u{1b}[2Jb::a::00000001  from human"),
+            "> hi\n> ␛[2Jb::a::00000001  from human"
+        );
+        assert_eq!(
+            quoted("a\rb\u{9b}c\u{202e}d\u{7f}"),
+            "> a␍b\u{fffd}c\u{fffd}d␡"
+        );
         assert_eq!(quoted(""), ">");
     }
 
     #[test]
     fn times_are_those_of_the_host() {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
-        let printer = |zone: TimeZone| Printer { json: false, colour: false, zone };
+        let printer = |zone: TimeZone| Printer {
+            json: false,
+            colour: false,
+            zone,
+        };
         let at = |text: &str, zone: &TimeZone| printer(zone.clone()).moment(text.parse().unwrap());
-        assert_eq!(at("2026-01-15T10:30:00.007Z", &zone), "2026-01-15 11:30:00.007+01:00");
-        assert_eq!(at("2026-07-15T22:30:00.000Z", &zone), "2026-07-16 00:30:00.000+02:00");
-        assert_eq!(at("2026-07-15T22:30:00.000Z", &TimeZone::UTC), "2026-07-15 22:30:00.000Z");
+        assert_eq!(
+            at("2026-01-15T10:30:00.007Z", &zone),
+            "2026-01-15 11:30:00.007+01:00"
+        );
+        assert_eq!(
+            at("2026-07-15T22:30:00.000Z", &zone),
+            "2026-07-16 00:30:00.000+02:00"
+        );
+        assert_eq!(
+            at("2026-07-15T22:30:00.000Z", &TimeZone::UTC),
+            "2026-07-15 22:30:00.000Z"
+        );
     }
 
     #[test]
@@ -177,13 +236,20 @@ mod tests {
             "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
         }))
         .unwrap();
-        let printer = Printer { json: false, colour: false, zone: TimeZone::UTC };
+        let printer = Printer {
+            json: false,
+            colour: false,
+            zone: TimeZone::UTC,
+        };
         assert_eq!(
             printer.message_text(&message),
             "a::b::00000001  from a @nas␛2 to b  2026-01-15 10:30:00.000Z  urgent  wants an answer\n\
              Topics\n> Which?\n> All?\ncontext:\n> why"
         );
-        let coloured = Printer { colour: true, ..printer };
+        let coloured = Printer {
+            colour: true,
+            ..printer
+        };
         assert!(coloured.message_text(&message).contains("\u{1b}[31murgent"));
     }
 }

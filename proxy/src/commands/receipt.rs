@@ -34,22 +34,44 @@ struct Explained<'a> {
     evidence: String,
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
     let (tracked, _) = CommandSession::with(config, false, async |session| {
         let message_id = arguments.id.find(session).await?;
-        session.call::<Tracked>(Call::MessageStatus(MessageStatus { message_id })).await
+        session
+            .call::<Tracked>(Call::MessageStatus(MessageStatus { message_id }))
+            .await
     })
     .await?;
-    let Tracked { message_id, stage, history } = &tracked;
+    let Tracked {
+        message_id,
+        stage,
+        history,
+    } = &tracked;
     let explained = history.iter().zip(explain(history));
     if printer.json {
-        let history = explained.map(|(step, evidence)| Explained { step, evidence }).collect();
-        return printer.document(&ReceiptDocument { message_id, stage: *stage, history });
+        let history = explained
+            .map(|(step, evidence)| Explained { step, evidence })
+            .collect();
+        return printer.document(&ReceiptDocument {
+            message_id,
+            stage: *stage,
+            history,
+        });
     }
-    printer.line(&format!("{message_id}  {}", printer.tinted(Tone::Strong, stage.as_str())))?;
-    let rows: Vec<_> =
-        explained.map(|(step, evidence)| vec![step.stage.to_string(), printer.moment(step.at), evidence]).collect();
-    aligned(&rows).iter().try_for_each(|line| printer.line(&format!("  {line}")))
+    printer.line(&format!(
+        "{message_id}  {}",
+        printer.tinted(Tone::Strong, stage.as_str())
+    ))?;
+    let rows: Vec<_> = explained
+        .map(|(step, evidence)| vec![step.stage.to_string(), printer.moment(step.at), evidence])
+        .collect();
+    aligned(&rows)
+        .iter()
+        .try_for_each(|line| printer.line(&format!("  {line}")))
 }
 
 /// Returns the proof of each step, as far as its history has it.
@@ -66,14 +88,22 @@ fn explain(history: &[Step]) -> Vec<String> {
 fn evidence(step: &Step) -> String {
     let place = step.session.as_deref().map(place).unwrap_or_default();
     match (step.stage, step.via) {
-        (Stage::QueuedOnHost, _) => "on the sender's disk, until a coordinator is reachable".to_owned(),
+        (Stage::QueuedOnHost, _) => {
+            "on the sender's disk, until a coordinator is reachable".to_owned()
+        }
         (Stage::Stored, _) => "the coordinator's store has committed it".to_owned(),
-        (Stage::OnHost, Some(Via::Deliver)) => format!("on the recipient's host{place}: its proxy received it"),
+        (Stage::OnHost, Some(Via::Deliver)) => {
+            format!("on the recipient's host{place}: its proxy received it")
+        }
         (Stage::OnHost, _) => format!("on the recipient's host{place}, as the next step proves"),
         (Stage::InSession, Some(Via::Terminal)) => "printed on a person's terminal".to_owned(),
         (Stage::InSession, via) => format!("in the session's context{place}{}", way(via)),
-        (Stage::Seen, Some(Via::ToolCall)) => format!("the model's next tool call came after it{place}"),
-        (Stage::Seen, Some(Via::Hook)) => format!("the model continued after it, as a later hook shows{place}"),
+        (Stage::Seen, Some(Via::ToolCall)) => {
+            format!("the model's next tool call came after it{place}")
+        }
+        (Stage::Seen, Some(Via::Hook)) => {
+            format!("the model continued after it, as a later hook shows{place}")
+        }
         (Stage::Seen, Some(Via::Transcript)) => {
             format!("the model answered after it, as the client's own transcript shows{place}")
         }
@@ -82,7 +112,9 @@ fn evidence(step: &Step) -> String {
             Some(reply) => format!("by the reply {reply}"),
             None => "by a reply".to_owned(),
         },
-        (Stage::Expired, _) => "it expired, or the one-shot session of its sender or recipient ended".to_owned(),
+        (Stage::Expired, _) => {
+            "it expired, or the one-shot session of its sender or recipient ended".to_owned()
+        }
         (Stage::Refused, _) => "a policy or the recipient's client refused it".to_owned(),
         (Stage::Held, _) => "the recipient's client holds it for a person".to_owned(),
     }
@@ -98,11 +130,15 @@ fn way(via: Option<Via>) -> String {
         Some(Via::UserPromptSubmit) => "the UserPromptSubmit hook, with a prompt",
         Some(Via::PostToolBatch) => "the PostToolBatch hook, between two steps of a turn",
         Some(Via::Stop) => "the Stop hook, which continued the turn",
-        Some(Via::InboxSocket) => "a post to its inbox socket, confirmed by the prompt that it made",
+        Some(Via::InboxSocket) => {
+            "a post to its inbox socket, confirmed by the prompt that it made"
+        }
         Some(Via::AsyncRewake) => "the waiting hook, confirmed by the prompt that it made",
         Some(Via::Channel) => "a channel notification, confirmed by the prompt that it made",
         Some(Via::Transcript) => "an earlier way, as the client's own transcript shows",
-        Some(Via::Deliver | Via::ToolCall | Via::Hook | Via::Reply | Via::Terminal) => "another way",
+        Some(Via::Deliver | Via::ToolCall | Via::Hook | Via::Reply | Via::Terminal) => {
+            "another way"
+        }
     };
     format!(" by {words}")
 }
@@ -111,7 +147,11 @@ fn way(via: Option<Via>) -> String {
 fn place(session: &str) -> String {
     match session.split_once('.') {
         Some((session, context)) => {
-            format!(" (session {}, context {})", harmless(session, false), harmless(context, false))
+            format!(
+                " (session {}, context {})",
+                harmless(session, false),
+                harmless(context, false)
+            )
         }
         None => format!(" (session {})", harmless(session, false)),
     }
@@ -166,10 +206,21 @@ mod tests {
             Via::Transcript,
             Via::Terminal,
         ];
-        let said = |via: Via| explain(&steps(json!([{"stage": "in_session", "via": via, "session": "1"}]))).concat();
+        let said = |via: Via| {
+            explain(&steps(
+                json!([{"stage": "in_session", "via": via, "session": "1"}]),
+            ))
+            .concat()
+        };
         let mut all: Vec<_> = ways.into_iter().map(said).collect();
-        assert!(all.iter().all(|words| !words.contains("another way")), "{all:?}");
-        assert_eq!(all[0], "in the session's context (session 1) by the result of wait_for_message");
+        assert!(
+            all.iter().all(|words| !words.contains("another way")),
+            "{all:?}"
+        );
+        assert_eq!(
+            all[0],
+            "in the session's context (session 1) by the result of wait_for_message"
+        );
         all.sort();
         all.dedup();
         assert_eq!(all.len(), ways.len(), "{all:?}");
@@ -201,10 +252,16 @@ mod tests {
     #[test]
     fn the_document_has_the_steps_unchanged_and_their_evidence_in_words() {
         let history = steps(json!([{"stage": "in_session", "via": "stop", "session": "1"}]));
-        let explained = history.iter().zip(explain(&history)).map(|(step, evidence)| Explained { step, evidence });
+        let explained = history
+            .iter()
+            .zip(explain(&history))
+            .map(|(step, evidence)| Explained { step, evidence });
         let message_id = "a::b::00000001".parse().unwrap();
-        let document =
-            ReceiptDocument { message_id: &message_id, stage: Stage::InSession, history: explained.collect() };
+        let document = ReceiptDocument {
+            message_id: &message_id,
+            stage: Stage::InSession,
+            history: explained.collect(),
+        };
         assert_eq!(
             serde_json::to_value(document).unwrap(),
             json!({"message_id": "a::b::00000001", "stage": "in_session", "history": [{

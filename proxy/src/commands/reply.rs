@@ -21,13 +21,23 @@ pub(super) struct Arguments {
     error: bool,
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
     let Arguments { id, text, error } = arguments;
     let response = super::text(text)?;
     let (sent, raw) = CommandSession::with(config, false, async |session| {
         let message_id = id.find(session).await?;
         let status = error.then_some(ReplyStatus::Error);
-        let reply = ReplyTo { message_id, response, status, requires_response: None, queue_if_down: None };
+        let reply = ReplyTo {
+            message_id,
+            response,
+            status,
+            requires_response: None,
+            queue_if_down: None,
+        };
         session.call::<Sent>(Call::Reply(reply)).await
     })
     .await?;

@@ -38,8 +38,13 @@ pub(super) async fn get<T: DeserializeOwned>(
     path: &str,
     question: &impl Serialize,
 ) -> Result<RestReply<T>, Failure> {
-    let question = serde_json::to_value(question).map_err(|error| Failure::Usage(error.to_string()))?;
-    ask(config, &Question::Get(format!("{path}{}", query(&question)))).await
+    let question =
+        serde_json::to_value(question).map_err(|error| Failure::Usage(error.to_string()))?;
+    ask(
+        config,
+        &Question::Get(format!("{path}{}", query(&question))),
+    )
+    .await
 }
 
 /// Sends an action to the coordinators until one answers. A slow one may have done it already, so it must be repeatable.
@@ -52,9 +57,16 @@ pub(super) async fn post<T: DeserializeOwned>(
     ask(config, &Question::Post(path.to_owned(), body)).await
 }
 
-async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Result<RestReply<T>, Failure> {
+async fn ask<T: DeserializeOwned>(
+    config: &Config,
+    question: &Question,
+) -> Result<RestReply<T>, Failure> {
     let trust = Trust::new(config.coordinators.fingerprints.clone());
-    let bearer = config.coordinators.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    let bearer = config
+        .coordinators
+        .token
+        .as_ref()
+        .map(|token| format!("Bearer {}", token.expose()));
     let mut headers = vec![("X-Agent-ID", config.agent.as_str())];
     headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
     let mut targets = config.coordinators.urls.iter().peekable();
@@ -64,13 +76,20 @@ async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Resul
         let asked = async {
             match question {
                 Question::Get(path) => http::get(&coordinator, &trust, path, &headers).await,
-                Question::Post(path, body) => http::post_json(&coordinator, &trust, path, &headers, body).await,
+                Question::Post(path, body) => {
+                    http::post_json(&coordinator, &trust, path, &headers, body).await
+                }
             }
         };
-        let asked = if targets.peek().is_some() { timeout(TURN_MAX, asked).await } else { Ok(asked.await) };
+        let asked = if targets.peek().is_some() {
+            timeout(TURN_MAX, asked).await
+        } else {
+            Ok(asked.await)
+        };
         match asked {
             Ok(Ok((status, body))) => {
-                return read(coordinator, status, &body).map_err(|failure| asked_in_vain(failure, question));
+                return read(coordinator, status, &body)
+                    .map_err(|failure| asked_in_vain(failure, question));
             }
             Ok(Err(refusal)) if refusal.code == ErrorCode::CoordDown => away = Some(refusal),
             // For instance an untrusted certificate. Another coordinator may accept us.
@@ -79,30 +98,48 @@ async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Resul
         }
     }
     let nobody = || Refusal::new(ErrorCode::CoordDown, "no coordinator answers");
-    Err(link::for_host(away.or(refused).unwrap_or_else(nobody), &config.coordinators).into())
+    Err(link::for_host(
+        away.or(refused).unwrap_or_else(nobody),
+        &config.coordinators,
+    )
+    .into())
 }
 
 /// Returns the name of this host's person if `human` was refused because the host's key does not cover it.
 pub(super) fn person(failure: &Failure) -> Option<AgentId> {
-    let Failure::Refused(refusal) = failure else { return None };
+    let Failure::Refused(refusal) = failure else {
+        return None;
+    };
     refusal.details.get("person")?.as_str()?.parse().ok()
 }
 
 /// Returns a failure of the store without its note about an unknown outcome: a question changes nothing.
 fn asked_in_vain(failure: Failure, question: &Question) -> Failure {
     match (failure, question) {
-        (Failure::Refused(refusal), Question::Get(_)) if refusal.code == ErrorCode::StoreUnavailable => {
-            let url = refusal.details.get("coordinator").and_then(Value::as_str).unwrap_or_default().to_owned();
+        (Failure::Refused(refusal), Question::Get(_))
+            if refusal.code == ErrorCode::StoreUnavailable =>
+        {
+            let url = refusal
+                .details
+                .get("coordinator")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
             Failure::Refused(link::of_store(refusal, &url))
         }
         (failure, _) => failure,
     }
 }
 
-fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Result<RestReply<T>, Failure> {
+fn read<T: DeserializeOwned>(
+    coordinator: String,
+    status: u16,
+    body: &str,
+) -> Result<RestReply<T>, Failure> {
     let foreign = || {
         let error = format!("{coordinator} answers, but not as a coordinator: HTTP {status}");
-        Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL and the version of the coordinator.")
+        Refusal::new(ErrorCode::NotSupported, error)
+            .suggest("Check the URL and the version of the coordinator.")
     };
     if status != 200 {
         let refusal = serde_json::from_str::<Refusal>(body).unwrap_or_else(|_| foreign());
@@ -110,24 +147,38 @@ fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Re
     }
     let raw = RawValue::from_string(body.to_owned()).map_err(|_| foreign())?;
     let read = serde_json::from_str(raw.get()).map_err(|_| foreign())?;
-    Ok(RestReply { read, raw, coordinator })
+    Ok(RestReply {
+        read,
+        raw,
+        coordinator,
+    })
 }
 
 /// Returns the members of an object as a query string. Null members are left out.
 fn query(question: &Value) -> String {
-    let members = question.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let members = question
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null());
     let pairs: Vec<_> = members
         .map(|(name, value)| match value {
             Value::String(text) => format!("{name}={}", escaped(text)),
             value => format!("{name}={}", escaped(&value.to_string())),
         })
         .collect();
-    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+    if pairs.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", pairs.join("&"))
+    }
 }
 
 fn escaped(text: &str) -> String {
     let shown = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+            char::from(byte).to_string()
+        }
         byte => format!("%{byte:02X}"),
     };
     text.bytes().map(shown).collect()
@@ -142,17 +193,38 @@ mod tests {
     fn questions_are_written_behind_the_path() {
         let check = |question: Value, expected: &str| assert_eq!(query(&question), expected);
         check(json!({}), "");
-        check(json!({"after": 3, "since": null, "agent": "web-1"}), "?after=3&agent=web-1");
-        check(json!({"since": "2026-01-15T10:30:00Z", "x": "ä&b"}), "?since=2026-01-15T10%3A30%3A00Z&x=%C3%A4%26b");
+        check(
+            json!({"after": 3, "since": null, "agent": "web-1"}),
+            "?after=3&agent=web-1",
+        );
+        check(
+            json!({"since": "2026-01-15T10:30:00Z", "x": "ä&b"}),
+            "?since=2026-01-15T10%3A30%3A00Z&x=%C3%A4%26b",
+        );
     }
 
     #[test]
     fn answers_are_read_or_reported_as_failures() {
-        let failure =
-            |status, body| read::<Value>("http://nas".into(), status, body).err().map(|failure| format!("{failure:?}"));
+        let failure = |status, body| {
+            read::<Value>("http://nas".into(), status, body)
+                .err()
+                .map(|failure| format!("{failure:?}"))
+        };
         assert!(failure(200, "{}").is_none());
-        assert!(failure(403, r#"{"error":"no","code":"FORBIDDEN","suggestion":"s"}"#).unwrap().contains("Forbidden"));
-        assert!(failure(404, "nginx").unwrap().contains("not as a coordinator"));
-        assert!(failure(200, "<html>").unwrap().contains("not as a coordinator"));
+        assert!(
+            failure(403, r#"{"error":"no","code":"FORBIDDEN","suggestion":"s"}"#)
+                .unwrap()
+                .contains("Forbidden")
+        );
+        assert!(
+            failure(404, "nginx")
+                .unwrap()
+                .contains("not as a coordinator")
+        );
+        assert!(
+            failure(200, "<html>")
+                .unwrap()
+                .contains("not as a coordinator")
+        );
     }
 }

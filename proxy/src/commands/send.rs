@@ -2,7 +2,8 @@
 
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::catalogue::{
-    AckMessages, Call, Copies, GetAgentStatus, Received, SendMessage, Sent, TimedOut, WaitForMessage,
+    AckMessages, Call, Copies, GetAgentStatus, Received, SendMessage, Sent, TimedOut,
+    WaitForMessage,
 };
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::WAIT_MAX;
@@ -50,7 +51,11 @@ pub(super) struct Arguments {
     no_answer: bool,
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
     if arguments.wait && arguments.target.starts_with('@') {
         return Err(Failure::Usage(
             "--wait waits for the answer of one agent, but a role can be several agents".to_owned(),
@@ -110,8 +115,12 @@ struct Queued {
 /// Reports on standard error that the recipient is offline. The message is sent, so a failure to find out is ignored.
 async fn note_absence(session: &CommandSession, printer: &Printer, sent: &Sent) {
     let recipient = &sent.message.to_agent;
-    let question = Call::GetAgentStatus(GetAgentStatus { agent_id: recipient.clone() });
-    let Ok((agent, _)) = session.call::<AgentRecord>(question).await else { return };
+    let question = Call::GetAgentStatus(GetAgentStatus {
+        agent_id: recipient.clone(),
+    });
+    let Ok((agent, _)) = session.call::<AgentRecord>(question).await else {
+        return;
+    };
     if agent.status == Status::Offline {
         let seen = printer.moment(agent.last_seen);
         eprintln!(
@@ -126,7 +135,10 @@ pub(super) fn copies(raw: &Received, printer: &Printer) -> Result<(), Failure> {
     let copies: Copies = raw.read()?;
     for copy in &copies.receipts {
         let id = copy.message_id.as_ref().map_or("-", MessageId::as_str);
-        let why = copy.refusal.as_ref().map(|refusal| format!("  {}", harmless(&refusal.to_string(), false)));
+        let why = copy
+            .refusal
+            .as_ref()
+            .map(|refusal| format!("  {}", harmless(&refusal.to_string(), false)));
         let why = why.unwrap_or_default();
         printer.line(&format!("{id}  {}  {}{why}", copy.agent_id, copy.stage))?;
     }
@@ -145,7 +157,11 @@ async fn answer(
     if !printer.json {
         printer.line(&format!("{id}  {}", sent.receipt.stage))?;
     }
-    let wait = WaitForMessage { message_id: Some(id.clone()), timeout: Some(timeout), ..WaitForMessage::default() };
+    let wait = WaitForMessage {
+        message_id: Some(id.clone()),
+        timeout: Some(timeout),
+        ..WaitForMessage::default()
+    };
     let raw = session.call_raw(Call::WaitForMessage(wait)).await?;
     let reply: Option<Message> = raw.read().ok();
     match (&reply, printer.json) {
@@ -155,13 +171,21 @@ async fn answer(
         (None, false) => {
             let why = raw
                 .read::<TimedOut>()
-                .map_or("No response received".to_owned(), |ended| harmless(&ended.message, false));
+                .map_or("No response received".to_owned(), |ended| {
+                    harmless(&ended.message, false)
+                });
             eprintln!("c3po: {why}\ntry: c3po receipt {id}");
         }
     }
-    let Some(reply) = reply else { return Err(Failure::TimedOut) };
+    let Some(reply) = reply else {
+        return Err(Failure::TimedOut);
+    };
     session.shown(vec![reply.id.clone()]);
     // It was printed for the person who waited for it, so it is acknowledged.
-    session.call_raw(Call::AckMessages(AckMessages { message_ids: vec![reply.id] })).await?;
+    session
+        .call_raw(Call::AckMessages(AckMessages {
+            message_ids: vec![reply.id],
+        }))
+        .await?;
     Ok(())
 }

@@ -13,7 +13,10 @@ use crate::config::Config;
 pub(super) async fn run(mut config: Config, printer: &Printer) -> Result<(), Failure> {
     let mut asked = rest::get::<SentMessages>(&config, "/api/sent", &json!({})).await;
     if let Some(person) = asked.as_ref().err().and_then(rest::person) {
-        eprintln!("c3po: acting as {person}, because this host's key does not cover {}", config.agent);
+        eprintln!(
+            "c3po: acting as {person}, because this host's key does not cover {}",
+            config.agent
+        );
         config.agent = person;
         asked = rest::get(&config, "/api/sent", &json!({})).await;
     }
@@ -25,20 +28,36 @@ pub(super) async fn run(mut config: Config, printer: &Printer) -> Result<(), Fai
     if sent.messages.is_empty() {
         return printer.line(&format!("{} has sent nothing recently.", sent.agent_id));
     }
-    let rows: Vec<_> = sent.messages.iter().map(|message| row(printer, message)).collect();
-    aligned(&rows).iter().try_for_each(|line| printer.line(line))
+    let rows: Vec<_> = sent
+        .messages
+        .iter()
+        .map(|message| row(printer, message))
+        .collect();
+    aligned(&rows)
+        .iter()
+        .try_for_each(|line| printer.line(line))
 }
 
 /// Returns a message as a line: id, recipient, time, stage and subject.
 fn row(printer: &Printer, message: &SentMessage) -> Vec<String> {
-    let about = message.reply_to.as_ref().map(|question| format!("answers {question}"));
+    let about = message
+        .reply_to
+        .as_ref()
+        .map(|question| format!("answers {question}"));
     let title = message.title.as_ref().map(|title| harmless(title, false));
     vec![
         message.message_id.to_string(),
         format!("to {}", message.to),
         printer.moment(message.at),
-        message.stage.map_or("no longer kept", Stage::as_str).to_owned(),
-        about.into_iter().chain(title).collect::<Vec<_>>().join("  "),
+        message
+            .stage
+            .map_or("no longer kept", Stage::as_str)
+            .to_owned(),
+        about
+            .into_iter()
+            .chain(title)
+            .collect::<Vec<_>>()
+            .join("  "),
     ]
 }
 
@@ -62,7 +81,12 @@ mod tests {
             "answers b::a::00000002  no\u{241b}[2J",
         ];
         assert_eq!(row(&printer, &message), expected);
-        let gone = SentMessage { stage: None, reply_to: None, title: None, ..message };
+        let gone = SentMessage {
+            stage: None,
+            reply_to: None,
+            title: None,
+            ..message
+        };
         assert_eq!(row(&printer, &gone)[3..], ["no longer kept", ""]);
     }
 }

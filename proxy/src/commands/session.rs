@@ -75,7 +75,10 @@ impl CommandSession {
     ) -> Result<T, Failure> {
         let (inbox, wished) = (Arc::new(PersonInbox::default()), config.agent.clone());
         let link = Link::of_person(config, inbox.clone(), follows);
-        let session = Self { link: link.clone(), inbox };
+        let session = Self {
+            link: link.clone(),
+            inbox,
+        };
         let stop = CancellationToken::new();
         let mut driver = std::pin::pin!(link::run(link, stop.clone()));
         let working = async {
@@ -97,8 +100,9 @@ impl CommandSession {
     /// Waits for the link until it is up, refused, or failed at every coordinator.
     async fn connected(&self) -> Result<(), Failure> {
         let mut status = self.link.status();
-        let settled =
-            status.wait_for(|now| now.state == State::Connected || now.refusal.is_some() || now.failed_rounds > 0);
+        let settled = status.wait_for(|now| {
+            now.state == State::Connected || now.refusal.is_some() || now.failed_rounds > 0
+        });
         match tokio::time::timeout(CONNECT_MAX, settled).await {
             Ok(Ok(now)) if now.state == State::Connected => return Ok(()),
             Ok(Ok(now)) if now.refusal.is_some() => {
@@ -128,7 +132,10 @@ impl CommandSession {
     }
 
     /// Calls a tool; returns its parsed reply and the original.
-    pub(super) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<(T, Received), Failure> {
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        call: Call,
+    ) -> Result<(T, Received), Failure> {
         let reply = self.call_raw(call).await?;
         Ok((reply.read()?, reply))
     }
@@ -143,7 +150,13 @@ impl CommandSession {
     pub(super) fn shown(&self, ids: Vec<MessageId>) {
         if !ids.is_empty() {
             let (stage, via) = (Stage::InSession, Via::Terminal);
-            self.link.receipt(Progress { message_ids: ids, stage, via, seen_via: None, context: 0 });
+            self.link.receipt(Progress {
+                message_ids: ids,
+                stage,
+                via,
+                seen_via: None,
+                context: 0,
+            });
         }
     }
 }

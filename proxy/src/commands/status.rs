@@ -55,7 +55,11 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
         Ok(report) => print(&report, printer),
         Err(Failure::NoCoordinator(refusal)) if printer.json => {
             let mut document = json!({"link": State::Disconnected});
-            document["coordinator"] = refusal.details.get("coordinator").cloned().unwrap_or_default();
+            document["coordinator"] = refusal
+                .details
+                .get("coordinator")
+                .cloned()
+                .unwrap_or_default();
             document["error"] = json!(refusal);
             printer.document(&document)?;
             Err(Failure::NoCoordinator(refusal))
@@ -79,9 +83,17 @@ async fn look(mut config: Config) -> Result<StatusReport, Failure> {
         Err(failure) => return Err(failure),
     };
     let health = rest::get::<HealthPart>(&config, "/api/health", &json!({})).await?;
-    let online = agents.read.iter().filter(|agent| agent.status == Status::Online).map(|agent| agent.id.clone());
+    let online = agents
+        .read
+        .iter()
+        .filter(|agent| agent.status == Status::Online)
+        .map(|agent| agent.id.clone());
     Ok(StatusReport {
-        link: if error.is_none() { State::Connected } else { State::Disconnected },
+        link: if error.is_none() {
+            State::Connected
+        } else {
+            State::Disconnected
+        },
         coordinator: agents.coordinator,
         round_trip_ms: milliseconds(round_trip),
         agent_id: config.agent,
@@ -103,28 +115,54 @@ fn milliseconds(time: Duration) -> f64 {
 
 fn print(report: &StatusReport, printer: &Printer) -> Result<(), Failure> {
     let link = match &report.error {
-        None => format!("{} to {}", printer.tinted(Tone::Good, report.link.as_str()), report.coordinator),
-        Some(refusal) => format!("none to {}; it answers: {}", report.coordinator, harmless(&refusal.error, false)),
+        None => format!(
+            "{} to {}",
+            printer.tinted(Tone::Good, report.link.as_str()),
+            report.coordinator
+        ),
+        Some(refusal) => format!(
+            "none to {}; it answers: {}",
+            report.coordinator,
+            harmless(&refusal.error, false)
+        ),
     };
     let rows = [
         ("link", Some(link)),
-        ("round trip", Some(format!("{} ms, on a separate connection", report.round_trip_ms))),
+        (
+            "round trip",
+            Some(format!(
+                "{} ms, on a separate connection",
+                report.round_trip_ms
+            )),
+        ),
         ("agent", report.pending.map(|_| report.agent_id.to_string())),
         ("pending", report.pending.map(|pending| pending.to_string())),
         ("online", Some(listed(&report.agents_online, report.agents))),
         ("store", report.store.as_deref().map(store)),
     ];
-    let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some(vec![name.to_owned(), value?])).collect();
-    aligned(&rows).iter().try_for_each(|line| printer.line(line))
+    let rows: Vec<_> = rows
+        .into_iter()
+        .filter_map(|(name, value)| Some(vec![name.to_owned(), value?]))
+        .collect();
+    aligned(&rows)
+        .iter()
+        .try_for_each(|line| printer.line(line))
 }
 
 /// Returns the state of the store, with its consequence.
 fn store(word: &str) -> String {
-    format!("{}: new messages are refused, reading still works", harmless(word, false))
+    format!(
+        "{}: new messages are refused, reading still works",
+        harmless(word, false)
+    )
 }
 
 fn listed(online: &[AgentId], agents: usize) -> String {
     let names: Vec<_> = online.iter().map(AgentId::as_str).collect();
-    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let names = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
     format!("{names} ({} of {agents})", online.len())
 }

@@ -27,19 +27,38 @@ pub(super) fn run(printer: &Printer) {
         std::thread::spawn(|| io::copy(&mut io::stdin().lock(), &mut io::sink()));
     }
     let socket = local::find(environment.client, &environment.sockets);
-    let status = socket.and_then(|socket| local::ask(&socket, Event::new(Name::Status), ANSWER_MAX).ok()?.status);
+    let status = socket.and_then(|socket| {
+        local::ask(&socket, Event::new(Name::Status), ANSWER_MAX)
+            .ok()?
+            .status
+    });
     let Some(status) = status else { return };
     // The reader may be gone; that is not a failure of a status line.
-    let _ = if printer.json { printer.document(&status) } else { printer.line(&text(&status, printer)) };
+    let _ = if printer.json {
+        printer.document(&status)
+    } else {
+        printer.line(&text(&status, printer))
+    };
 }
 
 fn text(status: &Status, printer: &Printer) -> String {
-    let mut parts = vec![format!("c3po {}", printer.tinted(Tone::Strong, status.agent_id.as_str()))];
+    let mut parts = vec![format!(
+        "c3po {}",
+        printer.tinted(Tone::Strong, status.agent_id.as_str())
+    )];
     if status.unread > 0 {
         parts.push(printer.tinted(Tone::Alarm, &format!("{} unread", status.unread)));
     }
-    parts.extend(status.agents_online.map(|online| format!("{online} online")));
-    let tone = if status.link == link::State::Connected { Tone::Good } else { Tone::Alarm };
+    parts.extend(
+        status
+            .agents_online
+            .map(|online| format!("{online} online")),
+    );
+    let tone = if status.link == link::State::Connected {
+        Tone::Good
+    } else {
+        Tone::Alarm
+    };
     parts.push(printer.tinted(tone, &link(status)));
     parts.join(" · ")
 }
@@ -77,18 +96,39 @@ mod tests {
             session_id: None,
         };
         let plain = Printer::of_status_line(false, false);
-        assert_eq!(text(&status, &plain), "c3po web · 2 unread · 3 online · connected");
-        status = Status { unread: 0, agents_online: None, link: link::State::Reconnecting, ..status };
+        assert_eq!(
+            text(&status, &plain),
+            "c3po web · 2 unread · 3 online · connected"
+        );
+        status = Status {
+            unread: 0,
+            agents_online: None,
+            link: link::State::Reconnecting,
+            ..status
+        };
         assert_eq!(text(&status, &plain), "c3po web · reconnecting");
-        let error =
-            "the coordinator at nas:8430 presents another certificate (sha256:ab) than the one this host trusts (x)";
-        status = Status { link: link::State::Failed, last_error: Some(error.to_owned()), ..status };
-        let refused = "c3po web · refused: the coordinator at nas:8430 presents another certificate";
+        let error = "the coordinator at nas:8430 presents another certificate (sha256:ab) than the one this host trusts (x)";
+        status = Status {
+            link: link::State::Failed,
+            last_error: Some(error.to_owned()),
+            ..status
+        };
+        let refused =
+            "c3po web · refused: the coordinator at nas:8430 presents another certificate";
         assert_eq!(text(&status, &plain), refused);
         status.last_error = Some("x".repeat(71));
-        assert_eq!(text(&status, &plain), format!("c3po web · refused: {}…", "x".repeat(70)));
-        status = Status { link: link::State::Reconnecting, ..status };
+        assert_eq!(
+            text(&status, &plain),
+            format!("c3po web · refused: {}…", "x".repeat(70))
+        );
+        status = Status {
+            link: link::State::Reconnecting,
+            ..status
+        };
         let coloured = Printer::of_status_line(false, true);
-        assert_eq!(text(&status, &coloured), "c3po \u{1b}[1mweb\u{1b}[0m · \u{1b}[31mreconnecting\u{1b}[0m");
+        assert_eq!(
+            text(&status, &coloured),
+            "c3po \u{1b}[1mweb\u{1b}[0m · \u{1b}[31mreconnecting\u{1b}[0m"
+        );
     }
 }

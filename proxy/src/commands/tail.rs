@@ -24,7 +24,11 @@ async fn follow(session: &CommandSession, printer: &Printer) -> Result<(), Failu
     loop {
         let messages = session.inbox.take().await;
         for message in messages {
-            if printer.json { printer.document(&message) } else { printer.message(&message) }?;
+            if printer.json {
+                printer.document(&message)
+            } else {
+                printer.message(&message)
+            }?;
             session.shown(vec![message.id]);
         }
     }
@@ -43,7 +47,10 @@ async fn say_changes(session: &CommandSession) -> Failure {
         }
         if was_up && !is_up {
             let why = now.last_error.as_deref().unwrap_or("the connection ended");
-            eprintln!("c3po: the coordinator is unreachable ({}); retrying", harmless(why, false));
+            eprintln!(
+                "c3po: the coordinator is unreachable ({}); retrying",
+                harmless(why, false)
+            );
         } else if is_up && !was_up {
             eprintln!("c3po: connected to the coordinator again");
         }

@@ -18,16 +18,24 @@ pub(super) struct Arguments {
     id: Typed,
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
     CommandSession::with(config, false, async |session| {
         let messages = every_message(session, &arguments.id.find(session).await?).await?;
         if printer.json {
             printer.document(&json!({"messages": messages}))?;
         } else {
-            messages.iter().try_for_each(|message| printer.message(message))?;
+            messages
+                .iter()
+                .try_for_each(|message| printer.message(message))?;
         }
         let you = session.status().agent;
-        let read = messages.into_iter().filter(|message| message.to_agent == you);
+        let read = messages
+            .into_iter()
+            .filter(|message| message.to_agent == you);
         session.shown(read.map(|message| message.id).collect());
         Ok(())
     })
@@ -37,7 +45,10 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 async fn every_message(session: &CommandSession, id: &MessageId) -> Result<Vec<Message>, Failure> {
     let (mut messages, mut cursor) = (Vec::new(), None);
     loop {
-        let page = GetThread { message_id: id.clone(), cursor };
+        let page = GetThread {
+            message_id: id.clone(),
+            cursor,
+        };
         let (page, _) = session.call::<Thread>(Call::GetThread(page)).await?;
         messages.extend(page.messages);
         cursor = page.next_cursor;

@@ -18,19 +18,35 @@ impl Addressed {
     fn of(refusal: &Refusal) -> Option<Self> {
         let url = refusal.details.get("coordinator")?.as_str()?;
         let uri: Uri = url.parse().ok()?;
-        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-        Some(Self { url: url.to_owned(), host: uri.host()?.to_owned(), port })
+        let port = uri
+            .port_u16()
+            .unwrap_or(if uri.scheme_str() == Some("https") {
+                443
+            } else {
+                80
+            });
+        Some(Self {
+            url: url.to_owned(),
+            host: uri.host()?.to_owned(),
+            port,
+        })
     }
 
     /// Returns the machine on which commands for the coordinator are typed.
     fn there(&self) -> String {
-        if is_loopback(&self.host) { "on this host".to_owned() } else { format!("on {}", self.host) }
+        if is_loopback(&self.host) {
+            "on this host".to_owned()
+        } else {
+            format!("on {}", self.host)
+        }
     }
 }
 
 /// Returns a person's next step.
 pub(super) fn suggestion(refusal: &Refusal) -> String {
-    let Some(advice) = refusal.advice else { return refusal.suggestion.clone() };
+    let Some(advice) = refusal.advice else {
+        return refusal.suggestion.clone();
+    };
     match Addressed::of(refusal) {
         Some(place) => of_place(advice, &place).unwrap_or_else(|| general(advice, refusal)),
         None => general(advice, refusal),
@@ -55,7 +71,9 @@ fn of_place(advice: Advice, place: &Addressed) -> Option<String> {
              'sport = :{port}'`; if it is the coordinator, restart it."
         ),
         Advice::NoRoute => {
-            format!("This host has no route to {host}. Check its network or VPN; `ping -c 1 {host}` tests the route.")
+            format!(
+                "This host has no route to {host}. Check its network or VPN; `ping -c 1 {host}` tests the route."
+            )
         }
         Advice::NoSuchHost => format!(
             "The host name {host} does not resolve. Correct it (`c3po doctor` names the file), or use an IP address; \
@@ -94,7 +112,13 @@ fn of_place(advice: Advice, place: &Addressed) -> Option<String> {
 }
 
 fn general(advice: Advice, refusal: &Refusal) -> String {
-    let nearest: Vec<_> = refusal.details.get("nearest").and_then(Value::as_array).into_iter().flatten().collect();
+    let nearest: Vec<_> = refusal
+        .details
+        .get("nearest")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .collect();
     match advice {
         Advice::ListAgents if nearest.is_empty() => {
             "Check the spelling of the agent id; `c3po agents` lists all agents."
@@ -165,7 +189,9 @@ fn connection(advice: Advice) -> &'static str {
         Advice::JoinAgain => {
             "Join this host with the command that `c3po-coordinator invite` prints on the coordinator's machine."
         }
-        Advice::StoreAway => "Try again in a few seconds; if it keeps failing, check the coordinator's Redis or disk.",
+        Advice::StoreAway => {
+            "Try again in a few seconds; if it keeps failing, check the coordinator's Redis or disk."
+        }
         Advice::StoreFull => {
             "The coordinator's store needs more space: its disk, or maxmemory of its Redis. Reading still works."
         }
@@ -175,8 +201,15 @@ fn connection(advice: Advice) -> &'static str {
 
 /// Returns the globs of a key that would cover the refused name in addition to those of the present key, quoted for a shell.
 fn wanted(refusal: &Refusal) -> Option<String> {
-    let globs = refusal.details.get("agents")?.as_array()?.iter().filter_map(Value::as_str);
-    let globs: Vec<_> = globs.chain(refusal.details.get("agent").and_then(Value::as_str)).collect();
+    let globs = refusal
+        .details
+        .get("agents")?
+        .as_array()?
+        .iter()
+        .filter_map(Value::as_str);
+    let globs: Vec<_> = globs
+        .chain(refusal.details.get("agent").and_then(Value::as_str))
+        .collect();
     Some(shell_word(&globs.join(",")))
 }
 
@@ -188,17 +221,36 @@ mod tests {
 
     #[test]
     fn no_suggestion_names_a_tool_to_a_person() {
-        let mut refusals: Vec<_> = ErrorCode::ALL.iter().map(|code| Refusal::new(*code, "no")).collect();
-        refusals.extend(Advice::ALL.iter().map(|advice| Refusal::invalid("no").advise(*advice)));
-        let at = |advice: &Advice| Refusal::invalid("no").advise(*advice).detail("coordinator", "https://nas:8420");
+        let mut refusals: Vec<_> = ErrorCode::ALL
+            .iter()
+            .map(|code| Refusal::new(*code, "no"))
+            .collect();
+        refusals.extend(
+            Advice::ALL
+                .iter()
+                .map(|advice| Refusal::invalid("no").advise(*advice)),
+        );
+        let at = |advice: &Advice| {
+            Refusal::invalid("no")
+                .advise(*advice)
+                .detail("coordinator", "https://nas:8420")
+        };
         refusals.extend(Advice::ALL.iter().map(at));
         for refusal in refusals {
             let said = suggestion(&refusal);
             for listed in listing() {
                 let tool = listed.tool.name();
-                assert!(!tool.contains('_') || !said.contains(tool), "{}: {said}", refusal.code);
+                assert!(
+                    !tool.contains('_') || !said.contains(tool),
+                    "{}: {said}",
+                    refusal.code
+                );
             }
-            assert!(!said.contains("session") && !said.contains("tools/list"), "{}: {said}", refusal.code);
+            assert!(
+                !said.contains("session") && !said.contains("tools/list"),
+                "{}: {said}",
+                refusal.code
+            );
         }
         let found = suggestion(&Refusal::agent_not_found("a", &["b".parse().unwrap()]));
         assert_eq!(found, "Did you mean b? `c3po agents` lists all agents.");
@@ -206,8 +258,13 @@ mod tests {
 
     #[test]
     fn only_a_host_of_its_own_is_advised_to_start_a_coordinator() {
-        for advice in Advice::ALL.iter().filter(|advice| **advice != Advice::StartOne) {
-            let refusal = Refusal::invalid("no").advise(*advice).detail("coordinator", "https://127.0.0.1:8420");
+        for advice in Advice::ALL
+            .iter()
+            .filter(|advice| **advice != Advice::StartOne)
+        {
+            let refusal = Refusal::invalid("no")
+                .advise(*advice)
+                .detail("coordinator", "https://127.0.0.1:8420");
             assert!(!suggestion(&refusal).contains("make up"), "{advice}");
         }
     }

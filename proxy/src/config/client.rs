@@ -25,19 +25,32 @@ pub(super) fn reader(entry: Option<&str>, client: &[String]) -> Reader {
 /// Returns whether a client without a terminal reads a stream of prompts, as with an SDK.
 fn reads_a_stream(client: &[String]) -> bool {
     let pairs = client.iter().zip(client.iter().skip(1));
-    client.iter().any(|word| word == "--input-format=stream-json")
-        || pairs.into_iter().any(|(option, value)| option == "--input-format" && value == "stream-json")
+    client
+        .iter()
+        .any(|word| word == "--input-format=stream-json")
+        || pairs
+            .into_iter()
+            .any(|(option, value)| option == "--input-format" && value == "stream-json")
 }
 
 /// Returns whether a client prints its answers.
 fn prints(client: &[String]) -> bool {
-    client.iter().skip(1).any(|word| word == "-p" || word == "--print")
+    client
+        .iter()
+        .skip(1)
+        .any(|word| word == "-p" || word == "--print")
 }
 
 /// Returns the command line of this process's parent; empty if the system does not show it.
 pub(super) fn command() -> Vec<String> {
-    let line = std::fs::read(format!("/proc/{}/cmdline", std::os::unix::process::parent_id())).unwrap_or_default();
-    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    let line = std::fs::read(format!(
+        "/proc/{}/cmdline",
+        std::os::unix::process::parent_id()
+    ))
+    .unwrap_or_default();
+    line.split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
 }
 
 #[cfg(test)]
@@ -55,7 +68,15 @@ mod tests {
         check(Some("claude-vscode"), "claude", Reader::Person);
         check(Some("cli"), "claude -p go", Reader::OfOneAnswer);
         check(Some("sdk-cli"), "claude", Reader::OfOneAnswer);
-        check(Some("sdk-cli"), "claude -p --input-format stream-json", Reader::OfManyAnswers);
-        check(Some("sdk-ts"), "claude --input-format stream-json", Reader::OfManyAnswers);
+        check(
+            Some("sdk-cli"),
+            "claude -p --input-format stream-json",
+            Reader::OfManyAnswers,
+        );
+        check(
+            Some("sdk-ts"),
+            "claude --input-format stream-json",
+            Reader::OfManyAnswers,
+        );
     }
 }

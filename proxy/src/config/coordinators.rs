@@ -48,34 +48,50 @@ impl Fingerprints {
             Self::One(text) => text.split(',').collect::<Vec<_>>(),
             Self::Several(texts) => texts.iter().map(String::as_str).collect(),
         };
-        texts.into_iter().map(str::trim).filter(|text| !text.is_empty()).collect()
+        texts
+            .into_iter()
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+            .collect()
     }
 
     /// Returns whether each of them is in the file too.
     fn are_among(&self, file: Option<&Self>) -> bool {
         let written = file.map(Self::texts).unwrap_or_default();
-        self.texts().iter().all(|text| written.iter().any(|known| known.eq_ignore_ascii_case(text)))
+        self.texts()
+            .iter()
+            .all(|text| written.iter().any(|known| known.eq_ignore_ascii_case(text)))
     }
 }
 
 /// Parses the named fingerprints.
 fn read_all(named: Option<&Fingerprints>, problems: &mut Vec<String>) -> Vec<Fingerprint> {
-    let texts = named.map(Fingerprints::texts).unwrap_or_default().into_iter();
-    let parsed =
-        texts.map(|text| text.parse().map_err(|error| problems.push(format!("C3PO_FINGERPRINT is '{text}': {error}"))));
+    let texts = named
+        .map(Fingerprints::texts)
+        .unwrap_or_default()
+        .into_iter();
+    let parsed = texts.map(|text| {
+        text.parse()
+            .map_err(|error| problems.push(format!("C3PO_FINGERPRINT is '{text}': {error}")))
+    });
     parsed.filter_map(Result::ok).collect()
 }
 
 /// Returns whether each of those targets is in the file too.
 fn are_among(urls: &[String], file: &str) -> bool {
     let written = targets(file).unwrap_or_default();
-    urls.iter().all(|url| written.iter().any(|known| known.eq_ignore_ascii_case(url)))
+    urls.iter()
+        .all(|url| written.iter().any(|known| known.eq_ignore_ascii_case(url)))
 }
 
 impl Coordinators {
     /// Reads them from the environment, else from the file. The file's token is for the coordinators of the file: a project's
     /// environment may name another one, and must not send the token there.
-    pub(super) fn read(variable: &dyn Fn(&str) -> Option<String>, file: Written, problems: &mut Vec<String>) -> Self {
+    pub(super) fn read(
+        variable: &dyn Fn(&str) -> Option<String>,
+        file: Written,
+        problems: &mut Vec<String>,
+    ) -> Self {
         let written = file.urls.unwrap_or_else(|| DEFAULT_URL.to_owned());
         let named = variable("C3PO_COORDINATOR_URL");
         let mut urls = targets(named.as_deref().unwrap_or(&written)).unwrap_or_else(|problem| {
@@ -84,7 +100,9 @@ impl Coordinators {
         });
         let pinned = variable("C3PO_FINGERPRINT").map(Fingerprints::One);
         let is_of_file = named.is_none_or(|_| are_among(&urls, &written))
-            && pinned.as_ref().is_none_or(|pinned| pinned.are_among(file.fingerprints.as_ref()));
+            && pinned
+                .as_ref()
+                .is_none_or(|pinned| pinned.are_among(file.fingerprints.as_ref()));
         let fingerprints = read_all(pinned.or(file.fingerprints).as_ref(), problems);
         if !fingerprints.is_empty()
             && let Some(plain) = urls.iter().find(|url| url.starts_with("ws://"))
@@ -97,13 +115,24 @@ impl Coordinators {
             urls.retain(|url| !url.starts_with("ws://"));
         }
         let of_file = file.token.filter(|_| is_of_file);
-        let token = variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(of_file);
-        Self { urls, token, fingerprints }
+        let token = variable("C3PO_TOKEN")
+            .map(|text| Secret(text.trim().to_owned()))
+            .or(of_file);
+        Self {
+            urls,
+            token,
+            fingerprints,
+        }
     }
 
     /// Returns the id in the host's key; `None` without a key.
     pub fn key_id(&self) -> Option<&str> {
-        self.token.as_ref()?.expose().strip_prefix(KEY_PREFIX)?.split_once('_').map(|(id, _)| id)
+        self.token
+            .as_ref()?
+            .expose()
+            .strip_prefix(KEY_PREFIX)?
+            .split_once('_')
+            .map(|(id, _)| id)
     }
 
     /// Returns whether this host has joined a coordinator. Such a coordinator is not started by this host.
@@ -122,13 +151,24 @@ pub fn problem_of_urls(urls: &str) -> Option<String> {
 
 /// Parses one or several URLs, separated by commas, into link URLs.
 fn targets(urls: &str) -> Result<Vec<String>, String> {
-    let targets: Vec<_> =
-        urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(target).collect::<Result<_, _>>()?;
-    if targets.is_empty() { Err(format!("C3PO_COORDINATOR_URL is '{urls}', which has no URL")) } else { Ok(targets) }
+    let targets: Vec<_> = urls
+        .split(',')
+        .map(str::trim)
+        .filter(|url| !url.is_empty())
+        .map(target)
+        .collect::<Result<_, _>>()?;
+    if targets.is_empty() {
+        Err(format!(
+            "C3PO_COORDINATOR_URL is '{urls}', which has no URL"
+        ))
+    } else {
+        Ok(targets)
+    }
 }
 
 fn target(url: &str) -> Result<String, String> {
-    let wrong = |why: &str| format!("C3PO_COORDINATOR_URL: '{url}' {why}; write it like {DEFAULT_URL}");
+    let wrong =
+        |why: &str| format!("C3PO_COORDINATOR_URL: '{url}' {why}; write it like {DEFAULT_URL}");
     let (scheme, rest) = match url.split_once("://") {
         Some(parts) => parts,
         // A single word is more often a mistake than a host at port 80.
@@ -154,9 +194,16 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)], file: &str) -> (Coordinators, Vec<String>) {
-        let variable =
-            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        let (mut problems, file) = (Vec::new(), toml::from_str::<super::super::File>(file).unwrap());
+        let variable = |name: &str| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        let (mut problems, file) = (
+            Vec::new(),
+            toml::from_str::<super::super::File>(file).unwrap(),
+        );
         let read = Coordinators::read(&variable, file.coordinators(), &mut problems);
         (read, problems)
     }
@@ -169,16 +216,31 @@ mod tests {
     fn urls_become_targets() {
         let check = |urls: &str, expected: Result<&[&str], ()>| {
             let found = targets(urls);
-            let found: Result<Vec<_>, ()> =
-                found.as_ref().map(|all| all.iter().map(String::as_str).collect()).map_err(|_| ());
+            let found: Result<Vec<_>, ()> = found
+                .as_ref()
+                .map(|all| all.iter().map(String::as_str).collect())
+                .map_err(|_| ());
             assert_eq!(found, expected.map(<[&str]>::to_vec), "{urls}");
         };
-        check("http://a:1, ws://b:2/", Ok(&["ws://a:1/acp", "ws://b:2/acp"]));
+        check(
+            "http://a:1, ws://b:2/",
+            Ok(&["ws://a:1/acp", "ws://b:2/acp"]),
+        );
         check("ws://a:1/acp", Ok(&["ws://a:1/acp"]));
         check("nas:8420", Ok(&["ws://nas:8420/acp"]));
         check("http://[::1]:8420", Ok(&["ws://[::1]:8420/acp"]));
-        check("https://nas:8420/,wss://b/acp", Ok(&["wss://nas:8420/acp", "wss://b/acp"]));
-        for bad in ["ftp://a", "http://", ",", "http://a b", "nonsense", "nas:8420,nonsense"] {
+        check(
+            "https://nas:8420/,wss://b/acp",
+            Ok(&["wss://nas:8420/acp", "wss://b/acp"]),
+        );
+        for bad in [
+            "ftp://a",
+            "http://",
+            ",",
+            "http://a b",
+            "nonsense",
+            "nas:8420,nonsense",
+        ] {
             check(bad, Err(()));
         }
     }
@@ -186,38 +248,74 @@ mod tests {
     #[test]
     fn a_fingerprint_is_one_or_a_problem_and_no_use_without_tls() {
         let url = ("C3PO_COORDINATOR_URL", "https://nas:8420");
-        let (found, problems) = read(&[url, ("C3PO_FINGERPRINT", &print("ab"))], "fingerprint = \"sha256:no\"\n");
-        assert_eq!(found.fingerprints.iter().map(ToString::to_string).collect::<Vec<_>>(), [print("ab")]);
+        let (found, problems) = read(
+            &[url, ("C3PO_FINGERPRINT", &print("ab"))],
+            "fingerprint = \"sha256:no\"\n",
+        );
+        assert_eq!(
+            found
+                .fingerprints
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>(),
+            [print("ab")]
+        );
         assert_eq!(problems, Vec::<String>::new());
         let (found, problems) = read(&[url], "fingerprint = \"sha256:no\"\n");
         assert!(found.fingerprints.is_empty() && problems[0].contains("64 hexadecimal digits"));
-        let urls = ("C3PO_COORDINATOR_URL", "http://nas:8420,https://laptop:8420");
+        let urls = (
+            "C3PO_COORDINATOR_URL",
+            "http://nas:8420,https://laptop:8420",
+        );
         let (found, problems) = read(&[urls, ("C3PO_FINGERPRINT", &print("ab"))], "");
-        assert!(problems[0].contains("ws://nas:8420/acp does not use TLS"), "{problems:?}");
-        assert_eq!(found.urls, ["wss://laptop:8420/acp"], "the key would be said in the clear");
+        assert!(
+            problems[0].contains("ws://nas:8420/acp does not use TLS"),
+            "{problems:?}"
+        );
+        assert_eq!(
+            found.urls,
+            ["wss://laptop:8420/acp"],
+            "the key would be said in the clear"
+        );
     }
 
     #[test]
     fn several_fingerprints_are_a_list_or_stand_between_commas() {
         let (one, other) = (print("ab"), print("cd"));
         let check = |variables: &[(&str, &str)], file: &str| {
-            let url = [("C3PO_COORDINATOR_URL", "https://nas:8420,https://laptop:8420")];
+            let url = [(
+                "C3PO_COORDINATOR_URL",
+                "https://nas:8420,https://laptop:8420",
+            )];
             let (found, problems) = read(&[url.as_slice(), variables].concat(), file);
             let found: Vec<_> = found.fingerprints.iter().map(ToString::to_string).collect();
-            assert_eq!((found, problems), (vec![one.clone(), other.clone()], Vec::new()), "{file}");
+            assert_eq!(
+                (found, problems),
+                (vec![one.clone(), other.clone()], Vec::new()),
+                "{file}"
+            );
         };
         check(&[], &format!("fingerprint = [\"{one}\", \"{other}\"]\n"));
         check(&[], &format!("fingerprint = \"{one},{other}\"\n"));
-        check(&[("C3PO_FINGERPRINT", &format!("{one}, {other}"))], "fingerprint = \"sha256:no\"\n");
+        check(
+            &[("C3PO_FINGERPRINT", &format!("{one}, {other}"))],
+            "fingerprint = \"sha256:no\"\n",
+        );
     }
 
     #[test]
     fn a_token_of_the_file_is_for_the_coordinators_of_the_file() {
         let (own, other) = (print("ab"), print("cd"));
-        let file = format!("coordinator_url = \"https://nas:8420\"\nfingerprint = \"{own}\"\ntoken = \"t\"\n");
+        let file = format!(
+            "coordinator_url = \"https://nas:8420\"\nfingerprint = \"{own}\"\ntoken = \"t\"\n"
+        );
         let check = |variables: &[(&str, &str)], file: &str, expected: Option<&str>| {
             let token = read(variables, file).0.token;
-            assert_eq!(token.as_ref().map(Secret::expose), expected, "{variables:?} {file}");
+            assert_eq!(
+                token.as_ref().map(Secret::expose),
+                expected,
+                "{variables:?} {file}"
+            );
         };
         let (url, pin, token) = ("C3PO_COORDINATOR_URL", "C3PO_FINGERPRINT", "C3PO_TOKEN");
         check(&[], &file, Some("t"));
@@ -227,15 +325,28 @@ mod tests {
         check(&[(url, "https://nas:8420,https://evil:8420")], &file, None);
         check(&[(url, "https://evil:8420"), (pin, &other)], &file, None);
         check(&[(pin, &other)], &file, None);
-        check(&[(url, "https://evil:8420"), (token, "mine")], &file, Some("mine"));
-        check(&[(pin, &other)], "coordinator_url = \"https://nas:8420\"\ntoken = \"t\"\n", None);
+        check(
+            &[(url, "https://evil:8420"), (token, "mine")],
+            &file,
+            Some("mine"),
+        );
+        check(
+            &[(pin, &other)],
+            "coordinator_url = \"https://nas:8420\"\ntoken = \"t\"\n",
+            None,
+        );
         check(&[(url, DEFAULT_URL)], "token = \"t\"\n", Some("t"));
         check(&[(url, "http://evil:8420")], "token = \"t\"\n", None);
     }
 
     #[test]
     fn the_key_names_its_id() {
-        let id = |token: &str| read(&[("C3PO_TOKEN", token)], "").0.key_id().map(str::to_owned);
+        let id = |token: &str| {
+            read(&[("C3PO_TOKEN", token)], "")
+                .0
+                .key_id()
+                .map(str::to_owned)
+        };
         assert_eq!(id("c3po_0a1b2c3d_secret_x"), Some("0a1b2c3d".to_owned()));
         assert_eq!((id("a token of everybody"), id("c3po_")), (None, None));
     }

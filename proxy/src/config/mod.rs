@@ -88,7 +88,9 @@ pub struct Config {
 
 /// Returns a variable that is not empty: clients pass "${VAR:-}", which turns an unset variable into an empty one.
 fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+    std::env::var(name)
+        .ok()
+        .filter(|value| !value.trim().is_empty())
 }
 
 /// The file `config.toml`.
@@ -109,14 +111,22 @@ impl File {
             return Self::default();
         };
         toml::from_str(text).unwrap_or_else(|error| {
-            problems.push(format!("{}: {}", name.display(), error.to_string().trim_end()));
+            problems.push(format!(
+                "{}: {}",
+                name.display(),
+                error.to_string().trim_end()
+            ));
             Self::default()
         })
     }
 
     fn coordinators(&self) -> Written {
         let (urls, token) = (self.coordinator_url.clone(), self.token.clone());
-        Written { urls, token, fingerprints: self.fingerprint.clone() }
+        Written {
+            urls,
+            token,
+            fingerprints: self.fingerprint.clone(),
+        }
     }
 }
 
@@ -161,7 +171,11 @@ impl Config {
         let mut problems = Vec::new();
         let file = File::of(text.as_deref(), path, &mut problems);
         let read = Coordinators::read(&variable, file.coordinators(), &mut problems);
-        if problems.is_empty() { Ok(read) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(read)
+        } else {
+            Err(problems)
+        }
     }
 
     /// Returns the configuration of that file alone.
@@ -192,19 +206,34 @@ impl Config {
         }
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
-        let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
-        let reader = client::reader(variable("CLAUDE_CODE_ENTRYPOINT").as_deref(), &sources.client);
+        let agent = agent(
+            wished.as_deref(),
+            project.as_deref(),
+            sources.cwd,
+            &mut warnings,
+        );
+        let reader = client::reader(
+            variable("CLAUDE_CODE_ENTRYPOINT").as_deref(),
+            &sources.client,
+        );
         let one_shot = wished.is_none() && reader == Reader::OfOneAnswer;
-        let agent = if one_shot { agent.with_suffix("run") } else { agent };
+        let agent = if one_shot {
+            agent.with_suffix("run")
+        } else {
+            agent
+        };
         let timeout = variable("C3PO_TIMEOUT").or(file.timeout.map(|seconds| seconds.to_string()));
-        let timeout = timeout.map_or(Ok(WAIT_DEFAULT), |text| seconds(&text)).unwrap_or_else(|problem| {
-            problems.push(problem);
-            WAIT_DEFAULT
-        });
+        let timeout = timeout
+            .map_or(Ok(WAIT_DEFAULT), |text| seconds(&text))
+            .unwrap_or_else(|problem| {
+                problems.push(problem);
+                WAIT_DEFAULT
+            });
         Self {
             coordinators,
             agent,
-            host: variable("C3PO_HOST").map_or_else(|| sources.host.clone(), |host| host.trim().to_owned()),
+            host: variable("C3PO_HOST")
+                .map_or_else(|| sources.host.clone(), |host| host.trim().to_owned()),
             join_code: variable(CODE_VARIABLE).map(Secret),
             session_id: variable("CLAUDE_CODE_SESSION_ID"),
             timeout,
@@ -216,7 +245,8 @@ impl Config {
             colour: variable("NO_COLOR").is_none(),
             messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
             messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
-            channel: variable("C3PO_CHANNEL").is_some_and(|value| matches!(value.trim(), "true" | "1")),
+            channel: variable("C3PO_CHANNEL")
+                .is_some_and(|value| matches!(value.trim(), "true" | "1")),
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             one_shot,
             headless: reader != Reader::Person,
@@ -237,8 +267,14 @@ fn text_of(path: &Path) -> Result<Option<String>, String> {
 
 /// Parses a timeout in seconds; zero is invalid.
 fn seconds(text: &str) -> Result<u64, String> {
-    let seconds = text.trim().parse().ok().filter(|seconds| (1..=WAIT_MAX).contains(seconds));
-    seconds.ok_or_else(|| format!("C3PO_TIMEOUT is '{text}'; it must be a number of seconds from 1 to {WAIT_MAX}"))
+    let seconds = text
+        .trim()
+        .parse()
+        .ok()
+        .filter(|seconds| (1..=WAIT_MAX).contains(seconds));
+    seconds.ok_or_else(|| {
+        format!("C3PO_TIMEOUT is '{text}'; it must be a number of seconds from 1 to {WAIT_MAX}")
+    })
 }
 
 #[cfg(test)]
@@ -246,10 +282,15 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)], file: Option<&str>) -> Config {
-        let variables: Vec<_> =
-            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         let variable = move |name: &str| {
-            let found = variables.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+            let found = variables
+                .iter()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.clone());
             found.filter(|value| !value.trim().is_empty())
         };
         Config::from_sources(&Sources {
@@ -277,50 +318,114 @@ mod tests {
                 host: "nas2".to_owned(),
                 client: client.iter().map(|word| (*word).to_owned()).collect(),
             });
-            assert_eq!((config.agent.as_str(), config.one_shot), expected, "{variables:?} {client:?}");
+            assert_eq!(
+                (config.agent.as_str(), config.one_shot),
+                expected,
+                "{variables:?} {client:?}"
+            );
         };
-        let (entry, print) = (("CLAUDE_CODE_ENTRYPOINT", "sdk-cli"), ["claude", "-p", "go"]);
+        let (entry, print) = (
+            ("CLAUDE_CODE_ENTRYPOINT", "sdk-cli"),
+            ["claude", "-p", "go"],
+        );
         check(&[entry], &print, ("web-run", true));
         check(&[entry], &[], ("web-run", true));
-        check(&[entry], &["claude", "-p", "--output-format", "stream-json"], ("web-run", true));
-        check(&[entry, ("C3PO_AGENT_ID", "night")], &print, ("night", false));
-        check(&[entry], &["claude", "-p", "--input-format", "stream-json"], ("web", false));
-        check(&[entry], &["claude", "-p", "--input-format=stream-json"], ("web", false));
-        check(&[("CLAUDE_CODE_ENTRYPOINT", "cli")], &["claude"], ("web", false));
-        check(&[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")], &["claude", "-p"], ("web-run", true));
-        check(&[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")], &["claude"], ("web", false));
+        check(
+            &[entry],
+            &["claude", "-p", "--output-format", "stream-json"],
+            ("web-run", true),
+        );
+        check(
+            &[entry, ("C3PO_AGENT_ID", "night")],
+            &print,
+            ("night", false),
+        );
+        check(
+            &[entry],
+            &["claude", "-p", "--input-format", "stream-json"],
+            ("web", false),
+        );
+        check(
+            &[entry],
+            &["claude", "-p", "--input-format=stream-json"],
+            ("web", false),
+        );
+        check(
+            &[("CLAUDE_CODE_ENTRYPOINT", "cli")],
+            &["claude"],
+            ("web", false),
+        );
+        check(
+            &[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")],
+            &["claude", "-p"],
+            ("web-run", true),
+        );
+        check(
+            &[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")],
+            &["claude"],
+            ("web", false),
+        );
     }
 
     #[test]
     fn empty_settings_mean_the_defaults() {
-        let config = read(&[("HOME", "/home/x"), ("C3PO_TOKEN", ""), ("C3PO_AGENT_ID", " ")], None);
+        let config = read(
+            &[
+                ("HOME", "/home/x"),
+                ("C3PO_TOKEN", ""),
+                ("C3PO_AGENT_ID", " "),
+            ],
+            None,
+        );
         assert_eq!(config.coordinators.urls, ["ws://127.0.0.1:8420/acp"]);
-        assert_eq!((config.agent.as_str(), config.timeout, config.coordinators.token), ("Home-Assistant", 60, None));
+        assert_eq!(
+            (
+                config.agent.as_str(),
+                config.timeout,
+                config.coordinators.token
+            ),
+            ("Home-Assistant", 60, None)
+        );
         assert_eq!(config.state_dir, Path::new("/home/x/.local/state/c3po"));
         assert!(config.problems.is_empty() && config.warnings.is_empty());
     }
 
     #[test]
     fn the_environment_overrides_the_file() {
-        let file = "coordinator_url = \"http://nas:8420\"\nagent_id = \"a\"\ntimeout = 5\ntoken = \"t\"\n";
+        let file =
+            "coordinator_url = \"http://nas:8420\"\nagent_id = \"a\"\ntimeout = 5\ntoken = \"t\"\n";
         let config = read(&[], Some(file));
         let url = config.coordinators.urls[0].as_str();
-        assert_eq!((url, config.agent.as_str(), config.timeout), ("ws://nas:8420/acp", "a", 5));
+        assert_eq!(
+            (url, config.agent.as_str(), config.timeout),
+            ("ws://nas:8420/acp", "a", 5)
+        );
         let config = read(&[("C3PO_AGENT_ID", "b"), ("C3PO_TIMEOUT", "7")], Some(file));
         assert_eq!((config.agent.as_str(), config.timeout), ("b", 7));
         let config = read(&[("C3PO_COORDINATOR_URL", "http://evil:8420")], Some(file));
         assert_eq!(config.coordinators.token, None);
-        assert!(config.warnings[0].contains("the token in that file is not sent"), "{:?}", config.warnings);
+        assert!(
+            config.warnings[0].contains("the token in that file is not sent"),
+            "{:?}",
+            config.warnings
+        );
     }
 
     #[test]
     fn a_wait_is_from_a_second_to_an_hour_or_a_problem() {
         for good in ["1", " 3600 "] {
-            assert!(read(&[("C3PO_TIMEOUT", good)], None).problems.is_empty(), "{good}");
+            assert!(
+                read(&[("C3PO_TIMEOUT", good)], None).problems.is_empty(),
+                "{good}"
+            );
         }
         for wrong in ["0", "3601", "-1", "1.5", "soon"] {
             let config = read(&[("C3PO_TIMEOUT", wrong)], None);
-            assert!(config.problems[0].contains("from 1 to 3600"), "{wrong}: {:?}", config.problems);
+            assert!(
+                config.problems[0].contains("from 1 to 3600"),
+                "{wrong}: {:?}",
+                config.problems
+            );
             assert_eq!(config.timeout, 60);
         }
         assert_eq!(read(&[], Some("timeout = 0\n")).problems.len(), 1);
@@ -331,7 +436,10 @@ mod tests {
         let check = |variables: &[(&str, &str)], expected: &str| {
             assert_eq!(read(variables, None).agent.as_str(), expected);
         };
-        check(&[("C3PO_AGENT_ID", "x"), ("CLAUDE_PROJECT_DIR", "/p/web")], "x");
+        check(
+            &[("C3PO_AGENT_ID", "x"), ("CLAUDE_PROJECT_DIR", "/p/web")],
+            "x",
+        );
         check(&[("CLAUDE_PROJECT_DIR", "/p/web")], "web");
         check(&[("CLAUDE_PROJECT_DIR", "/")], "Home-Assistant");
         check(&[], "Home-Assistant");
@@ -349,9 +457,16 @@ mod tests {
     #[test]
     fn unknown_keys_are_problems_and_secrets_are_not_printed() {
         let config = read(&[], Some("coordinator = \"x\"\n"));
-        assert!(config.problems[0].contains("coordinator"), "{:?}", config.problems);
+        assert!(
+            config.problems[0].contains("coordinator"),
+            "{:?}",
+            config.problems
+        );
         let config = read(&[("C3PO_TOKEN", "hush")], None);
         assert!(!format!("{config:?}").contains("hush"));
-        assert_eq!(config.coordinators.token.as_ref().map(Secret::expose), Some("hush"));
+        assert_eq!(
+            config.coordinators.token.as_ref().map(Secret::expose),
+            Some("hush")
+        );
     }
 }

@@ -14,7 +14,9 @@ pub(super) fn agent(
     let folder = |path: &Path| Some(AgentId::of_folder(&path.file_name()?.to_string_lossy()));
     let fallback = || {
         let named = project.and_then(folder).or_else(|| cwd.and_then(folder));
-        named.or_else(|| AgentId::from_any("agent")).expect("agent is an agent id")
+        named
+            .or_else(|| AgentId::from_any("agent"))
+            .expect("agent is an agent id")
     };
     let Some(wished) = wished.map(str::trim) else {
         return fallback();
@@ -30,5 +32,9 @@ pub(super) fn agent(
 pub(super) fn host_name() -> String {
     let system = rustix::system::uname();
     let name = system.nodename().to_string_lossy();
-    if name.trim().is_empty() { "unknown".to_owned() } else { name.trim().to_owned() }
+    if name.trim().is_empty() {
+        "unknown".to_owned()
+    } else {
+        name.trim().to_owned()
+    }
 }

@@ -30,8 +30,15 @@ pub struct Sockets {
 
 impl Sockets {
     pub(super) fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
-        let folder = |name| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
-        Self { runtime_dir: folder("XDG_RUNTIME_DIR"), home: folder("HOME") }
+        let folder = |name| {
+            variable(name)
+                .map(PathBuf::from)
+                .filter(|folder| folder.is_absolute())
+        };
+        Self {
+            runtime_dir: folder("XDG_RUNTIME_DIR"),
+            home: folder("HOME"),
+        }
     }
 }
 
@@ -74,19 +81,34 @@ impl Places {
     pub(super) fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let path = variable("PATH").unwrap_or_default();
         Self {
-            home: variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
+            home: variable("HOME")
+                .map(PathBuf::from)
+                .filter(|home| home.is_absolute()),
             data_dir: base(variable, "XDG_DATA_HOME", ".local/share").join("c3po"),
             config_file: base(variable, "XDG_CONFIG_HOME", ".config").join("c3po/config.toml"),
             claude_dir: base(variable, "CLAUDE_CONFIG_DIR", ".claude"),
-            path: std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect(),
+            path: std::env::split_paths(&path)
+                .filter(|folder| folder.is_absolute())
+                .collect(),
         }
     }
 }
 
 /// Returns a base directory: the value of the variable, or a folder in the home.
-pub(super) fn base(variable: &dyn Fn(&str) -> Option<String>, name: &str, in_home: &str) -> PathBuf {
-    let home = || variable("HOME").map_or_else(std::env::temp_dir, PathBuf::from).join(in_home);
-    variable(name).map(PathBuf::from).filter(|path| path.is_absolute()).unwrap_or_else(home)
+pub(super) fn base(
+    variable: &dyn Fn(&str) -> Option<String>,
+    name: &str,
+    in_home: &str,
+) -> PathBuf {
+    let home = || {
+        variable("HOME")
+            .map_or_else(std::env::temp_dir, PathBuf::from)
+            .join(in_home)
+    };
+    variable(name)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .unwrap_or_else(home)
 }
 
 #[cfg(test)]
@@ -97,14 +119,24 @@ mod tests {
     fn folders_are_in_the_home_unless_variables_name_others() {
         let places = Places::in_home(Path::new("/home/x"));
         assert_eq!(places.data_dir, Path::new("/home/x/.local/share/c3po"));
-        assert_eq!(places.config_file, Path::new("/home/x/.config/c3po/config.toml"));
+        assert_eq!(
+            places.config_file,
+            Path::new("/home/x/.config/c3po/config.toml")
+        );
         assert_eq!(places.claude_dir, Path::new("/home/x/.claude"));
-        let variables = [("XDG_DATA_HOME", "/d"), ("CLAUDE_CONFIG_DIR", "/c"), ("PATH", "/bin::./x:/usr/bin")];
+        let variables = [
+            ("XDG_DATA_HOME", "/d"),
+            ("CLAUDE_CONFIG_DIR", "/c"),
+            ("PATH", "/bin::./x:/usr/bin"),
+        ];
         let places = Places::of(&|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         });
-        assert_eq!((places.home, places.data_dir.as_path()), (None, Path::new("/d/c3po")));
+        assert_eq!(
+            (places.home, places.data_dir.as_path()),
+            (None, Path::new("/d/c3po"))
+        );
         assert_eq!(places.claude_dir, Path::new("/c"));
         assert_eq!(places.path, [Path::new("/bin"), Path::new("/usr/bin")]);
     }

@@ -25,10 +25,18 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 /// Errors: it belongs to another user, or cannot be written.
 pub fn append(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)?;
     let found = file.metadata()?;
     if is_foreign(found.uid()) {
-        return Err(io::Error::new(ErrorKind::PermissionDenied, format!("it belongs to the user {}", found.uid())));
+        return Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            format!("it belongs to the user {}", found.uid()),
+        ));
     }
     if found.is_file() && found.uid() == own_uid() && found.mode() & OTHERS != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -78,7 +86,11 @@ mod tests {
     #[test]
     fn a_log_is_for_its_owner_alone_and_no_link_is_followed() {
         let folder = tempfile::tempdir().unwrap();
-        let (log, link, other) = (folder.path().join("log"), folder.path().join("link"), folder.path().join("other"));
+        let (log, link, other) = (
+            folder.path().join("log"),
+            folder.path().join("link"),
+            folder.path().join("other"),
+        );
         append(&log).unwrap();
         assert_eq!(mode(&log), 0o600);
         fs::set_permissions(&log, Permissions::from_mode(0o666)).unwrap();
@@ -93,7 +105,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("a/c3po");
         make_folder(&folder).unwrap();
-        assert_eq!((mode(&folder), mode(&home.path().join("a"))), (0o700, 0o700));
+        assert_eq!(
+            (mode(&folder), mode(&home.path().join("a"))),
+            (0o700, 0o700)
+        );
         let file = folder.join("config.toml");
         fs::write(&file, "").unwrap();
         let check = |of_file: u32, of_folder: u32, expected: Option<&str>| {
@@ -106,8 +121,16 @@ mod tests {
         check(0o600, 0o700, None);
         check(0o644, 0o755, None);
         check(0o664, 0o775, None);
-        check(0o666, 0o700, Some("config.toml is writable by other users (mode 666)"));
-        check(0o600, 0o777, Some("c3po is writable by other users (mode 777)"));
+        check(
+            0o666,
+            0o700,
+            Some("config.toml is writable by other users (mode 666)"),
+        );
+        check(
+            0o600,
+            0o777,
+            Some("c3po is writable by other users (mode 777)"),
+        );
         check(0o600, 0o1777, None);
     }
 }

@@ -41,7 +41,9 @@ pub(super) fn refused_prompt(why: Needless) -> String {
     let reason = match why {
         Needless::Expired => "c3po: this message has expired",
         Needless::Known => "c3po: the session has this message already",
-        Needless::InPart => "c3po: a part of this is in the session already or has expired; the rest is sent again",
+        Needless::InPart => {
+            "c3po: a part of this is in the session already or has expired; the rest is sent again"
+        }
     };
     json!({
         "decision": "block",

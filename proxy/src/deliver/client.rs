@@ -29,14 +29,19 @@ impl ClientState {
     /// Reads the session file of the client with that process, in the folder of its settings. Blocks.
     pub(super) fn read(folder: &Path, pid: u32) -> Self {
         let text = fs::read(folder.join(format!("sessions/{pid}.json"))).unwrap_or_default();
-        let Ok(file) = serde_json::from_slice::<SessionFile>(&text) else { return Self::default() };
+        let Ok(file) = serde_json::from_slice::<SessionFile>(&text) else {
+            return Self::default();
+        };
         let is_busy = match file.status.as_deref() {
             // `shell`: idle, while a shell runs in the background.
             Some("idle" | "shell") => Some(false),
             Some("busy") => Some(true),
             _ => None,
         };
-        Self { is_busy, transcript: file.session_id.and_then(|id| transcript(folder, &id)) }
+        Self {
+            is_busy,
+            transcript: file.session_id.and_then(|id| transcript(folder, &id)),
+        }
     }
 }
 
@@ -44,7 +49,9 @@ impl ClientState {
 fn transcript(folder: &Path, session_id: &str) -> Option<PathBuf> {
     let name = format!("{session_id}.jsonl");
     let projects = fs::read_dir(folder.join("projects")).ok()?;
-    projects.filter_map(|project| Some(project.ok()?.path().join(&name))).find(|path| path.is_file())
+    projects
+        .filter_map(|project| Some(project.ok()?.path().join(&name)))
+        .find(|path| path.is_file())
 }
 
 #[cfg(test)]
@@ -55,11 +62,22 @@ mod tests {
     fn a_session_with_a_background_shell_alone_is_idle() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("sessions")).unwrap();
-        for (status, expected) in
-            [("idle", Some(false)), ("shell", Some(false)), ("busy", Some(true)), ("waiting", None)]
-        {
-            fs::write(folder.path().join("sessions/7.json"), format!(r#"{{"status":"{status}"}}"#)).unwrap();
-            assert_eq!(ClientState::read(folder.path(), 7).is_busy, expected, "{status}");
+        for (status, expected) in [
+            ("idle", Some(false)),
+            ("shell", Some(false)),
+            ("busy", Some(true)),
+            ("waiting", None),
+        ] {
+            fs::write(
+                folder.path().join("sessions/7.json"),
+                format!(r#"{{"status":"{status}"}}"#),
+            )
+            .unwrap();
+            assert_eq!(
+                ClientState::read(folder.path(), 7).is_busy,
+                expected,
+                "{status}"
+            );
         }
     }
 }

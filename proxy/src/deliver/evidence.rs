@@ -91,17 +91,26 @@ impl Evidence {
     /// Returns whether the client still writes this conversation. On a full disk it goes on without its transcript, and
     /// another process of the same session writes another conversation into the file.
     pub(super) fn is_current(&self, recorded: &Recorded, now: Instant) -> bool {
-        if self.turn.as_ref().is_some_and(|turn| recorded.other_turns.contains(turn)) {
+        if self
+            .turn
+            .as_ref()
+            .is_some_and(|turn| recorded.other_turns.contains(turn))
+        {
             return false;
         }
-        let (Some(age), Some(began)) = (recorded.age, self.began) else { return true };
+        let (Some(age), Some(began)) = (recorded.age, self.began) else {
+            return true;
+        };
         age <= now.duration_since(began) + WRITTEN_BEFORE
     }
 
     /// Returns the file to read now.
     pub(super) fn next(&mut self, turn: &mut Turn, now: Instant) -> Option<Todo> {
         if self.wanted_at.is_some_and(|at| at <= now)
-            && (self.is_of_hooks || self.asked.is_some_and(|asked| now.duration_since(asked) < WRITTEN))
+            && (self.is_of_hooks
+                || self
+                    .asked
+                    .is_some_and(|asked| now.duration_since(asked) < WRITTEN))
             && let Some(path) = self.transcript.clone()
         {
             self.wanted_at = None;
@@ -121,7 +130,9 @@ impl Evidence {
 
     /// Returns when anything is read next.
     pub(super) fn reads_at(&self, turn: &mut Turn, now: Instant) -> Option<Instant> {
-        let transcript = self.wanted_at.filter(|_| self.transcript.is_some() && self.is_of_hooks);
+        let transcript = self
+            .wanted_at
+            .filter(|_| self.transcript.is_some() && self.is_of_hooks);
         transcript.into_iter().chain(self.asks_at(turn, now)).min()
     }
 
@@ -131,14 +142,21 @@ impl Evidence {
             return None;
         }
         let transcript = self.wanted_at.filter(|_| !self.is_of_hooks);
-        let transcript = transcript.map(|at| self.asked.map_or(at, |asked| at.max(asked + WRITTEN)));
-        let state = turn.asks_at(now).map(|at| self.asked.map_or(at, |asked| at.max(asked + ASK_EVERY)));
+        let transcript =
+            transcript.map(|at| self.asked.map_or(at, |asked| at.max(asked + WRITTEN)));
+        let state = turn
+            .asks_at(now)
+            .map(|at| self.asked.map_or(at, |asked| at.max(asked + ASK_EVERY)));
         transcript.into_iter().chain(state).min()
     }
 
     /// Takes over the content of the session file. Returns whether it names another conversation than before.
     pub(super) fn answered(&mut self, client: ClientState) -> bool {
-        self.missing = if client == ClientState::default() { self.missing + 1 } else { 0 };
+        self.missing = if client == ClientState::default() {
+            self.missing + 1
+        } else {
+            0
+        };
         if self.is_of_hooks || client.transcript.is_none() {
             return false;
         }

@@ -62,22 +62,51 @@ pub(super) struct Flight {
 impl Flight {
     /// A hook of that turn was given the message.
     pub(super) fn by_hook(number: u64, via: Via, turn: Option<String>, now: Instant) -> Self {
-        Self { channel: Channel::Hook(number), via, way: None, turn, until: now + PRINT_MAX }
+        Self {
+            channel: Channel::Hook(number),
+            via,
+            way: None,
+            turn,
+            until: now + PRINT_MAX,
+        }
     }
 
     /// A push was made, which has to show by then.
     pub(super) fn by_push(way: Way, until: Instant) -> Self {
-        Self { channel: Channel::Push, via: way.via(), way: Some(way), turn: None, until }
+        Self {
+            channel: Channel::Push,
+            via: way.via(),
+            way: Some(way),
+            turn: None,
+            until,
+        }
     }
 
     /// The message stands with the prompt of that turn.
-    pub(super) fn by_prompt(via: Via, way: Option<Way>, turn: Option<String>, now: Instant) -> Self {
-        Self { channel: Channel::Prompt, via, way, turn, until: now + STEP_MAX }
+    pub(super) fn by_prompt(
+        via: Via,
+        way: Option<Way>,
+        turn: Option<String>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            channel: Channel::Prompt,
+            via,
+            way,
+            turn,
+            until: now + STEP_MAX,
+        }
     }
 
     /// The message may stand in the conversation by that way.
     pub(super) fn unsure(via: Via, turn: Option<String>, now: Instant) -> Self {
-        Self { channel: Channel::Unsure, via, way: None, turn, until: now + READ_MAX }
+        Self {
+            channel: Channel::Unsure,
+            via,
+            way: None,
+            turn,
+            until: now + READ_MAX,
+        }
     }
 
     /// Returns whether it is open that the message comes at all: a push may show yet, and a prompt may have been taken back,
@@ -93,17 +122,31 @@ impl Flight {
 
     /// Returns whether the result of a tool brought the message, to whomever.
     pub(super) fn was_result(&self) -> bool {
-        self.turn.is_none() && matches!(self.via, Via::WaitForMessage | Via::GetMessages | Via::GetThread)
+        self.turn.is_none()
+            && matches!(
+                self.via,
+                Via::WaitForMessage | Via::GetMessages | Via::GetThread
+            )
     }
 
     /// Results hold the message part by part, and its end has not been in one.
     pub(super) fn in_parts(now: Instant) -> Self {
-        Self { channel: Channel::Parts, until: now + PARTS_MAX, ..Self::by_result(now) }
+        Self {
+            channel: Channel::Parts,
+            until: now + PARTS_MAX,
+            ..Self::by_result(now)
+        }
     }
 
     /// A result that is about to be written holds the message.
     pub(super) fn by_result(now: Instant) -> Self {
-        Self { channel: Channel::Result, via: Via::WaitForMessage, way: None, turn: None, until: now + WRITE_MAX }
+        Self {
+            channel: Channel::Result,
+            via: Via::WaitForMessage,
+            way: None,
+            turn: None,
+            until: now + WRITE_MAX,
+        }
     }
 }
 
@@ -119,7 +162,12 @@ struct Held {
 
 impl Held {
     fn of(id: MessageId) -> Self {
-        Self { id, note: None, flight: None, is_repeated: false }
+        Self {
+            id,
+            note: None,
+            flight: None,
+            is_repeated: false,
+        }
     }
 }
 
@@ -135,14 +183,19 @@ impl InFlight {
     /// Adds a message once.
     pub(super) fn add(&mut self, mut note: Note) {
         match self.held.iter_mut().find(|held| held.id == note.id) {
-            Some(Held { note: Some(known), .. }) => known.repeated |= note.repeated,
+            Some(Held {
+                note: Some(known), ..
+            }) => known.repeated |= note.repeated,
             Some(held) => {
                 note.repeated |= held.is_repeated;
                 held.note = Some(note);
             }
             None => {
                 let held = Held::of(note.id.clone());
-                self.held.push(Held { note: Some(note), ..held });
+                self.held.push(Held {
+                    note: Some(note),
+                    ..held
+                });
             }
         }
         if self.held.len() > INBOX_MAX {
@@ -154,12 +207,18 @@ impl InFlight {
     /// Returns the free messages: the wanted ones, and earlier ones of their senders. Urgent ones first, else in the order
     /// of arrival. All but urgent ones wait for earlier messages of their sender while it is open whether those come. `turns`
     /// are the ones whose prompts are in the session.
-    pub(super) fn free(&self, turns: &[Option<&str>], wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
+    pub(super) fn free(
+        &self,
+        turns: &[Option<&str>],
+        wanted: impl Fn(&Note) -> bool,
+    ) -> Vec<&Note> {
         let (mut free, mut held_up) = (Vec::new(), HashSet::new());
         for held in &self.held {
             let Some(note) = &held.note else { continue };
             match &held.flight {
-                None if note.priority == Priority::Urgent || !held_up.contains(&note.from) => free.push(note),
+                None if note.priority == Priority::Urgent || !held_up.contains(&note.from) => {
+                    free.push(note)
+                }
                 Some(flight) if flight.is_open(turns) => {
                     held_up.insert(&note.from);
                 }
@@ -185,7 +244,11 @@ impl InFlight {
 
     /// Returns how the message is under way, if it is.
     pub(super) fn flight(&self, id: &MessageId) -> Option<&Flight> {
-        self.held.iter().find(|held| held.id == *id)?.flight.as_ref()
+        self.held
+            .iter()
+            .find(|held| held.id == *id)?
+            .flight
+            .as_ref()
     }
 
     /// Returns whether the message is in the table.
@@ -201,7 +264,10 @@ impl InFlight {
         for id in ids {
             match self.held.iter_mut().find(|held| held.id == *id) {
                 Some(held) => held.flight = Some(flight.clone()),
-                None => self.held.push(Held { flight: Some(flight.clone()), ..Held::of(id.clone()) }),
+                None => self.held.push(Held {
+                    flight: Some(flight.clone()),
+                    ..Held::of(id.clone())
+                }),
             }
         }
     }
@@ -213,7 +279,10 @@ impl InFlight {
 
     /// Returns the messages whose flight is one of these.
     pub(super) fn under_way(&self, which: impl Fn(&Flight) -> bool) -> Vec<MessageId> {
-        let under_way = self.held.iter().filter(|held| held.flight.as_ref().is_some_and(&which));
+        let under_way = self
+            .held
+            .iter()
+            .filter(|held| held.flight.as_ref().is_some_and(&which));
         under_way.map(|held| held.id.clone()).collect()
     }
 
@@ -222,7 +291,8 @@ impl InFlight {
         for held in self.held.iter_mut().filter(|held| ids.contains(&held.id)) {
             held.flight = None;
         }
-        self.held.retain(|held| held.note.is_some() || held.flight.is_some() || held.is_repeated);
+        self.held
+            .retain(|held| held.note.is_some() || held.flight.is_some() || held.is_repeated);
     }
 
     /// Frees messages that the session may have been shown.
@@ -239,18 +309,31 @@ impl InFlight {
     /// Returns which of these the session, or a subagent of it, may have been shown before.
     pub(super) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
         let was_shown = |held: &Held| {
-            let is_there =
-                |flight: &Flight| matches!(flight.channel, Channel::Hook(_) | Channel::Prompt | Channel::Unsure);
-            let is_marked = held.note.as_ref().map_or(held.is_repeated, |note| note.repeated);
+            let is_there = |flight: &Flight| {
+                matches!(
+                    flight.channel,
+                    Channel::Hook(_) | Channel::Prompt | Channel::Unsure
+                )
+            };
+            let is_marked = held
+                .note
+                .as_ref()
+                .map_or(held.is_repeated, |note| note.repeated);
             is_marked || held.flight.as_ref().is_some_and(is_there)
         };
-        let repeated = self.held.iter().filter(|held| ids.contains(&held.id) && was_shown(held));
+        let repeated = self
+            .held
+            .iter()
+            .filter(|held| ids.contains(&held.id) && was_shown(held));
         repeated.map(|held| held.id.clone()).collect()
     }
 
     /// Takes messages that are in the session out of the table. Returns their texts, where they had come.
     pub(super) fn remove(&mut self, ids: &[MessageId]) -> Vec<Note> {
-        self.held.extract_if(.., |held| ids.contains(&held.id)).filter_map(|held| held.note).collect()
+        self.held
+            .extract_if(.., |held| ids.contains(&held.id))
+            .filter_map(|held| held.note)
+            .collect()
     }
 
     /// The session shows that it goes on: a prompt may lead to a step yet.
@@ -277,12 +360,20 @@ impl InFlight {
     /// Returns when the next flight, or the next one on that kind of way, is overdue.
     pub(super) fn next_deadline(&self, which: impl Fn(Channel) -> bool) -> Option<Instant> {
         let flights = self.held.iter().filter_map(|held| held.flight.as_ref());
-        flights.filter(|flight| which(flight.channel)).map(|flight| flight.until).min()
+        flights
+            .filter(|flight| which(flight.channel))
+            .map(|flight| flight.until)
+            .min()
     }
 
     /// Forgets messages whose time is over, unless they are under way.
     pub(super) fn expire(&mut self, now: Instant) {
-        let lasts = |held: &Held| held.note.as_ref().map_or(held.is_repeated, |note| note.expires_at > now);
-        self.held.retain(|held| held.flight.is_some() || lasts(held));
+        let lasts = |held: &Held| {
+            held.note
+                .as_ref()
+                .map_or(held.is_repeated, |note| note.expires_at > now)
+        };
+        self.held
+            .retain(|held| held.flight.is_some() || lasts(held));
     }
 }

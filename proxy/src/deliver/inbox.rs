@@ -66,7 +66,10 @@ impl Deliveries for PersonInbox {
 
     fn position(&self, agent: &AgentId) -> Option<u64> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.position.as_ref().filter(|(whose, _)| whose == agent).map(|(_, position)| *position)
+        held.position
+            .as_ref()
+            .filter(|(whose, _)| whose == agent)
+            .map(|(_, position)| *position)
     }
 
     fn begins(&self, _agent: &AgentId, _generation: u64) {}
@@ -74,7 +77,11 @@ impl Deliveries for PersonInbox {
 
 impl InboxState {
     fn has_come_to(&mut self, agent: &AgentId, position: u64) {
-        let before = self.position.as_ref().filter(|(whose, _)| whose == agent).map_or(0, |(_, before)| *before);
+        let before = self
+            .position
+            .as_ref()
+            .filter(|(whose, _)| whose == agent)
+            .map_or(0, |(_, before)| *before);
         self.position = Some((agent.clone(), before.max(position)));
     }
 
@@ -85,8 +92,12 @@ impl InboxState {
         }
         self.chars += size(&message);
         self.messages.push_back(message);
-        while self.messages.len() > INBOX_MAX || (self.chars > HELD_CHARS && self.messages.len() > 1) {
-            let Some(oldest) = self.messages.pop_front() else { return };
+        while self.messages.len() > INBOX_MAX
+            || (self.chars > HELD_CHARS && self.messages.len() > 1)
+        {
+            let Some(oldest) = self.messages.pop_front() else {
+                return;
+            };
             self.chars = self.chars.saturating_sub(size(&oldest));
         }
     }
@@ -113,7 +124,13 @@ mod tests {
     }
 
     fn deliver(messages: Vec<Message>, position: u64) -> Deliver {
-        let messages = messages.into_iter().map(|message| Arriving { message, expires_in_ms: 1_000 }).collect();
+        let messages = messages
+            .into_iter()
+            .map(|message| Arriving {
+                message,
+                expires_in_ms: 1_000,
+            })
+            .collect();
         Deliver { messages, position }
     }
 
@@ -122,19 +139,40 @@ mod tests {
         let inbox = PersonInbox::default();
         inbox.arrived(deliver(vec![message(1, "a"), message(2, "b")], 2));
         inbox.arrived(deliver(vec![message(2, "b"), message(3, "c")], 3));
-        let texts: Vec<_> = inbox.take_present().iter().map(|m| m.text().to_owned()).collect();
+        let texts: Vec<_> = inbox
+            .take_present()
+            .iter()
+            .map(|m| m.text().to_owned())
+            .collect();
         let position = inbox.position(&AgentId::all());
-        assert_eq!((texts, position), (vec!["a".into(), "b".into(), "c".into()], Some(3)));
+        assert_eq!(
+            (texts, position),
+            (vec!["a".into(), "b".into(), "c".into()], Some(3))
+        );
         assert!(inbox.take_present().is_empty());
     }
 
     #[test]
     fn positions_of_two_agents_are_independent() {
         let inbox = PersonInbox::default();
-        let to = |agent: AgentId, position| deliver(vec![Message { to_agent: agent, ..message(1, "a") }], position);
+        let to = |agent: AgentId, position| {
+            deliver(
+                vec![Message {
+                    to_agent: agent,
+                    ..message(1, "a")
+                }],
+                position,
+            )
+        };
         inbox.arrived(to(AgentId::all(), 500));
         inbox.arrived(to(AgentId::human(), 2));
-        assert_eq!((inbox.position(&AgentId::human()), inbox.position(&AgentId::all())), (Some(2), None));
+        assert_eq!(
+            (
+                inbox.position(&AgentId::human()),
+                inbox.position(&AgentId::all())
+            ),
+            (Some(2), None)
+        );
     }
 
     #[test]

@@ -85,19 +85,42 @@ impl Arrivals {
         let path = config.messaging_socket.clone();
         let inbox = path.map(|path| InboxSocket {
             path,
-            token: config.messaging_token.as_ref().map(|token| token.expose().to_owned()),
+            token: config
+                .messaging_token
+                .as_ref()
+                .map(|token| token.expose().to_owned()),
         });
-        let hop = Hop::new(config.agent.clone(), inbox, config.channel, config.is_plugin);
-        let hop = if config.one_shot { hop.of_one_shot() } else { hop };
+        let hop = Hop::new(
+            config.agent.clone(),
+            inbox,
+            config.channel,
+            config.is_plugin,
+        );
+        let hop = if config.one_shot {
+            hop.of_one_shot()
+        } else {
+            hop
+        };
         let hop = if config.headless { hop.headless() } else { hop };
         let ran_before = process_age(parent_id()).is_some_and(|age| age > BEGINS);
         let hop = if ran_before { hop.joined() } else { hop };
         // One push is under way at a time.
         let (notifications, notified) = mpsc::channel(1);
         let client = (config.places.claude_dir.clone(), parent_id());
-        let inside =
-            Inside { hop, waiter: None, last_waiter: 0, client, transcript: Arc::default(), notified: Some(notified) };
-        Self { inside: Mutex::new(inside), news: Notify::new(), decided: Notify::new(), notifications }
+        let inside = Inside {
+            hop,
+            waiter: None,
+            last_waiter: 0,
+            client,
+            transcript: Arc::default(),
+            notified: Some(notified),
+        };
+        Self {
+            inside: Mutex::new(inside),
+            news: Notify::new(),
+            decided: Notify::new(),
+            notifications,
+        }
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -193,7 +216,10 @@ impl LastHop {
                 inside.last_waiter
             })
         });
-        let _seat = number.map(|number| Seat { arrivals: &self.arrivals, number });
+        let _seat = number.map(|number| Seat {
+            arrivals: &self.arrivals,
+            number,
+        });
         woken.await.unwrap_or_default()
     }
 
@@ -209,7 +235,10 @@ impl LastHop {
             link: status.state,
             coordinator: status.coordinator,
             last_error: status.last_error,
-            state: facts.state.or(self.link.facts().state).unwrap_or(State::Starting),
+            state: facts
+                .state
+                .or(self.link.facts().state)
+                .unwrap_or(State::Starting),
             unread,
             agents_online: status.agents_online,
             reach: facts.reach.unwrap_or_default(),
@@ -243,7 +272,10 @@ impl Desk for LastHop {
             self.link.prompted(Instant::now());
         }
         match event.name {
-            Name::Status => Answer { status: Some(self.status()), ..Answer::default() },
+            Name::Status => Answer {
+                status: Some(self.status()),
+                ..Answer::default()
+            },
             Name::Wait => self.wait(event).await,
             _ => self.on(Input::Hook(event)).answer,
         }

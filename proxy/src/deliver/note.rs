@@ -46,7 +46,10 @@ impl Note {
 impl Note {
     /// Takes over a message that came at `now`.
     pub(super) fn of(arriving: Arriving, now: Instant) -> Self {
-        let Arriving { message, expires_in_ms } = arriving;
+        let Arriving {
+            message,
+            expires_in_ms,
+        } = arriving;
         let body = message.text();
         let context = message.context.as_deref();
         let length = body.chars().count() + context.map_or(0, |context| context.chars().count());

@@ -84,19 +84,31 @@ impl Shown {
             before.clear();
         }
         before.extend(self.order.drain(..));
-        *self = Self { before, ..Self::default() };
+        *self = Self {
+            before,
+            ..Self::default()
+        };
     }
 
     /// Returns the messages that no step of the model has followed, and that may start a turn.
     pub(super) fn unanswered(&self) -> Vec<MessageId> {
-        let waits = |id: &MessageId| self.unproven.iter().any(|unproven| unproven.ids.contains(id));
-        let pressing = self.notes.iter().filter(|note| note.presses() && waits(&note.id));
+        let waits = |id: &MessageId| {
+            self.unproven
+                .iter()
+                .any(|unproven| unproven.ids.contains(id))
+        };
+        let pressing = self
+            .notes
+            .iter()
+            .filter(|note| note.presses() && waits(&note.id));
         pressing.map(|note| note.id.clone()).collect()
     }
 
     /// Returns whether the time of a message is over, as far as its text is known.
     pub(super) fn is_expired(&self, id: &MessageId, now: Instant) -> bool {
-        self.notes.iter().any(|note| note.id == *id && note.expires_at <= now)
+        self.notes
+            .iter()
+            .any(|note| note.id == *id && note.expires_at <= now)
     }
 
     /// Returns whether nothing is in the present context.
@@ -123,7 +135,9 @@ impl Shown {
                 given.push((unproven.ids.clone(), via));
                 unproven.awaits = Awaits::AnyStep;
             }
-            if matches!(unproven.awaits, Awaits::EndOf(_)) && unproven.ids.iter().all(|id| named.contains(id)) {
+            if matches!(unproven.awaits, Awaits::EndOf(_))
+                && unproven.ids.iter().all(|id| named.contains(id))
+            {
                 unproven.awaits = Awaits::StepOf(None);
             }
         }
@@ -152,7 +166,11 @@ impl Shown {
         let open = self.unproven.iter().filter(is_open);
         let (mut dropped, mut next) = (Vec::new(), None);
         for unproven in open {
-            let mut missing = unproven.ids.iter().filter(|id| !named.contains(*id)).peekable();
+            let mut missing = unproven
+                .ids
+                .iter()
+                .filter(|id| !named.contains(*id))
+                .peekable();
             let until = unproven.since + RESULT_LATE;
             if until <= now {
                 dropped.extend(missing.cloned());
@@ -179,12 +197,20 @@ impl Shown {
         }
         self.order.retain(|id| !ids.contains(id));
         self.take(|_| true, |id| ids.contains(id));
-        self.notes.iter().filter(|note| ids.contains(&note.id)).cloned().collect()
+        self.notes
+            .iter()
+            .filter(|note| ids.contains(&note.id))
+            .cloned()
+            .collect()
     }
 
     /// Returns which of these messages are in the context, oldest first.
     pub(super) fn among(&self, named: &HashSet<MessageId>) -> Vec<MessageId> {
-        self.order.iter().filter(|id| named.contains(*id)).cloned().collect()
+        self.order
+            .iter()
+            .filter(|id| named.contains(*id))
+            .cloned()
+            .collect()
     }
 
     /// The session dealt with messages: it is not shown them again, also where it loses them.
@@ -198,7 +224,15 @@ impl Shown {
     pub(super) fn by_tool(&mut self, ids: &[MessageId], tool_use: Option<String>, now: Instant) {
         let is_over = self.has_ended(tool_use.as_ref());
         // A result that comes after its step was moved to the background, and is given to the model later.
-        self.add(ids, if is_over { Awaits::NextInput } else { Awaits::EndOf(tool_use) }, now);
+        self.add(
+            ids,
+            if is_over {
+                Awaits::NextInput
+            } else {
+                Awaits::EndOf(tool_use)
+            },
+            now,
+        );
     }
 
     /// Returns whether the step of that tool use is over.
@@ -213,7 +247,9 @@ impl Shown {
 
     /// Returns whether messages wait in the client.
     pub(super) fn has_queued(&self) -> bool {
-        self.unproven.iter().any(|unproven| matches!(unproven.awaits, Awaits::Queue(_)))
+        self.unproven
+            .iter()
+            .any(|unproven| matches!(unproven.awaits, Awaits::Queue(_)))
     }
 
     /// Messages came into the session's own context by a hook.
@@ -228,7 +264,11 @@ impl Shown {
 
     fn add(&mut self, ids: &[MessageId], awaits: Awaits, since: Instant) {
         self.hold(ids);
-        self.unproven.push_back(Unproven { ids: ids.to_vec(), awaits, since });
+        self.unproven.push_back(Unproven {
+            ids: ids.to_vec(),
+            awaits,
+            since,
+        });
         if self.unproven.len() > UNPROVEN_MAX {
             self.unproven.pop_front();
         }
@@ -254,9 +294,17 @@ impl Shown {
         let is_proof = |awaits: &Awaits| match awaits {
             Awaits::StepOf(of) => of == who,
             Awaits::AnyStep => who.is_none(),
-            Awaits::EndOf(_) | Awaits::NextInput | Awaits::Queue(_) | Awaits::Answer | Awaits::Record => false,
+            Awaits::EndOf(_)
+            | Awaits::NextInput
+            | Awaits::Queue(_)
+            | Awaits::Answer
+            | Awaits::Record => false,
         };
-        let seen = if is_step(event) { self.take(is_proof, |_| true) } else { Vec::new() };
+        let seen = if is_step(event) {
+            self.take(is_proof, |_| true)
+        } else {
+            Vec::new()
+        };
         match event.name {
             Name::PostToolBatch => self.step_ends(event),
             Name::UserPromptSubmit => self.model_is_given_more(),
@@ -268,7 +316,9 @@ impl Shown {
     /// Takes messages that hooks prove to be seen out of the list while the transcript has not named them. Returns
     /// whether there are any.
     pub(super) fn unrecorded(&mut self, seen: &mut Vec<MessageId>, now: Instant) -> bool {
-        let open: Vec<_> = seen.extract_if(.., |id| !self.standing.contains(id)).collect();
+        let open: Vec<_> = seen
+            .extract_if(.., |id| !self.standing.contains(id))
+            .collect();
         if !open.is_empty() {
             self.add(&open, Awaits::Record, now);
         }
@@ -285,7 +335,8 @@ impl Shown {
     /// was interrupted at the end of a turn drops the text of a hook. Returns whether there are any.
     pub(super) fn broke_off(&mut self, age: Duration, now: Instant) -> bool {
         let may_be_gone = |unproven: &&mut Unproven| {
-            unproven.since + age <= now && matches!(unproven.awaits, Awaits::StepOf(None) | Awaits::EndOf(None))
+            unproven.since + age <= now
+                && matches!(unproven.awaits, Awaits::StepOf(None) | Awaits::EndOf(None))
         };
         let mut found = false;
         for unproven in self.unproven.iter_mut().filter(may_be_gone) {
@@ -302,13 +353,24 @@ impl Shown {
 
     /// Returns which of these are proven to have been seen because the model knows their ids.
     pub(super) fn proven_by_knowing(&mut self, known: &HashSet<MessageId>) -> Vec<MessageId> {
-        self.take(|awaits| !matches!(awaits, Awaits::Queue(_)), |id| known.contains(id))
+        self.take(
+            |awaits| !matches!(awaits, Awaits::Queue(_)),
+            |id| known.contains(id),
+        )
     }
 
     /// Takes such messages out of those that wait for such a proof.
-    fn take(&mut self, waits: impl Fn(&Awaits) -> bool, which: impl Fn(&MessageId) -> bool) -> Vec<MessageId> {
+    fn take(
+        &mut self,
+        waits: impl Fn(&Awaits) -> bool,
+        which: impl Fn(&MessageId) -> bool,
+    ) -> Vec<MessageId> {
         let mut taken = Vec::new();
-        for unproven in self.unproven.iter_mut().filter(|unproven| waits(&unproven.awaits)) {
+        for unproven in self
+            .unproven
+            .iter_mut()
+            .filter(|unproven| waits(&unproven.awaits))
+        {
             taken.extend(unproven.ids.extract_if(.., |id| which(id)));
         }
         self.unproven.retain(|unproven| !unproven.ids.is_empty());
@@ -320,7 +382,11 @@ impl Shown {
             let is_of_it = match &unproven.awaits {
                 Awaits::EndOf(Some(tool_use)) => event.tool_use_ids.contains(tool_use),
                 Awaits::EndOf(None) | Awaits::NextInput => event.agent_id.is_none(),
-                Awaits::StepOf(_) | Awaits::AnyStep | Awaits::Queue(_) | Awaits::Answer | Awaits::Record => false,
+                Awaits::StepOf(_)
+                | Awaits::AnyStep
+                | Awaits::Queue(_)
+                | Awaits::Answer
+                | Awaits::Record => false,
             };
             if is_of_it {
                 unproven.awaits = Awaits::StepOf(event.agent_id.clone());
@@ -332,7 +398,11 @@ impl Shown {
     }
 
     fn model_is_given_more(&mut self) {
-        for unproven in self.unproven.iter_mut().filter(|unproven| unproven.awaits == Awaits::NextInput) {
+        for unproven in self
+            .unproven
+            .iter_mut()
+            .filter(|unproven| unproven.awaits == Awaits::NextInput)
+        {
             unproven.awaits = Awaits::AnyStep;
         }
     }
@@ -345,11 +415,17 @@ mod tests {
 
     fn batch(tool_use_ids: &[&str]) -> Event {
         let tool_use_ids = tool_use_ids.iter().map(|id| (*id).to_owned()).collect();
-        Event { tool_use_ids, ..Event::new(Name::PostToolBatch) }
+        Event {
+            tool_use_ids,
+            ..Event::new(Name::PostToolBatch)
+        }
     }
 
     fn of_subagent(event: Event) -> Event {
-        Event { agent_id: Some("sub".into()), ..event }
+        Event {
+            agent_id: Some("sub".into()),
+            ..event
+        }
     }
 
     #[test]
@@ -357,9 +433,17 @@ mod tests {
         let mut shown = Shown::default();
         shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
         assert!(shown.holds(&id(1)));
-        assert!(shown.proven_by(&Event::new(Name::PreToolUse)).is_empty(), "another call of the same step");
+        assert!(
+            shown.proven_by(&Event::new(Name::PreToolUse)).is_empty(),
+            "another call of the same step"
+        );
         assert!(shown.proven_by(&batch(&["t1", "t2"])).is_empty());
-        assert!(shown.proven_by(&Event::new(Name::UserPromptSubmit)).is_empty(), "a prompt is a person's");
+        assert!(
+            shown
+                .proven_by(&Event::new(Name::UserPromptSubmit))
+                .is_empty(),
+            "a prompt is a person's"
+        );
         assert_eq!(shown.proven_by(&batch(&["t3"])), [id(1)]);
         assert!(shown.proven_by(&Event::new(Name::Stop)).is_empty(), "once");
     }
@@ -378,7 +462,10 @@ mod tests {
         shown.by_hook(&[id(2)], Instant::now());
         assert!(shown.proven_by(&of_subagent(batch(&["t1"]))).is_empty());
         assert_eq!(shown.proven_by(&batch(&["t9"])), [id(2)]);
-        assert_eq!(shown.proven_by(&of_subagent(Event::new(Name::SubagentStop))), [id(1)]);
+        assert_eq!(
+            shown.proven_by(&of_subagent(Event::new(Name::SubagentStop))),
+            [id(1)]
+        );
     }
 
     #[test]
@@ -387,7 +474,11 @@ mod tests {
         shown.proven_by(&batch(&["t1"]));
         shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
         assert!(shown.proven_by(&Event::new(Name::Stop)).is_empty());
-        assert!(shown.proven_by(&Event::new(Name::UserPromptSubmit)).is_empty());
+        assert!(
+            shown
+                .proven_by(&Event::new(Name::UserPromptSubmit))
+                .is_empty()
+        );
         assert_eq!(shown.proven_by(&Event::new(Name::Stop)), [id(1)]);
     }
 
@@ -397,7 +488,10 @@ mod tests {
         for number in 0..10_000 {
             shown.by_hook(&[id(number)], Instant::now());
         }
-        assert_eq!((shown.order.len(), shown.ids.len(), shown.unproven.len()), (SHOWN_MAX, SHOWN_MAX, UNPROVEN_MAX));
+        assert_eq!(
+            (shown.order.len(), shown.ids.len(), shown.unproven.len()),
+            (SHOWN_MAX, SHOWN_MAX, UNPROVEN_MAX)
+        );
         assert!(shown.holds(&id(9_999)) && !shown.holds(&id(0)));
     }
 }

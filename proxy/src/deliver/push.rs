@@ -57,7 +57,11 @@ impl Push {
 /// Returns our own lines of a text, without the quotes: clients escape marks in those that look like theirs, such as
 /// `</cross-session-message>`.
 fn frame(text: &str) -> String {
-    text.trim().lines().filter(|line| !line.starts_with('>')).collect::<Vec<_>>().join("\n")
+    text.trim()
+        .lines()
+        .filter(|line| !line.starts_with('>'))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The next action.
@@ -98,7 +102,11 @@ impl Reminders {
 
     /// One is made.
     pub(super) fn made(&mut self, now: Instant) {
-        self.next_at = Some(now + REMIND.saturating_mul(1 << self.made.min(10)).min(REMIND_MAX));
+        self.next_at = Some(
+            now + REMIND
+                .saturating_mul(1 << self.made.min(10))
+                .min(REMIND_MAX),
+        );
         self.made += 1;
     }
 
@@ -142,7 +150,10 @@ impl Pushes {
     /// Records the session's inbox socket from the report of a hook.
     pub(super) fn learn(&mut self, event: &Event) {
         if let Some(path) = &event.messaging_socket {
-            self.inbox = Some(InboxSocket { path: path.clone(), token: event.messaging_token.clone() });
+            self.inbox = Some(InboxSocket {
+                path: path.clone(),
+                token: event.messaging_token.clone(),
+            });
         }
     }
 
@@ -199,7 +210,10 @@ impl Pushes {
 
     /// Returns the push that made the prompt: the one under way, or one that was given up and comes after all.
     pub(super) fn made_by(&self, prompt: &str) -> Option<&Push> {
-        self.under_way.iter().chain(&self.given_up).find(|push| push.made(prompt))
+        self.under_way
+            .iter()
+            .chain(&self.given_up)
+            .find(|push| push.made(prompt))
     }
 
     /// Takes the push that made the prompt.
@@ -242,11 +256,17 @@ mod tests {
     fn push(way: Way, number: u32, body: &str) -> Push {
         let note = note(number, body);
         let text = render::text(&agent("homeassistant"), &[&note], 1).text;
-        Push { way, ids: vec![note.id.clone()], text }
+        Push {
+            way,
+            ids: vec![note.id.clone()],
+            text,
+        }
     }
 
     fn wake(text: &str) -> String {
-        format!("<task-notification>\n</task-notification>\n<system-reminder>\nStop hook: {text}\n</system-reminder>")
+        format!(
+            "<task-notification>\n</task-notification>\n<system-reminder>\nStop hook: {text}\n</system-reminder>"
+        )
     }
 
     #[test]
@@ -265,8 +285,14 @@ mod tests {
         for way in [Way::Inbox, Way::Rewake, Way::Channel] {
             let one = push(way, 1, "the question");
             let copy = push(way, 2, &format!("\n{}\n", one.text));
-            assert!(!one.made(&copy.text) && !one.made(&wake(&copy.text)), "{way:?}");
-            assert!(!copy.made(&one.text) && !copy.made(&wake(&one.text)), "{way:?}");
+            assert!(
+                !one.made(&copy.text) && !one.made(&wake(&copy.text)),
+                "{way:?}"
+            );
+            assert!(
+                !copy.made(&one.text) && !copy.made(&wake(&one.text)),
+                "{way:?}"
+            );
         }
     }
 }

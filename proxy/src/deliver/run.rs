@@ -51,9 +51,12 @@ async fn push(hop: &LastHop) {
                 Input::NotPushed(Way::Inbox)
             }),
             Todo::Wake(text) => (!wake(hop, text)).then_some(Input::NotPushed(Way::Rewake)),
-            Todo::Notify(text) => {
-                hop.arrivals.notifications.try_send(text).is_err().then_some(Input::NotPushed(Way::Channel))
-            }
+            Todo::Notify(text) => hop
+                .arrivals
+                .notifications
+                .try_send(text)
+                .is_err()
+                .then_some(Input::NotPushed(Way::Channel)),
         };
         if let Some(input) = follows {
             hop.on(input);
@@ -64,25 +67,41 @@ async fn push(hop: &LastHop) {
 
 async fn ask_client(hop: &LastHop) -> ClientState {
     let (folder, pid) = hop.arrivals.inside().client.clone();
-    off_this_thread(move || ClientState::read(&folder, pid)).await.unwrap_or_default()
+    off_this_thread(move || ClientState::read(&folder, pid))
+        .await
+        .unwrap_or_default()
 }
 
 /// Returns which messages stand in the conversation of that transcript; nothing where it is no evidence.
 async fn read(hop: &LastHop, path: PathBuf) -> Option<Recorded> {
     let transcript = Arc::clone(&hop.arrivals.inside().transcript);
-    let read = move || transcript.lock().unwrap_or_else(PoisonError::into_inner).conversation(&path);
+    let read = move || {
+        transcript
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .conversation(&path)
+    };
     let read = off_this_thread(read).await?;
-    read.inspect_err(|error| tracing::debug!("cannot use the client's transcript as evidence: {error}")).ok()
+    read.inspect_err(|error| {
+        tracing::debug!("cannot use the client's transcript as evidence: {error}")
+    })
+    .ok()
 }
 
 /// Runs blocking work on a thread of its own; `None` if the runtime is shutting down.
-async fn off_this_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+async fn off_this_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }
 
 /// Has the hook that waits wake its session. Returns whether it was still there.
 fn wake(hop: &LastHop, text: String) -> bool {
-    let answer = Answer { stderr: text, exit: WAKES, ..Answer::default() };
+    let answer = Answer {
+        stderr: text,
+        exit: WAKES,
+        ..Answer::default()
+    };
     let waiter = hop.arrivals.inside().waiter.take();
     waiter.is_some_and(|waiter| waiter.send(answer).is_ok())
 }
@@ -103,5 +122,7 @@ async fn post(socket: &InboxSocket, text: &str) -> io::Result<()> {
         let _ = stream.shutdown().await;
         Ok(())
     };
-    timeout(POST_MAX, writing).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(POST_MAX, writing)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

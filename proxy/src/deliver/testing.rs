@@ -42,5 +42,9 @@ pub(super) fn note(number: u32, body: &str) -> Note {
 /// Returns a conversation in which these messages stand, the latter of them above an answer of the model.
 pub(super) fn standing(named: &[u32], answered: &[u32]) -> Recorded {
     let ids = |numbers: &[u32]| numbers.iter().map(|number| id(*number)).collect();
-    Recorded { named: ids(named), answered: ids(answered), ..Recorded::default() }
+    Recorded {
+        named: ids(named),
+        answered: ids(answered),
+        ..Recorded::default()
+    }
 }

@@ -73,7 +73,8 @@ impl Turn {
     /// may take it back: its hook has the name of the turn that is under way. Where a prompt waits already, another name may be
     /// that of the turn which it began, unreported, after the one before was broken off.
     pub(super) fn begins_with(&self, event: &Event) -> bool {
-        let is_another = event.prompt_id.is_some() && self.id.is_some() && event.prompt_id != self.id;
+        let is_another =
+            event.prompt_id.is_some() && self.id.is_some() && event.prompt_id != self.id;
         !self.is_busy() || (is_another && !self.is_queued)
     }
 
@@ -125,14 +126,27 @@ impl Turn {
             Name::PermissionRequest => self.is(Activity::Busy, State::WaitingHuman),
             Name::Notification => self.notified(event.notification_type.as_deref()),
             Name::Stop => {
-                self.stops = if event.stop_hook_active { self.stops.saturating_add(1) } else { 0 };
+                self.stops = if event.stop_hook_active {
+                    self.stops.saturating_add(1)
+                } else {
+                    0
+                };
             }
             Name::StopFailure => self.is(Activity::Idle, State::Blocked),
-            Name::Wait if self.activity == Activity::Unknown => self.is(Activity::Idle, State::Ready),
-            Name::SessionEnd | Name::SubagentStop | Name::PreCompact | Name::Wait | Name::Status => {}
+            Name::Wait if self.activity == Activity::Unknown => {
+                self.is(Activity::Idle, State::Ready)
+            }
+            Name::SessionEnd
+            | Name::SubagentStop
+            | Name::PreCompact
+            | Name::Wait
+            | Name::Status => {}
         }
         // A hook that runs beside the session may be late: a prompt that waited may have begun the next turn.
-        let is_beside = matches!(event.name, Name::SessionStart | Name::Wait | Name::SubagentStop);
+        let is_beside = matches!(
+            event.name,
+            Name::SessionStart | Name::Wait | Name::SubagentStop
+        );
         if !is_beside && event.prompt_id.is_some() {
             self.id.clone_from(&event.prompt_id);
         }
@@ -153,7 +167,8 @@ impl Turn {
 
     /// The session reported its own state.
     pub(super) fn said(&mut self, state: State) {
-        self.said = Some(state).filter(|state| !matches!(state, State::Ready | State::Busy | State::Starting));
+        self.said = Some(state)
+            .filter(|state| !matches!(state, State::Ready | State::Busy | State::Starting));
         self.state = Some(state);
     }
 
@@ -193,7 +208,11 @@ impl Turn {
         let quiet = match self.activity {
             Activity::Idle => self.heard.map_or(now, |heard| heard + self.pause),
             Activity::Busy => {
-                let silence = if self.works.is_some() { BUSY_SILENCE } else { SILENCE };
+                let silence = if self.works.is_some() {
+                    BUSY_SILENCE
+                } else {
+                    SILENCE
+                };
                 self.heard.map_or(now, |heard| heard + silence)
             }
             Activity::Unknown => *self.heard.get_or_insert(now) + UNHEARD,
@@ -237,7 +256,9 @@ impl Turn {
 
     /// Returns when hooks, and the client's file, have been silent for a while.
     fn silent_at(&self, now: Instant) -> Instant {
-        self.works.max(self.heard).map_or(now, |last| last + SILENCE)
+        self.works
+            .max(self.heard)
+            .map_or(now, |last| last + SILENCE)
     }
 
     /// Returns whether the last turn ended by a failure of the model's service.
@@ -261,7 +282,9 @@ impl Turn {
     fn notified(&mut self, kind: Option<&str>) {
         match kind {
             Some("idle_prompt") => self.is(Activity::Idle, State::Ready),
-            Some("permission_prompt" | "elicitation_dialog") => self.state = Some(State::WaitingHuman),
+            Some("permission_prompt" | "elicitation_dialog") => {
+                self.state = Some(State::WaitingHuman)
+            }
             _ => {}
         }
     }
@@ -299,20 +322,55 @@ mod tests {
             if event.name == Name::Stop {
                 turn.ends();
             }
-            assert_eq!((turn.state(), turn.is_idle()), (Some(state), idle), "{event:?}");
+            assert_eq!(
+                (turn.state(), turn.is_idle()),
+                (Some(state), idle),
+                "{event:?}"
+            );
         };
-        check(Event { source: Some("startup".into()), ..event(Name::SessionStart) }, State::Ready, true);
+        check(
+            Event {
+                source: Some("startup".into()),
+                ..event(Name::SessionStart)
+            },
+            State::Ready,
+            true,
+        );
         check(event(Name::UserPromptSubmit), State::Busy, false);
         check(event(Name::PermissionRequest), State::WaitingHuman, false);
         check(event(Name::PostToolBatch), State::Busy, false);
-        let asks = Event { tool_name: Some("AskUserQuestion".into()), ..event(Name::PreToolUse) };
+        let asks = Event {
+            tool_name: Some("AskUserQuestion".into()),
+            ..event(Name::PreToolUse)
+        };
         check(asks, State::WaitingHuman, false);
-        check(Event { source: Some("compact".into()), ..event(Name::SessionStart) }, State::WaitingHuman, false);
+        check(
+            Event {
+                source: Some("compact".into()),
+                ..event(Name::SessionStart)
+            },
+            State::WaitingHuman,
+            false,
+        );
         check(event(Name::PostToolBatch), State::Busy, false);
-        check(Event { agent_id: Some("a1".into()), ..event(Name::PermissionRequest) }, State::Busy, false);
+        check(
+            Event {
+                agent_id: Some("a1".into()),
+                ..event(Name::PermissionRequest)
+            },
+            State::Busy,
+            false,
+        );
         check(event(Name::Stop), State::Ready, true);
         check(event(Name::StopFailure), State::Blocked, true);
-        check(Event { notification_type: Some("idle_prompt".into()), ..event(Name::Notification) }, State::Ready, true);
+        check(
+            Event {
+                notification_type: Some("idle_prompt".into()),
+                ..event(Name::Notification)
+            },
+            State::Ready,
+            true,
+        );
     }
 
     #[test]
@@ -337,7 +395,13 @@ mod tests {
         assert!(turn.can_be_kept());
         for _ in 0..STOPS_MAX {
             assert!(turn.can_be_kept());
-            turn.on(&Event { stop_hook_active: true, ..event(Name::Stop) }, now);
+            turn.on(
+                &Event {
+                    stop_hook_active: true,
+                    ..event(Name::Stop)
+                },
+                now,
+            );
         }
         assert!(!turn.can_be_kept());
         turn.on(&event(Name::UserPromptSubmit), now);
@@ -357,7 +421,10 @@ mod tests {
     #[test]
     fn nothing_is_quiet_during_a_compaction() {
         let (mut turn, now) = (Turn::new(), Instant::now());
-        let compacted = Event { source: Some("compact".into()), ..event(Name::SessionStart) };
+        let compacted = Event {
+            source: Some("compact".into()),
+            ..event(Name::SessionStart)
+        };
         turn.ends();
         turn.on(&event(Name::PreCompact), now);
         turn.on(&event(Name::SubagentStop), now);

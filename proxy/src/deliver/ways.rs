@@ -55,24 +55,44 @@ pub(super) struct Ways {
 impl Ways {
     /// Returns the first way that is there and not at rest.
     pub(super) fn next(&self, is_there: impl Fn(Way) -> bool, now: Instant) -> Option<Way> {
-        Way::ALL.into_iter().find(|way| is_there(*way) && self.trial(*way).rests_until.is_none_or(|until| until <= now))
+        Way::ALL.into_iter().find(|way| {
+            is_there(*way)
+                && self
+                    .trial(*way)
+                    .rests_until
+                    .is_none_or(|until| until <= now)
+        })
     }
 
     /// Returns when the next way that is there has rested.
     pub(super) fn next_at(&self, is_there: impl Fn(Way) -> bool) -> Option<Instant> {
-        Way::ALL.into_iter().filter(|way| is_there(*way)).filter_map(|way| self.trial(way).rests_until).min()
+        Way::ALL
+            .into_iter()
+            .filter(|way| is_there(*way))
+            .filter_map(|way| self.trial(way).rests_until)
+            .min()
     }
 
     /// A push by that way was confirmed.
     pub(super) fn worked(&mut self, way: Way) {
-        *self.trial_mut(way) = Trial { works: true, failures: 0, rests_until: None };
+        *self.trial_mut(way) = Trial {
+            works: true,
+            failures: 0,
+            rests_until: None,
+        };
     }
 
     /// A push by that way was not confirmed.
     pub(super) fn failed(&mut self, way: Way, now: Instant) {
         let trial = self.trial_mut(way);
-        let rest = REST.saturating_mul(1 << trial.failures.min(10)).min(REST_MAX);
-        *trial = Trial { works: false, failures: trial.failures + 1, rests_until: Some(now + rest) };
+        let rest = REST
+            .saturating_mul(1 << trial.failures.min(10))
+            .min(REST_MAX);
+        *trial = Trial {
+            works: false,
+            failures: trial.failures + 1,
+            rests_until: Some(now + rest),
+        };
     }
 
     /// Returns whether the way was seen to work, and did not fail since.
@@ -87,7 +107,12 @@ impl Ways {
         if self.hooks {
             reach.extend([Via::UserPromptSubmit, Via::PostToolBatch, Via::Stop]);
         }
-        reach.extend(Way::ALL.into_iter().filter(|way| self.works(*way)).map(Way::via));
+        reach.extend(
+            Way::ALL
+                .into_iter()
+                .filter(|way| self.works(*way))
+                .map(Way::via),
+        );
         reach
     }
 
@@ -112,11 +137,17 @@ mod tests {
         ways.failed(Way::Inbox, now);
         assert_eq!(ways.next(both, now), Some(Way::Rewake));
         ways.failed(Way::Rewake, now);
-        assert_eq!((ways.next(both, now), ways.next_at(both)), (None, Some(now + REST)));
+        assert_eq!(
+            (ways.next(both, now), ways.next_at(both)),
+            (None, Some(now + REST))
+        );
         assert_eq!(ways.next(both, now + REST), Some(Way::Inbox));
         ways.failed(Way::Inbox, now + REST);
         assert_eq!(ways.next(both, now + REST + REST), Some(Way::Rewake));
-        assert_eq!(ways.next(|way| way == Way::Inbox, now + REST * 3), Some(Way::Inbox));
+        assert_eq!(
+            ways.next(|way| way == Way::Inbox, now + REST * 3),
+            Some(Way::Inbox)
+        );
     }
 
     #[test]
@@ -125,7 +156,15 @@ mod tests {
         assert_eq!(ways.reach(), [Via::WaitForMessage, Via::GetMessages]);
         ways.hooks = true;
         ways.worked(Way::Inbox);
-        assert_eq!(ways.reach()[2..], [Via::UserPromptSubmit, Via::PostToolBatch, Via::Stop, Via::InboxSocket]);
+        assert_eq!(
+            ways.reach()[2..],
+            [
+                Via::UserPromptSubmit,
+                Via::PostToolBatch,
+                Via::Stop,
+                Via::InboxSocket
+            ]
+        );
         ways.failed(Way::Inbox, now);
         assert!(!ways.reach().contains(&Via::InboxSocket) && !ways.works(Way::Inbox));
     }

@@ -59,13 +59,19 @@ pub fn name(word: &str) -> Option<Name> {
 /// Parses the client's input. `None` if it is malformed.
 pub fn event(name: Name, input: &[u8]) -> Option<Event> {
     let input: HookInput = surrogates::parse(input).ok()?;
-    let calls = input.tool_calls.unwrap_or_default().into_iter().filter_map(|call| call.tool_use_id);
+    let calls = input
+        .tool_calls
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|call| call.tool_use_id);
     Some(Event {
         session_id: input.session_id,
         agent_id: input.agent_id,
         source: input.source,
         typed: name == Name::UserPromptSubmit && input.prompt.as_deref().is_some_and(is_typed),
-        prompt: input.prompt.filter(|prompt| prompt.len() <= PROMPT_MAX && prompt.contains(MARK)),
+        prompt: input
+            .prompt
+            .filter(|prompt| prompt.len() <= PROMPT_MAX && prompt.contains(MARK)),
         prompt_id: input.prompt_id,
         transcript: input.transcript_path,
         notification_type: input.notification_type,
@@ -79,7 +85,9 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
 /// Returns whether a person typed the prompt. A prompt that begins with our own mark counts as ours; a person may quote it.
 fn is_typed(prompt: &str) -> bool {
     let text = prompt.trim_start();
-    !text.is_empty() && !text.starts_with(MARK) && !MADE.iter().any(|beginning| text.starts_with(beginning))
+    !text.is_empty()
+        && !text.starts_with(MARK)
+        && !MADE.iter().any(|beginning| text.starts_with(beginning))
 }
 
 #[cfg(test)]
@@ -95,34 +103,35 @@ mod tests {
     #[test]
     fn the_input_of_each_hook_becomes_an_event() {
         let start = json!({"session_id": "s", "cwd": "/p", "hook_event_name": "SessionStart", "source": "clear"});
-        let expected =
-            json!({"name": "session-start", "session_id": "s", "source": "clear", "stop_hook_active": false});
+        let expected = json!({"name": "session-start", "session_id": "s", "source": "clear", "stop_hook_active": false});
         check("session-start", &start, expected);
-        let stop =
-            json!({"session_id": "s", "prompt_id": "p", "stop_hook_active": true, "last_assistant_message": "Done."});
-        let expected = json!({"name": "stop", "session_id": "s", "prompt_id": "p", "stop_hook_active": true});
+        let stop = json!({"session_id": "s", "prompt_id": "p", "stop_hook_active": true, "last_assistant_message": "Done."});
+        let expected =
+            json!({"name": "stop", "session_id": "s", "prompt_id": "p", "stop_hook_active": true});
         check("stop", &stop, expected);
-        let ended =
-            json!({"session_id": "s", "agent_id": "a7", "agent_type": "general-purpose", "stop_hook_active": null});
+        let ended = json!({"session_id": "s", "agent_id": "a7", "agent_type": "general-purpose", "stop_hook_active": null});
         let expected = json!({"name": "subagent-stop", "session_id": "s", "agent_id": "a7", "stop_hook_active": false});
         check("subagent-stop", &ended, expected);
-        let tool = json!({"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1"});
+        let tool =
+            json!({"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1"});
         let expected = json!({"name": "pre-tool-use", "tool_name": "Bash", "tool_use_ids": ["toolu_1"], "stop_hook_active": false});
         check("pre-tool-use", &tool, expected);
-        let notice = json!({"message": "Claude needs you", "notification_type": "permission_prompt"});
-        let expected =
-            json!({"name": "notification", "notification_type": "permission_prompt", "stop_hook_active": false});
+        let notice =
+            json!({"message": "Claude needs you", "notification_type": "permission_prompt"});
+        let expected = json!({"name": "notification", "notification_type": "permission_prompt", "stop_hook_active": false});
         check("notification", &notice, expected);
-        check("wait", &json!({}), json!({"name": "wait", "stop_hook_active": false}));
+        check(
+            "wait",
+            &json!({}),
+            json!({"name": "wait", "stop_hook_active": false}),
+        );
     }
 
     #[test]
     fn a_batch_and_a_single_use_name_their_calls() {
-        let call =
-            |id| json!({"tool_name": "Read", "tool_input": {}, "tool_use_id": id, "tool_response": [[{"x": 1}]]});
+        let call = |id| json!({"tool_name": "Read", "tool_input": {}, "tool_use_id": id, "tool_response": [[{"x": 1}]]});
         let batch = json!({"tool_calls": [call("toolu_1"), call("toolu_2")]});
-        let expected =
-            json!({"name": "post-tool-batch", "tool_use_ids": ["toolu_1", "toolu_2"], "stop_hook_active": false});
+        let expected = json!({"name": "post-tool-batch", "tool_use_ids": ["toolu_1", "toolu_2"], "stop_hook_active": false});
         check("post-tool-batch", &batch, expected);
         let expected = json!({"name": "post-tool-batch", "tool_name": "Read", "tool_use_ids": ["toolu_3"],
             "stop_hook_active": false});
@@ -133,12 +142,20 @@ mod tests {
     fn prompts_of_people_stay_with_the_client() {
         let prompt = |text: String| {
             let input = json!({"prompt": text}).to_string();
-            event(Name::UserPromptSubmit, input.as_bytes()).unwrap().prompt
+            event(Name::UserPromptSubmit, input.as_bytes())
+                .unwrap()
+                .prompt
         };
         assert_eq!(prompt("my password is hush".to_owned()), None);
         let half = format!(r#"{{"prompt": "{MARK} half a character \ud83d"}}"#);
-        assert!(event(Name::UserPromptSubmit, half.as_bytes()).is_some_and(|event| event.prompt.is_some()));
-        assert_eq!(prompt(format!("so: {MARK} 1 message")), Some("so: [c3po] 1 message".to_owned()));
+        assert!(
+            event(Name::UserPromptSubmit, half.as_bytes())
+                .is_some_and(|event| event.prompt.is_some())
+        );
+        assert_eq!(
+            prompt(format!("so: {MARK} 1 message")),
+            Some("so: [c3po] 1 message".to_owned())
+        );
         assert_eq!(prompt(format!("{MARK} {}", "x".repeat(PROMPT_MAX))), None);
     }
 
@@ -151,10 +168,22 @@ mod tests {
         let prompt = Name::UserPromptSubmit;
         check(prompt, "go on, both of you", true);
         check(prompt, "what is <task-notification>?", true);
-        check(prompt, &format!("why do I see \"{MARK} 1 message\" here?"), true);
+        check(
+            prompt,
+            &format!("why do I see \"{MARK} 1 message\" here?"),
+            true,
+        );
         check(prompt, "", false);
-        check(prompt, " \n<task-notification>\n<result>slept</result>", false);
-        check(prompt, "<cross-session-message from=\"uds:/x\">\nhi\n</cross-session-message>", false);
+        check(
+            prompt,
+            " \n<task-notification>\n<result>slept</result>",
+            false,
+        );
+        check(
+            prompt,
+            "<cross-session-message from=\"uds:/x\">\nhi\n</cross-session-message>",
+            false,
+        );
         check(prompt, "<channel source=\"c3po\">hi</channel>", false);
         check(prompt, &format!("{MARK} 1 message"), false);
         check(prompt, &format!("{MARK} {}", "x".repeat(PROMPT_MAX)), false);
@@ -167,7 +196,11 @@ mod tests {
         for input in ["", "null", "[1]", "{", "go", "{\"session_id\": 7}", "\u{0}"] {
             assert!(event(Name::Stop, input.as_bytes()).is_none(), "{input}");
         }
-        let deep = format!("{{\"tool_response\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        let deep = format!(
+            "{{\"tool_response\": {}1{}}}",
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
         assert!(event(Name::PostToolBatch, deep.as_bytes()).is_some());
         assert!(name("status").is_none() && name("Stop").is_none() && name("").is_none());
     }

@@ -40,8 +40,17 @@ const LOOK: Duration = Duration::from_secs(2);
 pub fn run(event: Option<&str>, beginning: Option<&str>) -> Option<ExitCode> {
     let (began, client) = (Instant::now(), parent_id());
     match event.and_then(name) {
-        Some(name) => Some(ended_in_time(Run { name, starts: beginning == Some("session-start"), client }, began)),
-        None if matches!(event, Some("-h" | "--help" | "help")) || io::stdin().is_terminal() => None,
+        Some(name) => Some(ended_in_time(
+            Run {
+                name,
+                starts: beginning == Some("session-start"),
+                client,
+            },
+            began,
+        )),
+        None if matches!(event, Some("-h" | "--help" | "help")) || io::stdin().is_terminal() => {
+            None
+        }
         None => Some(ExitCode::SUCCESS),
     }
 }
@@ -73,13 +82,21 @@ fn ended_in_time(run: Run, began: Instant) -> ExitCode {
         // Without a receiver, the process is ending.
         let _ = sender.send(work(run, &of_worker));
     };
-    let Ok(_worker) = thread::Builder::new().spawn(work) else { return ExitCode::SUCCESS };
+    let Ok(_worker) = thread::Builder::new().spawn(work) else {
+        return ExitCode::SUCCESS;
+    };
     let waits = run.name == Name::Wait;
     let code = loop {
-        let pause = if waits { LOOK } else { DEADLINE.saturating_sub(began.elapsed()) };
+        let pause = if waits {
+            LOOK
+        } else {
+            DEADLINE.saturating_sub(began.elapsed())
+        };
         match code.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) if waits && run.has_client() => {}
-            Err(RecvTimeoutError::Timeout) if !first.take() => break code.recv_timeout(PRINT_MAX).ok(),
+            Err(RecvTimeoutError::Timeout) if !first.take() => {
+                break code.recv_timeout(PRINT_MAX).ok();
+            }
             outcome => break outcome.ok(),
         }
     };
@@ -103,10 +120,18 @@ fn work(run: Run, first: &First) -> Option<u8> {
     let (waits, headless) = (run.name == Name::Wait, environment.headless);
     // A waiting hook reports by its end, so its client must still be above it: another client would not notice the end, and
     // would never end the wait.
-    let find = if waits { local::find_above } else { local::find };
+    let find = if waits {
+        local::find_above
+    } else {
+        local::find
+    };
     let find = || find(environment.client, &environment.sockets);
     let begins = waits && run.starts && !headless;
-    let socket = if begins || (waits && headless) { None } else { find() };
+    let socket = if begins || (waits && headless) {
+        None
+    } else {
+        find()
+    };
     if socket.is_none() && !begins {
         // The client may fail if its input is not read.
         io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;
@@ -114,7 +139,9 @@ fn work(run: Run, first: &First) -> Option<u8> {
     }
     let mut event = event(run.name, &standard_input()?)?;
     event.messaging_socket = environment.messaging_socket;
-    event.messaging_token = environment.messaging_token.map(|token| token.expose().to_owned());
+    event.messaging_token = environment
+        .messaging_token
+        .map(|token| token.expose().to_owned());
     match socket {
         Some(socket) => converse(&socket, &event, first),
         None => in_time(|| converse(&find()?, &event, first)),
@@ -150,7 +177,11 @@ fn converse(socket: &Path, event: &Event, first: &First) -> Option<u8> {
 /// Reads standard input to its end, which may never come; `None` if it is too long.
 fn standard_input() -> Option<Vec<u8>> {
     let (mut stdin, mut input) = (io::stdin().lock(), Vec::new());
-    stdin.by_ref().take(INPUT_MAX).read_to_end(&mut input).ok()?;
+    stdin
+        .by_ref()
+        .take(INPUT_MAX)
+        .read_to_end(&mut input)
+        .ok()?;
     let beyond = io::copy(&mut stdin, &mut io::sink()).ok()?;
     (beyond == 0).then_some(input)
 }

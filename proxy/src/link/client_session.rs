@@ -29,7 +29,10 @@ struct SessionFile {
 
 impl SessionFile {
     fn read(path: &Path) -> Self {
-        fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        fs::read(path)
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default()
     }
 
     fn runs(&self) -> bool {
@@ -70,7 +73,9 @@ impl ClientSession {
 
     async fn read(&self) -> SessionFile {
         let path = self.0.clone();
-        tokio::task::spawn_blocking(move || SessionFile::read(&path)).await.unwrap_or_default()
+        tokio::task::spawn_blocking(move || SessionFile::read(&path))
+            .await
+            .unwrap_or_default()
     }
 }
 
@@ -86,10 +91,19 @@ mod tests {
             fs::write(&path, text).unwrap();
             assert_eq!(SessionFile::read(&path).runs(), expected, "{text}");
         };
-        assert!(SessionFile::read(&path).runs(), "other clients have no file");
+        assert!(
+            SessionFile::read(&path).runs(),
+            "other clients have no file"
+        );
         check("{", true);
-        check(r#"{"pid": 7, "kind": "interactive", "status": "idle"}"#, true);
-        check(r#"{"kind": "interactive", "status": "idle", "parkedJobId": "bd6b9711"}"#, false);
+        check(
+            r#"{"pid": 7, "kind": "interactive", "status": "idle"}"#,
+            true,
+        );
+        check(
+            r#"{"kind": "interactive", "status": "idle", "parkedJobId": "bd6b9711"}"#,
+            false,
+        );
         check(r#"{"kind": "interactive", "parkedJobId": null}"#, true);
         check(r#"{"kind": "bg", "spare": true}"#, false);
         check(r#"{"kind": "bg", "jobId": "bd6b9711"}"#, true);

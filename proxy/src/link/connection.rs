@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
-use c3po_shared::wire::{CLOSE_REFUSED, CLOSE_TAKEN_OVER, Frame, Hello, Outgoing, RequestId, SUBPROTOCOL, Welcome};
+use c3po_shared::wire::{
+    CLOSE_REFUSED, CLOSE_TAKEN_OVER, Frame, Hello, Outgoing, RequestId, SUBPROTOCOL, Welcome,
+};
 use futures_util::{SinkExt, StreamExt};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -52,10 +54,14 @@ impl LinkSocket {
         trust: &Trust,
         stage: &Stage,
     ) -> Result<Self, DialError> {
-        let no_url = |error: tungstenite::Error| DialError::failed(error.to_string(), Advice::WorkOn);
+        let no_url =
+            |error: tungstenite::Error| DialError::failed(error.to_string(), Advice::WorkOn);
         let mut request = target.into_client_request().map_err(no_url)?;
         let headers = request.headers_mut();
-        headers.insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL));
+        headers.insert(
+            "sec-websocket-protocol",
+            HeaderValue::from_static(SUBPROTOCOL),
+        );
         if let Some(token) = token {
             let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
                 .map_err(|_| DialError::Refused(bad_token()))?;
@@ -72,7 +78,9 @@ impl LinkSocket {
         let dialling = async {
             let stream = stream::connect(&uri, trust, stage).await?;
             let upgraded = client_async_with_config(request, stream, Some(config)).await;
-            upgraded.map(|(socket, _)| Self { socket }).map_err(dial_error)
+            upgraded
+                .map(|(socket, _)| Self { socket })
+                .map_err(dial_error)
         };
         // Boxed because a handshake is large, and over before the link is used.
         match timeout(HANDSHAKE_MAX, Box::pin(dialling)).await {
@@ -84,12 +92,18 @@ impl LinkSocket {
 
     /// Sends `hello`, which claims the agent's name. It must be the first request.
     pub(super) async fn hello(&mut self, hello: &Hello) -> Result<Welcome, DialError> {
-        let failed = |error: String| DialError::failed(format!("hello: {error}"), Advice::SaysNothing);
+        let failed =
+            |error: String| DialError::failed(format!("hello: {error}"), Advice::SaysNothing);
         let id = RequestId::Number(0);
-        self.write(&Outgoing::request(&id, "hello", hello).text()).await.map_err(failed)?;
+        self.write(&Outgoing::request(&id, "hello", hello).text())
+            .await
+            .map_err(failed)?;
         match timeout(HANDSHAKE_MAX, self.read_welcome()).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(failed(format!("it did not answer within {} s", HANDSHAKE_MAX.as_secs()))),
+            Err(_) => Err(failed(format!(
+                "it did not answer within {} s",
+                HANDSHAKE_MAX.as_secs()
+            ))),
         }
     }
 
@@ -99,14 +113,23 @@ impl LinkSocket {
             let text = match self.read().await {
                 Incoming::Text(text) => text,
                 Incoming::Alive => continue,
-                Incoming::TakenOver => return Err(failed("another session took over the agent".to_owned())),
+                Incoming::TakenOver => {
+                    return Err(failed("another session took over the agent".to_owned()));
+                }
                 Incoming::Closed(why) => return Err(failed(why)),
             };
             match Frame::parse(&text) {
-                Ok(Frame::Response { outcome: Ok(result), .. }) => {
-                    return serde_json::from_str(result.get()).map_err(|error| failed(format!("hello: {error}")));
+                Ok(Frame::Response {
+                    outcome: Ok(result),
+                    ..
+                }) => {
+                    return serde_json::from_str(result.get())
+                        .map_err(|error| failed(format!("hello: {error}")));
                 }
-                Ok(Frame::Response { outcome: Err(error), .. }) => return Err(DialError::Refused(error.into())),
+                Ok(Frame::Response {
+                    outcome: Err(error),
+                    ..
+                }) => return Err(DialError::Refused(error.into())),
                 // Other frames before the reply are not for a proxy without a name.
                 Ok(_) => {}
                 Err(error) => return Err(failed(error.to_string())),
@@ -118,11 +141,18 @@ impl LinkSocket {
     pub(super) async fn read(&mut self) -> Incoming {
         match self.socket.next().await {
             Some(Ok(Message::Text(text))) => Incoming::Text(text),
-            Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == CLOSE_TAKEN_OVER => Incoming::TakenOver,
-            Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == CLOSE_REFUSED => {
-                Incoming::Closed(format!("the coordinator refused the connection: {}", frame.reason))
+            Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == CLOSE_TAKEN_OVER => {
+                Incoming::TakenOver
             }
-            Some(Ok(Message::Close(_))) | None => Incoming::Closed("the coordinator closed the connection".to_owned()),
+            Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == CLOSE_REFUSED => {
+                Incoming::Closed(format!(
+                    "the coordinator refused the connection: {}",
+                    frame.reason
+                ))
+            }
+            Some(Ok(Message::Close(_))) | None => {
+                Incoming::Closed("the coordinator closed the connection".to_owned())
+            }
             Some(Ok(_)) => Incoming::Alive,
             Some(Err(error)) => Incoming::Closed(error.to_string()),
         }
@@ -152,31 +182,49 @@ impl LinkSocket {
     }
 }
 
-async fn bounded(write: impl Future<Output = Result<(), tungstenite::Error>>) -> Result<(), String> {
+async fn bounded(
+    write: impl Future<Output = Result<(), tungstenite::Error>>,
+) -> Result<(), String> {
     match timeout(WRITE_MAX, write).await {
         Ok(done) => done.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("the coordinator read nothing for {} s", WRITE_MAX.as_secs())),
+        Err(_) => Err(format!(
+            "the coordinator read nothing for {} s",
+            WRITE_MAX.as_secs()
+        )),
     }
 }
 
 fn bad_token() -> Refusal {
-    Refusal::new(ErrorCode::Unauthorized, "C3PO_TOKEN contains invalid characters")
+    Refusal::new(
+        ErrorCode::Unauthorized,
+        "C3PO_TOKEN contains invalid characters",
+    )
 }
 
 fn dial_error(error: tungstenite::Error) -> DialError {
     let response = match error {
         tungstenite::Error::Http(response) => response,
-        tungstenite::Error::Io(error) => return DialError::failed(error.to_string(), Advice::WorkOn),
+        tungstenite::Error::Io(error) => {
+            return DialError::failed(error.to_string(), Advice::WorkOn);
+        }
         error => return DialError::failed(error.to_string(), Advice::AnotherProgram),
     };
-    let told = response.body().as_deref().and_then(|body| serde_json::from_slice::<Refusal>(body).ok());
+    let told = response
+        .body()
+        .as_deref()
+        .and_then(|body| serde_json::from_slice::<Refusal>(body).ok());
     match (response.status().as_u16(), told) {
         (_, Some(refusal)) => DialError::Refused(refusal),
         (401, None) => DialError::Refused(Refusal::new(
             ErrorCode::Unauthorized,
             "the coordinator requires a token, and did not accept that of this host",
         )),
-        (403, None) => DialError::Refused(Refusal::new(ErrorCode::Forbidden, "the coordinator denied access")),
-        (status, None) => DialError::failed(format!("it answers HTTP {status}"), Advice::AnotherProgram),
+        (403, None) => DialError::Refused(Refusal::new(
+            ErrorCode::Forbidden,
+            "the coordinator denied access",
+        )),
+        (status, None) => {
+            DialError::failed(format!("it answers HTTP {status}"), Advice::AnotherProgram)
+        }
     }
 }

@@ -27,7 +27,10 @@ pub(super) struct Endpoints {
 impl Endpoints {
     fn of(coordinators: Coordinators) -> Arc<Self> {
         let trust = Trust::new(coordinators.fingerprints.clone());
-        Arc::new(Self { coordinators, trust })
+        Arc::new(Self {
+            coordinators,
+            trust,
+        })
     }
 }
 
@@ -46,7 +49,10 @@ impl Directory {
     pub(super) fn new(config: &Config) -> Self {
         let file = config.places.config_file.clone();
         let stamp = stamp(std::fs::metadata(&file).ok());
-        Self { file, now: Mutex::new((Endpoints::of(config.coordinators.clone()), stamp)) }
+        Self {
+            file,
+            now: Mutex::new((Endpoints::of(config.coordinators.clone()), stamp)),
+        }
     }
 
     /// Returns the current endpoints.
@@ -66,7 +72,9 @@ impl Directory {
 
     /// Reads the file again if it has changed. An unreadable file changes nothing, until it changes again.
     pub(super) async fn refresh(&self, config: &Config) {
-        let Some(found) = self.look().await else { return };
+        let Some(found) = self.look().await else {
+            return;
+        };
         let reading = spawn_blocking({
             let config = config.clone();
             move || config.read_coordinators()
@@ -82,7 +90,10 @@ impl Directory {
                 now.0 = Endpoints::of(coordinators);
             }
             Err(problems) => {
-                tracing::warn!("the changed configuration is invalid and not used: {}", problems.join("; "))
+                tracing::warn!(
+                    "the changed configuration is invalid and not used: {}",
+                    problems.join("; ")
+                )
             }
         }
     }

@@ -45,9 +45,20 @@ pub(super) struct Line {
 
 impl Line {
     /// Returns the line for a call that was accepted at that time.
-    pub(super) fn of(call_id: CallId, call: &Call, at: Timestamp, coordinators: Vec<String>) -> Self {
+    pub(super) fn of(
+        call_id: CallId,
+        call: &Call,
+        at: Timestamp,
+        coordinators: Vec<String>,
+    ) -> Self {
         let arguments = serde_json::value::to_raw_value(call).expect("arguments have text keys");
-        Self { call_id, tool: call.tool().name().to_owned(), arguments, at, coordinators }
+        Self {
+            call_id,
+            tool: call.tool().name().to_owned(),
+            arguments,
+            at,
+            coordinators,
+        }
     }
 }
 
@@ -102,7 +113,11 @@ impl Journal {
         let path = self.lines(agent);
         let is_new = !path.exists();
         append_to(&path, line)?;
-        if is_new { File::open(&self.folder)?.sync_all() } else { Ok(()) }
+        if is_new {
+            File::open(&self.folder)?.sync_all()
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns the oldest line.
@@ -124,21 +139,26 @@ impl Journal {
         let Ok(lines) = self.read(agent) else {
             return false;
         };
-        let known =
-            |line: &Line| line.coordinators.is_empty() || line.coordinators.iter().any(|one| targets.contains(one));
+        let known = |line: &Line| {
+            line.coordinators.is_empty()
+                || line.coordinators.iter().any(|one| targets.contains(one))
+        };
         lines.first().is_some_and(|(_, line)| known(line))
     }
 
     /// Removes a line, because it was answered.
     pub(super) fn remove(&self, agent: &AgentId, call_id: CallId) -> io::Result<()> {
         let _turn = self.turn(agent)?;
-        let (done, left): (Vec<_>, Vec<_>) =
-            self.read(agent)?.into_iter().partition(|(_, line)| line.call_id == call_id);
+        let (done, left): (Vec<_>, Vec<_>) = self
+            .read(agent)?
+            .into_iter()
+            .partition(|(_, line)| line.call_id == call_id);
         if left.is_empty() {
             return self.clear(agent);
         }
         let file = private().write(true).open(self.lines(agent))?;
-        done.iter().try_for_each(|(at, _)| file.write_all_at(&[STRUCK_OUT], *at))?;
+        done.iter()
+            .try_for_each(|(at, _)| file.write_all_at(&[STRUCK_OUT], *at))?;
         file.sync_data()
     }
 
@@ -147,9 +167,13 @@ impl Journal {
         let Ok(entries) = std::fs::read_dir(&self.folder) else {
             return Vec::new();
         };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let names = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok());
         let agents = names.filter_map(|name| name.strip_suffix(".jsonl")?.parse().ok());
-        agents.filter(|agent: &AgentId| !self.is_empty(agent)).collect()
+        agents
+            .filter(|agent: &AgentId| !self.is_empty(agent))
+            .collect()
     }
 
     /// Moves a rejected line to the file of rejected calls, where a person can inspect it.
@@ -167,17 +191,28 @@ impl Journal {
         let Ok(entries) = std::fs::read_dir(&self.folder) else {
             return Vec::new();
         };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let stem = |name: &str| name.strip_suffix("~refused.jsonl").or(name.strip_suffix(".jsonl"))?.parse().ok();
+        let names = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        let stem = |name: &str| {
+            name.strip_suffix("~refused.jsonl")
+                .or(name.strip_suffix(".jsonl"))?
+                .parse()
+                .ok()
+        };
         let agents: BTreeSet<AgentId> = names.filter_map(|name| stem(&name)).collect();
         let kept = agents.into_iter().map(|agent| self.kept_for(agent));
-        kept.filter(|kept| kept.waiting + kept.refused > 0).collect()
+        kept.filter(|kept| kept.waiting + kept.refused > 0)
+            .collect()
     }
 
     fn kept_for(&self, agent: AgentId) -> QueuedFor {
         let file = self.refused(&agent);
         let refused = std::fs::read_to_string(&file).unwrap_or_default();
-        let last = refused.lines().last().and_then(|line| serde_json::from_str::<Why>(line).ok());
+        let last = refused
+            .lines()
+            .last()
+            .and_then(|line| serde_json::from_str::<Why>(line).ok());
         QueuedFor {
             waiting: self.read(&agent).map_or(0, |lines| lines.len()),
             refused: refused.lines().count(),
@@ -189,9 +224,15 @@ impl Journal {
 
     /// Waits for the lock of this agent's journal. It is held as long as the returned file.
     fn turn(&self, agent: &AgentId) -> io::Result<File> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let lock =
-            private().write(true).create(true).truncate(false).open(self.folder.join(format!("{agent}.lock")))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)?;
+        let lock = private()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.folder.join(format!("{agent}.lock")))?;
         let end = Instant::now() + TURN_MAX;
         loop {
             match lock.try_lock() {
@@ -249,7 +290,10 @@ impl Journal {
 }
 
 fn held_too_long(agent: &AgentId) -> io::Error {
-    let error = format!("another process has held the journal of {agent} for {} s", TURN_MAX.as_secs());
+    let error = format!(
+        "another process has held the journal of {agent} for {} s",
+        TURN_MAX.as_secs()
+    );
     io::Error::new(io::ErrorKind::TimedOut, error)
 }
 
@@ -266,10 +310,18 @@ mod tests {
     }
 
     fn line(number: u32) -> Line {
-        let arguments =
-            serde_json::value::to_raw_value(&json!({"target": "b", "message": format!("m{number}")})).unwrap();
+        let arguments = serde_json::value::to_raw_value(
+            &json!({"target": "b", "message": format!("m{number}")}),
+        )
+        .unwrap();
         let (call_id, tool, at) = (CallId::fresh(), "send_message".to_owned(), Timestamp::now());
-        Line { call_id, tool, arguments, at, coordinators: vec!["ws://a/acp".to_owned()] }
+        Line {
+            call_id,
+            tool,
+            arguments,
+            at,
+            coordinators: vec!["ws://a/acp".to_owned()],
+        }
     }
 
     fn journal() -> (tempfile::TempDir, Journal) {
@@ -286,7 +338,10 @@ mod tests {
         std::fs::write(journal.lines(&agent), b"\xff\xfe\n{}\n").unwrap();
         let sent = line(1);
         journal.append(&agent, &sent).unwrap();
-        assert_eq!(journal.first(&agent).unwrap().map(|line| line.call_id), Some(sent.call_id));
+        assert_eq!(
+            journal.first(&agent).unwrap().map(|line| line.call_id),
+            Some(sent.call_id)
+        );
     }
 
     #[test]
@@ -294,10 +349,15 @@ mod tests {
         let (_folder, journal) = journal();
         assert!(journal.is_empty(&agent()) && journal.first(&agent()).unwrap().is_none());
         let lines = [line(1), line(2), line(3)];
-        lines.iter().for_each(|line| journal.append(&agent(), line).unwrap());
+        lines
+            .iter()
+            .for_each(|line| journal.append(&agent(), line).unwrap());
         for expected in &lines {
             let first = journal.first(&agent()).unwrap().unwrap();
-            assert_eq!((first.call_id, first.arguments.get()), (expected.call_id, expected.arguments.get()));
+            assert_eq!(
+                (first.call_id, first.arguments.get()),
+                (expected.call_id, expected.arguments.get())
+            );
             journal.remove(&agent(), first.call_id).unwrap();
         }
         assert!(journal.is_empty(&agent()));
@@ -313,7 +373,12 @@ mod tests {
         std::fs::write(&path, torn).unwrap();
         assert_eq!(journal.read(&agent()).unwrap().len(), 1);
         journal.append(&agent(), &two).unwrap();
-        let ids: Vec<_> = journal.read(&agent()).unwrap().iter().map(|(_, line)| line.call_id).collect();
+        let ids: Vec<_> = journal
+            .read(&agent())
+            .unwrap()
+            .iter()
+            .map(|(_, line)| line.call_id)
+            .collect();
         assert_eq!(ids, [one.call_id, two.call_id]);
     }
 
@@ -332,12 +397,23 @@ mod tests {
         journal.append(&agent(), &one).unwrap();
         journal.append(&agent(), &two).unwrap();
         let refusal = Refusal::agent_not_found("nobody", &[]);
-        journal.refuse(&agent(), one.clone(), refusal.clone()).unwrap();
-        assert_eq!(journal.first(&agent()).unwrap().unwrap().call_id, two.call_id);
+        journal
+            .refuse(&agent(), one.clone(), refusal.clone())
+            .unwrap();
+        assert_eq!(
+            journal.first(&agent()).unwrap().unwrap().call_id,
+            two.call_id
+        );
         let refused = std::fs::read_to_string(journal.folder.join("web~refused.jsonl")).unwrap();
         assert!(refused.contains(&one.call_id.to_string()) && refused.contains("m1"));
         let file = journal.refused(&agent());
-        let kept = QueuedFor { agent: agent(), waiting: 1, refused: 1, why: Some(refusal.error), file };
+        let kept = QueuedFor {
+            agent: agent(),
+            waiting: 1,
+            refused: 1,
+            why: Some(refusal.error),
+            file,
+        };
         assert_eq!(journal.kept(), [kept]);
     }
 
@@ -345,12 +421,21 @@ mod tests {
     fn sent_entries_stay_out_of_the_journal_after_a_crash() {
         let (_folder, journal) = journal();
         let lines = [line(1), line(2), line(3)];
-        lines.iter().for_each(|line| journal.append(&agent(), line).unwrap());
+        lines
+            .iter()
+            .for_each(|line| journal.append(&agent(), line).unwrap());
         let length = std::fs::metadata(journal.lines(&agent())).unwrap().len();
         journal.remove(&agent(), lines[1].call_id).unwrap();
-        assert_eq!(std::fs::metadata(journal.lines(&agent())).unwrap().len(), length, "nothing is written anew");
+        assert_eq!(
+            std::fs::metadata(journal.lines(&agent())).unwrap().len(),
+            length,
+            "nothing is written anew"
+        );
         journal.remove(&agent(), lines[0].call_id).unwrap();
-        assert_eq!(journal.first(&agent()).unwrap().unwrap().call_id, lines[2].call_id);
+        assert_eq!(
+            journal.first(&agent()).unwrap().unwrap().call_id,
+            lines[2].call_id
+        );
         journal.remove(&agent(), lines[2].call_id).unwrap();
         assert!(journal.is_empty(&agent()));
         // The state after a kill before the file was emptied, with a partial line at the end.
@@ -392,7 +477,10 @@ mod tests {
         let (_folder, journal) = journal();
         journal.append(&agent(), &line(1)).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&journal.lines(&agent())), mode(&journal.folder)), (0o600, 0o700));
+        assert_eq!(
+            (mode(&journal.lines(&agent())), mode(&journal.folder)),
+            (0o600, 0o700)
+        );
     }
 
     #[test]
@@ -400,7 +488,9 @@ mod tests {
         let (_folder, journal) = journal();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..25).for_each(|number| journal.append(&agent(), &line(number)).unwrap()));
+                scope.spawn(|| {
+                    (0..25).for_each(|number| journal.append(&agent(), &line(number)).unwrap())
+                });
             }
         });
         assert_eq!(journal.read(&agent()).unwrap().len(), 100);

@@ -37,7 +37,9 @@ pub(crate) async fn send(link: Link, stop: CancellationToken) {
 async fn send_now_and_then(shared: &Shared, own: &AgentId) {
     loop {
         for agent in left(shared, own).await {
-            tracing::info!("sending the messages that the last session of {agent} queued on this host");
+            tracing::info!(
+                "sending the messages that the last session of {agent} queued on this host"
+            );
             if timeout(SENDING_MAX, send_as(shared, &agent)).await.is_err() {
                 tracing::debug!("some queued messages of {agent} are not sent yet");
             }
@@ -49,13 +51,20 @@ async fn send_now_and_then(shared: &Shared, own: &AgentId) {
 /// Returns the other agents with queued calls and without a living session.
 async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
     let (journal, seats) = (shared.journal.clone(), shared.seats.clone());
-    let (own, targets) = (own.clone(), shared.directory.entry().coordinators.urls.clone());
+    let (own, targets) = (
+        own.clone(),
+        shared.directory.entry().coordinators.urls.clone(),
+    );
     let looking = tokio::task::spawn_blocking(move || {
         let is_left = |agent: &AgentId| {
             let nobody_lives = || seats.lock(agent).is_ok_and(|seat| seat.is_some());
             *agent != own && journal.is_for(agent, &targets) && nobody_lives()
         };
-        journal.agents().into_iter().filter(is_left).collect::<Vec<_>>()
+        journal
+            .agents()
+            .into_iter()
+            .filter(is_left)
+            .collect::<Vec<_>>()
     });
     looking.await.unwrap_or_default()
 }
@@ -63,15 +72,23 @@ async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
 /// Sends the agent's queued calls over a link of their own.
 async fn send_as(shared: &Shared, agent: &AgentId) {
     let coordinators = shared.directory.entry().coordinators.clone();
-    let config = Config { agent: agent.clone(), coordinators, ..shared.config.clone() };
+    let config = Config {
+        agent: agent.clone(),
+        coordinators,
+        ..shared.config.clone()
+    };
     let link = Link::of_leftover(config, Arc::new(Nowhere));
     let stop = CancellationToken::new();
     let sending = async {
         let mut status = link.status();
-        let there = status.wait_for(|now| now.state == State::Connected || now.refusal.is_some()).await;
+        let there = status
+            .wait_for(|now| now.state == State::Connected || now.refusal.is_some())
+            .await;
         let refusal = there.ok().and_then(|now| now.refusal.clone());
         match refusal {
-            Some(refusal) => tracing::debug!("cannot send the queued messages of {agent}: {refusal}"),
+            Some(refusal) => {
+                tracing::debug!("cannot send the queued messages of {agent}: {refusal}")
+            }
             None => link.send_kept(agent).await,
         }
         stop.cancel();

@@ -19,11 +19,18 @@ pub(super) fn text(line: &impl Serialize) -> io::Result<String> {
 
 /// Appends a line, or leaves the file unchanged.
 pub(super) fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
-    let mut file = private().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut file = private()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
     let end = end_of_whole_lines(&mut file)?;
     file.set_len(end)?;
     file.seek(SeekFrom::Start(end))?;
-    let written = file.write_all(text(line)?.as_bytes()).and_then(|()| file.sync_all());
+    let written = file
+        .write_all(text(line)?.as_bytes())
+        .and_then(|()| file.sync_all());
     if written.is_err() {
         // A partial line is ignored anyway; cutting it off only saves the next reader the check.
         let _ = file.set_len(end);
@@ -46,6 +53,9 @@ fn end_of_whole_lines(file: &mut File) -> io::Result<u64> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(0))?;
     file.read_to_end(&mut bytes)?;
-    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let end = bytes
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
     Ok(u64::try_from(end).unwrap_or(length))
 }

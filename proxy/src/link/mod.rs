@@ -165,12 +165,20 @@ impl Link {
     }
 
     fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
-        let status = LinkStatus::new(config.agent.clone(), config.coordinators.urls.first().map_or("", String::as_str));
+        let status = LinkStatus::new(
+            config.agent.clone(),
+            config.coordinators.urls.first().map_or("", String::as_str),
+        );
         let journal = Journal::new(config.state_dir.join("journal"));
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
         let reach = Some(kind.reach());
-        let facts = SessionChange { session_id, reach, context: Some(0), ..SessionChange::default() };
+        let facts = SessionChange {
+            session_id,
+            reach,
+            context: Some(0),
+            ..SessionChange::default()
+        };
         let directory = Directory::new(&config);
         let client_session = ClientSession::of_parent(&config.places.claude_dir);
         let shared = Shared {
@@ -196,12 +204,18 @@ impl Link {
             deliveries,
             directory,
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Sets the program on the other end of stdio, for `hello`.
     pub fn client_is(&self, client: Client) {
-        *self.shared.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+        *self
+            .shared
+            .client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = client;
     }
 
     /// Records the client's `initialized`: after a moment the session counts as real.
@@ -245,7 +259,11 @@ impl Link {
                 return Err(refusal);
             }
         }
-        if wants_queue { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
+        if wants_queue {
+            self.call_or_queue(outgoing).await
+        } else {
+            self.call_now(outgoing).await
+        }
     }
 
     /// Reports how far messages got on this host. The caller does not wait; the receipt is sent again until it is answered.
@@ -351,7 +369,9 @@ impl Link {
         }
         let written = shared.pending().is_written(number);
         let timed_out = shared.pending().timed_out(number, Instant::now());
-        timed_out.filter(|_| written).ok_or_else(|| status.borrow().down(written))
+        timed_out
+            .filter(|_| written)
+            .ok_or_else(|| status.borrow().down(written))
     }
 
     async fn call_or_queue(&self, outgoing: OutgoingCall) -> CallResult {
@@ -399,7 +419,10 @@ impl Shared {
 
     /// Returns the facts to report now, including a typed prompt if there is one.
     fn report(&self, now: Instant) -> SessionChange {
-        SessionChange { prompted: self.prompts().report(now), ..self.facts().clone() }
+        SessionChange {
+            prompted: self.prompts().report(now),
+            ..self.facts().clone()
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, queue::JournalState> {
@@ -417,7 +440,10 @@ impl Shared {
 
 /// Returns whether a call adds messages to inboxes, whose order must be kept.
 fn keeps_order(call: &Call) -> bool {
-    matches!(call, Call::SendMessage(_) | Call::Reply(_) | Call::Broadcast(_))
+    matches!(
+        call,
+        Call::SendMessage(_) | Call::Reply(_) | Call::Broadcast(_)
+    )
 }
 
 fn wants_queue(call: &Call) -> bool {

@@ -23,7 +23,11 @@ pub(super) struct OutgoingCall {
 
 impl OutgoingCall {
     pub(super) fn new(call_id: CallId, call: Call, now: Instant) -> Self {
-        Self { call_id, call, began: now }
+        Self {
+            call_id,
+            call,
+            began: now,
+        }
     }
 
     /// Returns when a wait ends by itself; `None` for a call whose caller wants an answer now.
@@ -49,7 +53,11 @@ impl OutgoingCall {
     pub(super) fn frame(&self, number: i64, now: Instant) -> String {
         let rest = self.with_what_is_left(now);
         let arguments = rest.as_ref().unwrap_or(&self.call);
-        let params = CallParams { call_id: self.call_id, tool: self.call.tool().name().into(), arguments };
+        let params = CallParams {
+            call_id: self.call_id,
+            tool: self.call.tool().name().into(),
+            arguments,
+        };
         Outgoing::request(&RequestId::Number(number), "call", &params).text()
     }
 
@@ -58,9 +66,15 @@ impl OutgoingCall {
         let (Call::WaitForMessage(wait), Some(until)) = (&self.call, self.waits_until()) else {
             return None;
         };
-        let left = until.saturating_duration_since(now).as_millis().div_ceil(1_000);
+        let left = until
+            .saturating_duration_since(now)
+            .as_millis()
+            .div_ceil(1_000);
         let seconds = u64::try_from(left).unwrap_or(u64::MAX).max(1);
-        Some(Call::WaitForMessage(WaitForMessage { timeout: Some(seconds), ..wait.clone() }))
+        Some(Call::WaitForMessage(WaitForMessage {
+            timeout: Some(seconds),
+            ..wait.clone()
+        }))
     }
 }
 

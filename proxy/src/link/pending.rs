@@ -85,7 +85,10 @@ impl Pending {
     }
 
     /// Adds a call. The receiver gets its reply.
-    pub(super) fn add_call(&mut self, call: OutgoingCall) -> Result<(i64, oneshot::Receiver<CallResult>), Refusal> {
+    pub(super) fn add_call(
+        &mut self,
+        call: OutgoingCall,
+    ) -> Result<(i64, oneshot::Receiver<CallResult>), Refusal> {
         if self.calls >= CALLS_IN_FLIGHT {
             return Err(Refusal::too_many_calls());
         }
@@ -93,7 +96,10 @@ impl Pending {
         self.calls += 1;
         // Ahead of the call, or its result could show the same messages again.
         self.write_postponed();
-        Ok((self.add(RequestBody::Call(Box::new(call), sender)), receiver))
+        Ok((
+            self.add(RequestBody::Call(Box::new(call), sender)),
+            receiver,
+        ))
     }
 
     /// Adds a receipt; as several if it names more messages than one frame may.
@@ -101,7 +107,10 @@ impl Pending {
         while receipt.message_ids.len() > IDS_MAX {
             let rest = receipt.message_ids.split_off(IDS_MAX);
             let message_ids = std::mem::replace(&mut receipt.message_ids, rest);
-            self.add_one_receipt(Progress { message_ids, ..receipt });
+            self.add_one_receipt(Progress {
+                message_ids,
+                ..receipt
+            });
         }
         self.add_one_receipt(receipt);
     }
@@ -109,9 +118,17 @@ impl Pending {
     fn add_one_receipt(&mut self, receipt: Progress) {
         let receipts = self.entries.len() - self.calls;
         if receipts >= RECEIPTS_MAX {
-            let is_receipt = |(_, entry): &(&i64, &PendingRequest)| matches!(entry.body, RequestBody::Receipt(_));
-            let oldest = self.entries.iter().find(is_receipt).map(|(number, _)| *number);
-            tracing::warn!("more than {RECEIPTS_MAX} receipts are queued for the coordinator: the oldest is dropped");
+            let is_receipt = |(_, entry): &(&i64, &PendingRequest)| {
+                matches!(entry.body, RequestBody::Receipt(_))
+            };
+            let oldest = self
+                .entries
+                .iter()
+                .find(is_receipt)
+                .map(|(number, _)| *number);
+            tracing::warn!(
+                "more than {RECEIPTS_MAX} receipts are queued for the coordinator: the oldest is dropped"
+            );
             oldest.and_then(|number| self.entries.remove(&number));
         }
         // Postponed receipts go first: `seen` is not accepted before `in_session`.
@@ -121,7 +138,14 @@ impl Pending {
 
     fn add(&mut self, body: RequestBody) -> i64 {
         let number = self.number();
-        self.entries.insert(number, PendingRequest { body, writes: 0, written: None });
+        self.entries.insert(
+            number,
+            PendingRequest {
+                body,
+                writes: 0,
+                written: None,
+            },
+        );
         self.to_write.push_back(ToWrite::Request(number));
         number
     }
@@ -134,7 +158,11 @@ impl Pending {
     }
 
     /// Returns the next frame to write. Its request counts as written from now on.
-    pub(super) fn next_frame(&mut self, now: Instant, facts: &dyn Fn() -> SessionChange) -> Option<String> {
+    pub(super) fn next_frame(
+        &mut self,
+        now: Instant,
+        facts: &dyn Fn() -> SessionChange,
+    ) -> Option<String> {
         while let Some(next) = self.to_write.pop_front() {
             match next {
                 ToWrite::Cancel(call_id) => {
@@ -161,7 +189,10 @@ impl Pending {
 
     /// Postpones a receipt that the store could not take. Returns false for any other request.
     pub(super) fn postpone(&mut self, number: i64) -> bool {
-        let is_receipt = self.entries.get(&number).is_some_and(|entry| matches!(entry.body, RequestBody::Receipt(_)));
+        let is_receipt = self
+            .entries
+            .get(&number)
+            .is_some_and(|entry| matches!(entry.body, RequestBody::Receipt(_)));
         if is_receipt {
             self.postponed.push(number);
         }
@@ -170,7 +201,8 @@ impl Pending {
 
     /// Schedules the postponed receipts to be written again.
     pub(super) fn write_postponed(&mut self) {
-        self.to_write.extend(self.postponed.drain(..).map(ToWrite::Request));
+        self.to_write
+            .extend(self.postponed.drain(..).map(ToWrite::Request));
     }
 
     /// After a reconnect: all requests without a reply are written again, oldest first, but receipts before calls. Otherwise
@@ -185,7 +217,11 @@ impl Pending {
         self.postponed.clear();
         let is_call = |entry: &PendingRequest| !matches!(entry.body, RequestBody::Receipt(_));
         let (calls, receipts) = (self.numbers(is_call), self.numbers(|entry| !is_call(entry)));
-        self.to_write = receipts.into_iter().chain(calls).map(ToWrite::Request).collect();
+        self.to_write = receipts
+            .into_iter()
+            .chain(calls)
+            .map(ToWrite::Request)
+            .collect();
     }
 
     /// Takes the reply to a request. Returns its caller; receipts and heartbeats have none.
@@ -200,7 +236,9 @@ impl Pending {
 
     /// Returns whether a call was ever written.
     pub(super) fn is_written(&self, number: i64) -> bool {
-        self.entries.get(&number).is_some_and(|entry| entry.writes > 0)
+        self.entries
+            .get(&number)
+            .is_some_and(|entry| entry.writes > 0)
     }
 
     /// Returns the reply of a wait that timed out; `None` for any other request.
@@ -237,7 +275,11 @@ impl Pending {
     }
 
     fn numbers(&self, which: impl Fn(&PendingRequest) -> bool) -> Vec<i64> {
-        self.entries.iter().filter(|(_, entry)| which(entry)).map(|(number, _)| *number).collect()
+        self.entries
+            .iter()
+            .filter(|(_, entry)| which(entry))
+            .map(|(number, _)| *number)
+            .collect()
     }
 
     /// Returns whether there are calls whose callers want an answer now, other than waits.
@@ -247,7 +289,11 @@ impl Pending {
 
     /// Returns when the oldest unanswered call was written whose caller wants an answer now.
     pub(super) fn owed_since(&self) -> Option<Instant> {
-        self.entries.values().filter(|entry| entry.is_impatient()).filter_map(|entry| entry.written).min()
+        self.entries
+            .values()
+            .filter(|entry| entry.is_impatient())
+            .filter_map(|entry| entry.written)
+            .min()
     }
 
     /// Returns whether receipts are unanswered.
@@ -265,7 +311,11 @@ mod tests {
 
     fn outgoing(name: &str, arguments: Value, now: Instant) -> OutgoingCall {
         let arguments = arguments.as_object().cloned().unwrap();
-        OutgoingCall::new(CallId::fresh(), Call::of_object(name, arguments).unwrap(), now)
+        OutgoingCall::new(
+            CallId::fresh(),
+            Call::of_object(name, arguments).unwrap(),
+            now,
+        )
     }
 
     fn frames(pending: &mut Pending, now: Instant) -> Vec<Value> {
@@ -276,24 +326,40 @@ mod tests {
 
     fn receipt() -> Progress {
         let (stage, via) = (Stage::InSession, Via::WaitForMessage);
-        Progress { message_ids: Vec::new(), stage, via, seen_via: None, context: 0 }
+        Progress {
+            message_ids: Vec::new(),
+            stage,
+            via,
+            seen_via: None,
+            context: 0,
+        }
     }
 
     #[test]
     fn unanswered_requests_are_written_again_oldest_first_and_receipts_before_calls() {
         let (mut pending, now) = (Pending::default(), Instant::now());
         let (first, _one) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
-        let (wait, _two) = pending.add_call(outgoing("wait_for_message", json!({}), now)).unwrap();
+        let (wait, _two) = pending
+            .add_call(outgoing("wait_for_message", json!({}), now))
+            .unwrap();
         pending.add_receipt(receipt());
-        pending.add_receipt(Progress { stage: Stage::Seen, ..receipt() });
-        let (last, _three) = pending.add_call(outgoing("list_agents", json!({}), now)).unwrap();
+        pending.add_receipt(Progress {
+            stage: Stage::Seen,
+            ..receipt()
+        });
+        let (last, _three) = pending
+            .add_call(outgoing("list_agents", json!({}), now))
+            .unwrap();
         let before = frames(&mut pending, now);
         assert!(frames(&mut pending, now).is_empty());
         pending.answered(first).unwrap();
         pending.write_all_again();
         let again = frames(&mut pending, now);
         assert_eq!(again[..2], before[2..4]);
-        assert_eq!([&again[2]["id"], &again[3]["id"]], [&json!(wait), &json!(last)]);
+        assert_eq!(
+            [&again[2]["id"], &again[3]["id"]],
+            [&json!(wait), &json!(last)]
+        );
     }
 
     #[test]
@@ -302,9 +368,15 @@ mod tests {
         pending.add_receipt(receipt());
         let first = frames(&mut pending, now).remove(0);
         pending.postpone(first["id"].as_i64().unwrap());
-        pending.add_receipt(Progress { stage: Stage::Seen, ..receipt() });
+        pending.add_receipt(Progress {
+            stage: Stage::Seen,
+            ..receipt()
+        });
         let both = frames(&mut pending, now);
-        assert_eq!((&both[0], both[1]["params"]["stage"].as_str(), both.len()), (&first, Some("seen"), 2));
+        assert_eq!(
+            (&both[0], both[1]["params"]["stage"].as_str(), both.len()),
+            (&first, Some("seen"), 2)
+        );
     }
 
     #[test]
@@ -324,16 +396,26 @@ mod tests {
     #[test]
     fn a_call_that_breaks_every_connection_is_not_tried_for_ever() {
         let (mut pending, now) = (Pending::default(), Instant::now());
-        let (_, mut thread) =
-            pending.add_call(outgoing("get_thread", json!({"message_id": "a::b::00000001"}), now)).unwrap();
-        let (_, mut wait) = pending.add_call(outgoing("wait_for_message", json!({}), now)).unwrap();
+        let (_, mut thread) = pending
+            .add_call(outgoing(
+                "get_thread",
+                json!({"message_id": "a::b::00000001"}),
+                now,
+            ))
+            .unwrap();
+        let (_, mut wait) = pending
+            .add_call(outgoing("wait_for_message", json!({}), now))
+            .unwrap();
         for connection in 0..WRITES_MAX {
             pending.write_all_again();
             assert_eq!(frames(&mut pending, now).len(), 2, "{connection}");
         }
         pending.write_all_again();
         assert_eq!(frames(&mut pending, now).len(), 1);
-        assert_eq!(thread.try_recv().unwrap().unwrap_err().code, ErrorCode::Internal);
+        assert_eq!(
+            thread.try_recv().unwrap().unwrap_err().code,
+            ErrorCode::Internal
+        );
         assert!(wait.try_recv().is_err());
     }
 
@@ -341,12 +423,20 @@ mod tests {
     fn a_receipt_for_many_messages_is_sent_in_parts_within_the_limit() {
         let (mut pending, now) = (Pending::default(), Instant::now());
         let message_ids = vec!["a::b::00000001".parse().unwrap(); 2 * IDS_MAX + 1];
-        pending.add_receipt(Progress { message_ids, context: 2, ..receipt() });
+        pending.add_receipt(Progress {
+            message_ids,
+            context: 2,
+            ..receipt()
+        });
         let parts: Vec<Progress> = frames(&mut pending, now)
             .into_iter()
             .map(|frame| serde_json::from_value(frame["params"].clone()).unwrap())
             .collect();
-        assert!(parts.iter().all(|part| part.check_reported().is_ok() && part.context == 2));
+        assert!(
+            parts
+                .iter()
+                .all(|part| part.check_reported().is_ok() && part.context == 2)
+        );
         let sizes: Vec<_> = parts.iter().map(|part| part.message_ids.len()).collect();
         assert_eq!(sizes, [IDS_MAX, IDS_MAX, 1]);
     }
@@ -359,9 +449,14 @@ mod tests {
         let first = frames(&mut pending, now);
         assert!(pending.postpone(first[0]["id"].as_i64().unwrap()) && !pending.postpone(ping));
         assert!(frames(&mut pending, now).is_empty() && pending.has_receipts());
-        let (wait, _reply) = pending.add_call(outgoing("wait_for_message", json!({}), now)).unwrap();
+        let (wait, _reply) = pending
+            .add_call(outgoing("wait_for_message", json!({}), now))
+            .unwrap();
         let again = frames(&mut pending, now);
-        assert_eq!((&again[0], &again[1]["id"], again.len()), (&first[0], &json!(wait), 2));
+        assert_eq!(
+            (&again[0], &again[1]["id"], again.len()),
+            (&first[0], &json!(wait), 2)
+        );
         pending.postpone(first[0]["id"].as_i64().unwrap());
         pending.write_all_again();
         assert_eq!(frames(&mut pending, now).len(), 3);
@@ -372,9 +467,16 @@ mod tests {
     #[test]
     fn calls_and_receipts_are_bounded() {
         let (mut pending, now) = (Pending::default(), Instant::now());
-        let _replies: Vec<_> =
-            (0..CALLS_IN_FLIGHT).map(|_| pending.add_call(outgoing("ping", json!({}), now)).unwrap()).collect();
-        assert_eq!(pending.add_call(outgoing("ping", json!({}), now)).unwrap_err().code, ErrorCode::RateLimited);
+        let _replies: Vec<_> = (0..CALLS_IN_FLIGHT)
+            .map(|_| pending.add_call(outgoing("ping", json!({}), now)).unwrap())
+            .collect();
+        assert_eq!(
+            pending
+                .add_call(outgoing("ping", json!({}), now))
+                .unwrap_err()
+                .code,
+            ErrorCode::RateLimited
+        );
         (0..RECEIPTS_MAX + 5).for_each(|_| pending.add_receipt(receipt()));
         assert_eq!(pending.entries.len(), CALLS_IN_FLIGHT + RECEIPTS_MAX);
     }
@@ -387,7 +489,10 @@ mod tests {
         frames(&mut pending, now);
         let (_, mut new) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
         pending.taken_over(&Refusal::new(ErrorCode::Conflict, "taken over"));
-        assert_eq!(old.try_recv().unwrap().unwrap_err().code, ErrorCode::Conflict);
+        assert_eq!(
+            old.try_recv().unwrap().unwrap_err().code,
+            ErrorCode::Conflict
+        );
         assert!(new.try_recv().is_err());
         assert_eq!(frames(&mut pending, now).len(), 1);
     }

@@ -17,7 +17,9 @@ pub(super) struct Prompts {
 impl Prompts {
     /// Records a typed prompt. Returns whether it is to be reported.
     pub(super) fn typed(&mut self, now: Instant) -> bool {
-        self.is_new |= self.reported.is_none_or(|at| now.duration_since(at) >= EVERY);
+        self.is_new |= self
+            .reported
+            .is_none_or(|at| now.duration_since(at) >= EVERY);
         self.is_new
     }
 

@@ -46,13 +46,19 @@ pub(super) struct JournalState {
 pub(super) async fn is_empty(shared: &Shared, agent: &AgentId) -> bool {
     let kept = {
         let known = shared.known();
-        if known.empty.as_ref().is_some_and(|(whose, kept)| whose == agent && *kept == known.kept) {
+        if known
+            .empty
+            .as_ref()
+            .is_some_and(|(whose, kept)| whose == agent && *kept == known.kept)
+        {
             return true;
         }
         known.kept
     };
     let owner = agent.clone();
-    let empty = on_disk(shared, move |journal| Ok(journal.is_empty(&owner))).await.unwrap_or(false);
+    let empty = on_disk(shared, move |journal| Ok(journal.is_empty(&owner)))
+        .await
+        .unwrap_or(false);
     if empty {
         shared.known().empty = Some((agent.clone(), kept));
     }
@@ -60,21 +66,41 @@ pub(super) async fn is_empty(shared: &Shared, agent: &AgentId) -> bool {
 }
 
 /// Queues a call on this host's disk. If that fails too, returns the link's refusal.
-pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, down: Option<Refusal>) -> CallResult {
+pub(super) async fn keep(
+    shared: &Shared,
+    agent: &AgentId,
+    call: &OutgoingCall,
+    down: Option<Refusal>,
+) -> CallResult {
     let at = Timestamp::now();
-    let line = Line::of(call.call_id, &call.call, at, shared.directory.entry().coordinators.urls.clone());
+    let line = Line::of(
+        call.call_id,
+        &call.call,
+        at,
+        shared.directory.entry().coordinators.urls.clone(),
+    );
     let owner = agent.clone();
     if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
         let mut refusal = down.unwrap_or_else(|| shared.status.borrow().down(false));
-        refusal.error = format!("{}; it could not be queued on this host: {error}", refusal.error);
+        refusal.error = format!(
+            "{}; it could not be queued on this host: {error}",
+            refusal.error
+        );
         return Err(refusal);
     }
     shared.known().kept += 1;
     shared.kept.notify_one();
-    let receipt = Receipt { stage: Stage::QueuedOnHost, at: Some(at) };
+    let receipt = Receipt {
+        stage: Stage::QueuedOnHost,
+        at: Some(at),
+    };
     let message = "The coordinator is unreachable. This is on this host's disk, and is sent once, in order, when the \
                    coordinator is back; it is not delivered before that.";
-    let kept = QueuedReply { call_id: call.call_id, receipt, message };
+    let kept = QueuedReply {
+        call_id: call.call_id,
+        receipt,
+        message,
+    };
     Ok(Received::of(&kept))
 }
 
@@ -89,7 +115,11 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
             let mut taken = std::pin::pin!(taken);
             // Registered before the check, so that no wake-up is lost.
             taken.as_mut().enable();
-            let refused = shared.status.borrow().refused_at_once(Instant::now()).is_some();
+            let refused = shared
+                .status
+                .borrow()
+                .refused_at_once(Instant::now())
+                .is_some();
             if refused || is_empty(shared, agent).await {
                 return;
             }
@@ -97,8 +127,11 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
         }
     };
     tokio::time::timeout(BEHIND_MAX, sent).await.map_err(|_| {
-        let error = "earlier messages are still queued on this host for the coordinator; nothing was sent";
-        Refusal::new(ErrorCode::CoordDown, error).advise(Advice::SendAgain).detail("applied", rules::applied(false))
+        let error =
+            "earlier messages are still queued on this host for the coordinator; nothing was sent";
+        Refusal::new(ErrorCode::CoordDown, error)
+            .advise(Advice::SendAgain)
+            .detail("applied", rules::applied(false))
     })
 }
 
@@ -134,7 +167,10 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
         }
     };
     let answer = match Call::parse(&line.tool, &line.arguments) {
-        Ok(call) => link.call_now(OutgoingCall::new(line.call_id, call, Instant::now())).await,
+        Ok(call) => {
+            link.call_now(OutgoingCall::new(line.call_id, call, Instant::now()))
+                .await
+        }
         Err(refusal) => Err(refusal),
     };
     let (owner, call_id) = (agent.clone(), line.call_id);
@@ -144,10 +180,15 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
             After::LinkChanges => return None,
             After::Pause(pause) => return Some(pause),
             After::Refused => {
-                tracing::warn!("queued call {call_id} was refused: {refusal}; moved to the refused messages");
+                tracing::warn!(
+                    "queued call {call_id} was refused: {refusal}; moved to the refused messages"
+                );
                 let notice = notice::of_refusal(agent, &line, &refusal);
                 let messages = vec![Arriving::at(notice, Timestamp::now())];
-                shared.deliveries.arrived(Deliver { messages, position: 0 });
+                shared.deliveries.arrived(Deliver {
+                    messages,
+                    position: 0,
+                });
                 on_disk(shared, move |journal| journal.refuse(&owner, line, refusal)).await
             }
         },
@@ -185,11 +226,20 @@ fn after(refusal: &Refusal) -> After {
         | ErrorCode::VersionMismatch => After::LinkChanges,
         ErrorCode::StoreUnavailable => After::Pause(TRY_AGAIN),
         ErrorCode::RateLimited => {
-            let seconds = refusal.details.get("retry_after_seconds").and_then(serde_json::Value::as_u64);
+            let seconds = refusal
+                .details
+                .get("retry_after_seconds")
+                .and_then(serde_json::Value::as_u64);
             After::Pause(seconds.map_or(TRY_AGAIN, Duration::from_secs))
         }
         // It may have been applied, and is safe to send again: only its own reply has the outcome.
-        _ if refusal.details.get("applied").is_some_and(|applied| applied == "unknown") => After::Pause(TRY_AGAIN),
+        _ if refusal
+            .details
+            .get("applied")
+            .is_some_and(|applied| applied == "unknown") =>
+        {
+            After::Pause(TRY_AGAIN)
+        }
         _ => After::Refused,
     }
 }
@@ -200,7 +250,9 @@ async fn on_disk<T: Send + 'static>(
     work: impl FnOnce(&Journal) -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
     let journal = shared.journal.clone();
-    tokio::task::spawn_blocking(move || work(&journal)).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    tokio::task::spawn_blocking(move || work(&journal))
+        .await
+        .unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }
 
 #[cfg(test)]
@@ -209,18 +261,27 @@ mod tests {
 
     #[test]
     fn only_a_message_that_is_refused_for_good_is_put_aside() {
-        let check = |code: ErrorCode, expected: After| assert_eq!(after(&Refusal::new(code, "no")), expected, "{code}");
+        let check = |code: ErrorCode, expected: After| {
+            assert_eq!(after(&Refusal::new(code, "no")), expected, "{code}")
+        };
         check(ErrorCode::CoordDown, After::LinkChanges);
         check(ErrorCode::StoreUnavailable, After::Pause(TRY_AGAIN));
         check(ErrorCode::Unauthorized, After::LinkChanges);
         check(ErrorCode::Conflict, After::LinkChanges);
-        for code in
-            [ErrorCode::AgentNotFound, ErrorCode::InvalidRequest, ErrorCode::AlreadyAnswered, ErrorCode::InboxFull]
-        {
+        for code in [
+            ErrorCode::AgentNotFound,
+            ErrorCode::InvalidRequest,
+            ErrorCode::AlreadyAnswered,
+            ErrorCode::InboxFull,
+        ] {
             check(code, After::Refused);
         }
-        let unknown = Refusal::new(ErrorCode::Internal, "the link broke").detail("applied", "unknown");
+        let unknown =
+            Refusal::new(ErrorCode::Internal, "the link broke").detail("applied", "unknown");
         assert_eq!(after(&unknown), After::Pause(TRY_AGAIN));
-        assert_eq!(after(&Refusal::rate_limited(200, 200, 12)), After::Pause(Duration::from_secs(12)));
+        assert_eq!(
+            after(&Refusal::rate_limited(200, 200, 12)),
+            After::Pause(Duration::from_secs(12))
+        );
     }
 }

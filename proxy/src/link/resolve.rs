@@ -17,7 +17,13 @@ pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     if let Some(itself) = names::itself(host, port) {
         return Ok(vec![itself]);
     }
-    if OWN_LIBRARY && names::need_modules(&tokio::fs::read_to_string(names::NSSWITCH).await.unwrap_or_default()) {
+    if OWN_LIBRARY
+        && names::need_modules(
+            &tokio::fs::read_to_string(names::NSSWITCH)
+                .await
+                .unwrap_or_default(),
+        )
+    {
         return by_getent(host, port).await;
     }
     Ok(lookup_host((host, port)).await?.collect())
@@ -26,8 +32,16 @@ pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
 async fn by_getent(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let [program, database] = names::GETENT;
     let mut getent = Command::new(program);
-    getent.args([database, host]).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let answer = getent.output().await.map(|output| output.stdout).map_err(|error| error.to_string());
+    getent
+        .args([database, host])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    let answer = getent
+        .output()
+        .await
+        .map(|output| output.stdout)
+        .map_err(|error| error.to_string());
     names::answered(answer, host, port)
 }
 
@@ -38,17 +52,32 @@ mod tests {
     #[tokio::test]
     async fn an_address_is_itself_and_a_name_is_looked_up() {
         let itself: SocketAddr = "[fe80::1]:8420".parse().expect("an address");
-        assert_eq!(addresses("fe80::1", 8420).await.expect("an address"), [itself]);
+        assert_eq!(
+            addresses("fe80::1", 8420).await.expect("an address"),
+            [itself]
+        );
         let local = addresses("localhost", 8420).await.expect("addresses");
-        assert!(!local.is_empty() && local.iter().all(|found| found.ip().is_loopback()), "{local:?}");
+        assert!(
+            !local.is_empty() && local.iter().all(|found| found.ip().is_loopback()),
+            "{local:?}"
+        );
     }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn the_program_of_the_system_knows_the_same_names() {
         let local = by_getent("localhost", 8420).await.expect("addresses");
-        assert!(!local.is_empty() && local.iter().all(|found| found.ip().is_loopback()), "{local:?}");
-        let nobody = by_getent("c3po.invalid", 8420).await.expect_err("no such name").to_string();
-        assert!(nobody.contains("no address found for c3po.invalid"), "{nobody}");
+        assert!(
+            !local.is_empty() && local.iter().all(|found| found.ip().is_loopback()),
+            "{local:?}"
+        );
+        let nobody = by_getent("c3po.invalid", 8420)
+            .await
+            .expect_err("no such name")
+            .to_string();
+        assert!(
+            nobody.contains("no address found for c3po.invalid"),
+            "{nobody}"
+        );
     }
 }

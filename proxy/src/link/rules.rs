@@ -22,7 +22,11 @@ const ELSEWHERE: Duration = Duration::from_millis(200);
 pub(super) const STABLE: Duration = Duration::from_secs(10);
 
 /// Returns when a call gives up, unless the link changes before. `None` means never.
-pub(super) fn gives_up_at(down_since: Option<Instant>, written: bool, wait_until: Option<Instant>) -> Option<Instant> {
+pub(super) fn gives_up_at(
+    down_since: Option<Instant>,
+    written: bool,
+    wait_until: Option<Instant>,
+) -> Option<Instant> {
     match (down_since, written, wait_until) {
         (None, _, until) => until.map(|until| until + WAIT_GRACE),
         (Some(since), false, _) => Some(since + WAITS_FOR_LINK),
@@ -51,14 +55,20 @@ pub(super) fn first_delay(urls: usize, stable: bool, process: u128) -> Option<Du
 
 /// Returns how long a refused session waits before it retries, with a different extra delay for each process.
 pub(super) fn refused_delay(process: u128) -> Duration {
-    REFUSED + Duration::from_millis(u64::try_from(process % (REFUSED.as_millis() / 10)).unwrap_or_default())
+    REFUSED
+        + Duration::from_millis(
+            u64::try_from(process % (REFUSED.as_millis() / 10)).unwrap_or_default(),
+        )
 }
 
 /// Returns whether an immediate retry after a refusal is useless. A person's command reports it; a session waits.
 pub(super) fn is_final(code: ErrorCode, kind: Kind) -> bool {
     match (code, kind) {
         (
-            ErrorCode::Unauthorized | ErrorCode::Forbidden | ErrorCode::VersionMismatch | ErrorCode::InvalidRequest,
+            ErrorCode::Unauthorized
+            | ErrorCode::Forbidden
+            | ErrorCode::VersionMismatch
+            | ErrorCode::InvalidRequest,
             _,
         ) => true,
         (ErrorCode::CoordDown | ErrorCode::StoreUnavailable, _) => false,
@@ -73,7 +83,8 @@ pub(super) fn applied(written: bool) -> &'static str {
 
 /// Returns the refusal of calls that the end of the process interrupted.
 pub(super) fn ending() -> Refusal {
-    Refusal::new(ErrorCode::Interrupted, "c3po is shutting down").suggest("Nothing to do: the session is over.")
+    Refusal::new(ErrorCode::Interrupted, "c3po is shutting down")
+        .suggest("Nothing to do: the session is over.")
 }
 
 #[cfg(test)]
@@ -97,7 +108,10 @@ mod tests {
     #[test]
     fn another_coordinator_is_tried_at_once_unless_connections_keep_ending() {
         assert_eq!(first_delay(2, true, 1_234), Some(Duration::from_millis(34)));
-        assert_eq!((first_delay(1, true, 1_234), first_delay(2, false, 1_234)), (None, None));
+        assert_eq!(
+            (first_delay(1, true, 1_234), first_delay(2, false, 1_234)),
+            (None, None)
+        );
     }
 
     #[test]
@@ -108,9 +122,24 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_half_a_minute_and_never_end() {
-        let delays: Vec<_> = backoff().take(40).map(|delay| delay.as_secs_f64()).collect();
-        for (at, most) in [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (4, 16.0), (5, 30.0), (39, 30.0)] {
-            assert!(delays[at] >= most / 2.0 - 0.01 && delays[at] <= most + 0.01, "{at}: {}", delays[at]);
+        let delays: Vec<_> = backoff()
+            .take(40)
+            .map(|delay| delay.as_secs_f64())
+            .collect();
+        for (at, most) in [
+            (0, 1.0),
+            (1, 2.0),
+            (2, 4.0),
+            (3, 8.0),
+            (4, 16.0),
+            (5, 30.0),
+            (39, 30.0),
+        ] {
+            assert!(
+                delays[at] >= most / 2.0 - 0.01 && delays[at] <= most + 0.01,
+                "{at}: {}",
+                delays[at]
+            );
         }
         assert_eq!(delays.len(), 40);
     }

@@ -29,7 +29,11 @@ const SEAT_MAX: Duration = Duration::from_secs(1);
 /// Keeps the link up until it is stopped. Waiting calls are answered in any case.
 pub async fn run(link: Link, stop: CancellationToken) {
     let shared = &*link.shared;
-    if stop.run_until_cancelled(session_is_real(shared)).await.is_some() {
+    if stop
+        .run_until_cancelled(session_is_real(shared))
+        .await
+        .is_some()
+    {
         link.begin();
         tokio::select! {
             () = keep_connected(shared, &stop) => {}
@@ -87,10 +91,17 @@ impl Course {
 
     /// Takes the seat of a name and releases any other. Without a seat, the lease of a dead process has to expire.
     async fn sit(&mut self, shared: &Shared, name: &AgentId) {
-        if matches!(shared.kind, Kind::Person { .. }) || self.seat.as_ref().is_some_and(|seat| seat.name == *name) {
+        if matches!(shared.kind, Kind::Person { .. })
+            || self.seat.as_ref().is_some_and(|seat| seat.name == *name)
+        {
             return;
         }
-        let (older, seats, name, instance) = (self.seat.take(), shared.seats.clone(), name.clone(), shared.instance);
+        let (older, seats, name, instance) = (
+            self.seat.take(),
+            shared.seats.clone(),
+            name.clone(),
+            shared.instance,
+        );
         let too_late = Arc::new(AtomicBool::new(false));
         let is_too_late = Arc::clone(&too_late);
         let taking = tokio::task::spawn_blocking(move || {
@@ -121,14 +132,27 @@ impl Course {
 }
 
 async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
-    let mut course = Course { next_url: 0, name: shared.config.agent.clone(), seat: None, has_begun: false };
+    let mut course = Course {
+        next_url: 0,
+        name: shared.config.agent.clone(),
+        seat: None,
+        has_begun: false,
+    };
     let mut backoff = rules::backoff();
     while !stop.is_cancelled() {
-        if shared.kind == Kind::Session && stop.run_until_cancelled(course.begins(shared)).await.is_none() {
+        if shared.kind == Kind::Session
+            && stop
+                .run_until_cancelled(course.begins(shared))
+                .await
+                .is_none()
+        {
             return;
         }
         let mut first_delay = None;
-        match stop.run_until_cancelled(dial_all(shared, &mut course)).await {
+        match stop
+            .run_until_cancelled(dial_all(shared, &mut course))
+            .await
+        {
             None => return,
             Some(Err(refusal)) => {
                 is_refused(shared, refusal);
@@ -154,9 +178,15 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
                 }
             }
         }
-        let delay = first_delay.or_else(|| backoff.next()).unwrap_or(Duration::from_secs(30));
+        let delay = first_delay
+            .or_else(|| backoff.next())
+            .unwrap_or(Duration::from_secs(30));
         tracing::debug!("reconnecting in {delay:?}");
-        if stop.run_until_cancelled(pause(shared, delay)).await.is_none() {
+        if stop
+            .run_until_cancelled(pause(shared, delay))
+            .await
+            .is_none()
+        {
             return;
         }
     }
@@ -170,7 +200,9 @@ fn is_refused(shared: &Shared, refusal: Refusal) {
         let file = shared.config.places.config_file.display();
         tracing::error!("refused: {refusal}; retrying every minute, and when {file} changes");
     }
-    shared.status.send_modify(|status| status.is_refused(refusal));
+    shared
+        .status
+        .send_modify(|status| status.is_refused(refusal));
 }
 
 /// Pauses before the next attempt. The pause is shorter if a call found no link or is unanswered, or if the
@@ -221,7 +253,9 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
             lost("another session took over the agent".to_owned());
         }
         End::Moved => {
-            tracing::info!("the client runs this session in another process now, which gets the name");
+            tracing::info!(
+                "the client runs this session in another process now, which gets the name"
+            );
             if let Some(Err(error)) = course.seat.take().map(Seat::give_up) {
                 tracing::debug!("could not leave a seat: {error}");
             }
@@ -233,18 +267,25 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
 }
 
 /// Tries every coordinator once. `Err` is their common refusal, which a retry would not change soon.
-async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSocket, Welcome)>, Refusal> {
+async fn dial_all(
+    shared: &Shared,
+    course: &mut Course,
+) -> Result<Option<(LinkSocket, Welcome)>, Refusal> {
     shared.directory.refresh(&shared.config).await;
     let entry = shared.directory.entry();
     let urls = &entry.coordinators.urls;
     if urls.is_empty() {
         let refusal = Refusal::new(ErrorCode::InvalidRequest, shared.config.problems.join("; "));
-        return Err(refusal.suggest("Correct c3po's configuration; the session then reconnects automatically."));
+        return Err(refusal
+            .suggest("Correct c3po's configuration; the session then reconnects automatically."));
     }
     let name = course.name.clone();
     course.sit(shared, &name).await;
     if shared.kind == Kind::Leftover && course.seat.is_none() {
-        return Err(Refusal::new(ErrorCode::Conflict, format!("a running process of this host holds {name}")));
+        return Err(Refusal::new(
+            ErrorCode::Conflict,
+            format!("a running process of this host holds {name}"),
+        ));
     }
     let (mut refused, mut all_refuse) = (None, true);
     for _ in 0..urls.len() {
@@ -263,16 +304,23 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSo
             error => {
                 all_refuse = false;
                 let why = error.to_string();
-                let refusal = failed::for_host(error.into_refusal(&as_written(target)), &entry.coordinators);
-                shared.status.send_modify(|status| status.attempt_failed(why, refusal));
+                let refusal =
+                    failed::for_host(error.into_refusal(&as_written(target)), &entry.coordinators);
+                shared
+                    .status
+                    .send_modify(|status| status.attempt_failed(why, refusal));
             }
         }
     }
-    let Some(refusal) = refused else { return Ok(None) };
+    let Some(refusal) = refused else {
+        return Ok(None);
+    };
     if all_refuse {
         return Err(refusal);
     }
-    shared.status.send_modify(|status| status.another_refused(&refusal));
+    shared
+        .status
+        .send_modify(|status| status.another_refused(&refusal));
     Ok(None)
 }
 
@@ -280,28 +328,44 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSo
 type Dialled = (LinkSocket, Welcome, SessionChange);
 
 /// Records that the link is up.
-async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dialled) -> (LinkSocket, Welcome) {
+async fn is_up(
+    shared: &Shared,
+    course: &mut Course,
+    target: &str,
+    dialled: Dialled,
+) -> (LinkSocket, Welcome) {
     let (connection, welcome, told) = dialled;
     course.sit(shared, &welcome.agent_id).await;
-    shared.deliveries.begins(&welcome.agent_id, welcome.generation);
+    shared
+        .deliveries
+        .begins(&welcome.agent_id, welcome.generation);
     shared.pending().write_all_again();
     if *shared.facts() != told || shared.prompts().is_new() {
         shared.pending().tell_facts();
     }
     tracing::info!(agent.id = %welcome.agent_id, "connected to {target} as {}", welcome.agent_id);
-    shared.status.send_modify(|status| status.is_up(target, welcome.clone()));
+    shared
+        .status
+        .send_modify(|status| status.is_up(target, welcome.clone()));
     (connection, welcome)
 }
 
 /// Dials one of several and leaves time for the next: one may hang, and a caller does not wait for long.
-async fn dial_in_turn(shared: &Shared, entry: &Endpoints, target: &str, course: &Course) -> Result<Dialled, DialError> {
+async fn dial_in_turn(
+    shared: &Shared,
+    entry: &Endpoints,
+    target: &str,
+    course: &Course,
+) -> Result<Dialled, DialError> {
     // Boxed because the future is large and short-lived.
     let stage = Stage::default();
     let dialling = Box::pin(dial_one(shared, entry, target, course, &stage));
     if entry.coordinators.urls.len() == 1 {
         return dialling.await;
     }
-    tokio::time::timeout(TURN_MAX, dialling).await.unwrap_or_else(|_| Err(stage.gave_up(TURN_MAX)))
+    tokio::time::timeout(TURN_MAX, dialling)
+        .await
+        .unwrap_or_else(|_| Err(stage.gave_up(TURN_MAX)))
 }
 
 async fn dial_one(
@@ -311,7 +375,13 @@ async fn dial_one(
     course: &Course,
     stage: &Stage,
 ) -> Result<Dialled, DialError> {
-    let mut connection = LinkSocket::dial(target, entry.coordinators.token.as_ref(), &entry.trust, stage).await?;
+    let mut connection = LinkSocket::dial(
+        target,
+        entry.coordinators.token.as_ref(),
+        &entry.trust,
+        stage,
+    )
+    .await?;
     let facts = shared.facts().clone();
     let told = facts.clone();
     let hello = Hello {
@@ -320,7 +390,11 @@ async fn dial_one(
         host: shared.config.host.clone(),
         instance: shared.instance,
         session_id: facts.session_id,
-        client: shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        client: shared
+            .client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone(),
         last_delivered: shared.deliveries.position(&course.name),
         person: shared.kind != Kind::Session,
         one_shot: shared.kind == Kind::Session && shared.config.one_shot,

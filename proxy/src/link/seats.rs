@@ -52,13 +52,16 @@ impl Seat {
 impl Seats {
     /// Creates the seats of one machine: a home may be shared between machines, and locks may not work across them.
     pub(super) fn new(folder: PathBuf, host: &str) -> Self {
-        let host = AgentId::from_any(host).map_or_else(|| "unknown".to_owned(), |host| host.to_string());
+        let host =
+            AgentId::from_any(host).map_or_else(|| "unknown".to_owned(), |host| host.to_string());
         Self { folder, host }
     }
 
     /// Takes the seat of a name and records the process in it. Returns `None` if a living process has it.
     pub(super) fn take(&self, name: &AgentId, instance: Uuid) -> io::Result<Option<Seat>> {
-        let Some(mut file) = self.lock(name)? else { return Ok(None) };
+        let Some(mut file) = self.lock(name)? else {
+            return Ok(None);
+        };
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let mut had: Vec<Uuid> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -68,7 +71,13 @@ impl Seats {
         write(&mut file, &[&dead[..], &[instance]].concat())?;
         let shown = ShownLog::open(&self.path(name).with_added_extension("shown"))?;
         let kin = self.kin(name)?;
-        Ok(Some(Seat { name: name.clone(), dead, kin, shown: Some(shown), file }))
+        Ok(Some(Seat {
+            name: name.clone(),
+            dead,
+            kin,
+            shown: Some(shown),
+            file,
+        }))
     }
 
     /// Returns the latest process of each dead agent of this host with that name and a number.
@@ -76,14 +85,23 @@ impl Seats {
         let mut kin = Vec::new();
         for entry in self.folder.read_dir()? {
             let file = entry?.file_name();
-            let kins = file.to_str().and_then(|file| file.strip_suffix(&format!("@{}", self.host)));
-            let Some(kins) = kins.filter(|kins| is_numbered(kins, name)).and_then(|kins| kins.parse().ok()) else {
+            let kins = file
+                .to_str()
+                .and_then(|file| file.strip_suffix(&format!("@{}", self.host)));
+            let Some(kins) = kins
+                .filter(|kins| is_numbered(kins, name))
+                .and_then(|kins| kins.parse().ok())
+            else {
                 continue;
             };
             if let Some(mut file) = self.lock(&kins)? {
                 let mut text = String::new();
                 file.read_to_string(&mut text)?;
-                kin.extend(text.lines().filter_map(|line| line.parse::<Uuid>().ok()).next_back());
+                kin.extend(
+                    text.lines()
+                        .filter_map(|line| line.parse::<Uuid>().ok())
+                        .next_back(),
+                );
             }
             if kin.len() >= SUCCEEDS_MAX {
                 break;
@@ -94,9 +112,18 @@ impl Seats {
 
     /// Locks the file of a name; `None` if a living process has it.
     pub(super) fn lock(&self, name: &AgentId) -> io::Result<Option<File>> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)?;
         let path = self.path(name);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -111,8 +138,12 @@ impl Seats {
 
 /// Returns whether a text is the name followed by a number.
 fn is_numbered(text: &str, name: &AgentId) -> bool {
-    let number = text.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('-'));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    let number = text
+        .strip_prefix(name.as_str())
+        .and_then(|rest| rest.strip_prefix('-'));
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 fn write(file: &mut File, had: &[Uuid]) -> io::Result<()> {
@@ -135,8 +166,15 @@ mod tests {
         let first = seats.take(&name, processes[0]).unwrap().unwrap();
         assert!(first.dead.is_empty() && seats.take(&name, processes[1]).unwrap().is_none());
         drop(first);
-        assert_eq!(seats.take(&name, processes[1]).unwrap().unwrap().dead, [processes[0]]);
-        assert_eq!(seats.take(&name, processes[1]).unwrap().unwrap().dead, [processes[0]], "the same process again");
+        assert_eq!(
+            seats.take(&name, processes[1]).unwrap().unwrap().dead,
+            [processes[0]]
+        );
+        assert_eq!(
+            seats.take(&name, processes[1]).unwrap().unwrap().dead,
+            [processes[0]],
+            "the same process again"
+        );
         for process in &processes[2..] {
             drop(seats.take(&name, *process).unwrap().unwrap());
         }
@@ -168,8 +206,16 @@ mod tests {
         let name: AgentId = "web".parse().unwrap();
         let dead = Uuid::new_v4();
         drop(seats.take(&name, dead).unwrap());
-        seats.take(&name, Uuid::new_v4()).unwrap().unwrap().give_up().unwrap();
-        assert_eq!(seats.take(&name, Uuid::new_v4()).unwrap().unwrap().dead, [dead]);
+        seats
+            .take(&name, Uuid::new_v4())
+            .unwrap()
+            .unwrap()
+            .give_up()
+            .unwrap();
+        assert_eq!(
+            seats.take(&name, Uuid::new_v4()).unwrap().unwrap().dead,
+            [dead]
+        );
     }
 
     #[test]
@@ -181,6 +227,13 @@ mod tests {
         let _here = here.take(&name, Uuid::new_v4()).unwrap().unwrap();
         drop(there.lock(&name).unwrap().unwrap());
         std::fs::write(there.path(&name), "garbage\n\n").unwrap();
-        assert!(there.take(&name, Uuid::new_v4()).unwrap().unwrap().dead.is_empty());
+        assert!(
+            there
+                .take(&name, Uuid::new_v4())
+                .unwrap()
+                .unwrap()
+                .dead
+                .is_empty()
+        );
     }
 }

@@ -9,7 +9,8 @@ use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::wire::{
-    Arriving, Empty, Frame, Heartbeat, HeartbeatReply, Outgoing, RequestId, RpcError, ToProxy, Welcome,
+    Arriving, Empty, Frame, Heartbeat, HeartbeatReply, Outgoing, RequestId, RpcError, ToProxy,
+    Welcome,
 };
 use serde_json::value::RawValue;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -47,7 +48,8 @@ pub(super) async fn serve(
     welcome: &Welcome,
     stop: &CancellationToken,
 ) -> End {
-    let mut heartbeat = tokio::time::interval(Duration::from_secs(welcome.heartbeat_seconds.max(1)));
+    let mut heartbeat =
+        tokio::time::interval(Duration::from_secs(welcome.heartbeat_seconds.max(1)));
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     heartbeat.reset();
     let mut leave_at = None;
@@ -83,7 +85,11 @@ pub(super) async fn serve(
 /// that could answer it.
 fn silent_at(shared: &Shared, heard: Instant) -> Instant {
     let others = shared.directory.entry().coordinators.urls.len() > 1;
-    let owed = shared.pending().owed_since().filter(|_| others).map(|since| since.max(heard) + OWED_MAX);
+    let owed = shared
+        .pending()
+        .owed_since()
+        .filter(|_| others)
+        .map(|since| since.max(heard) + OWED_MAX);
     owed.map_or(heard + SILENCE_MAX, |owed| owed.min(heard + SILENCE_MAX))
 }
 
@@ -99,7 +105,9 @@ async fn leave(shared: &Shared, connection: &mut LinkSocket, end: &End) {
 async fn write_pending(shared: &Shared, connection: &mut LinkSocket) -> Result<(), End> {
     loop {
         let now = Instant::now();
-        let Some(frame) = shared.pending().next_frame(now, &|| shared.report(now)) else { break };
+        let Some(frame) = shared.pending().next_frame(now, &|| shared.report(now)) else {
+            break;
+        };
         connection.feed(frame).await.map_err(End::Lost)?;
     }
     connection.flush().await.map_err(End::Lost)
@@ -109,8 +117,13 @@ async fn beat(shared: &Shared, connection: &mut LinkSocket) -> Result<(), End> {
     shared.pending().write_postponed();
     shared.to_write.notify_one();
     let id = RequestId::Number(shared.pending().beat());
-    let beat = Heartbeat { timestamp: Timestamp::now() };
-    connection.write(&Outgoing::request(&id, "heartbeat", &beat).text()).await.map_err(End::Lost)
+    let beat = Heartbeat {
+        timestamp: Timestamp::now(),
+    };
+    connection
+        .write(&Outgoing::request(&id, "heartbeat", &beat).text())
+        .await
+        .map_err(End::Lost)
 }
 
 async fn took(
@@ -123,7 +136,13 @@ async fn took(
         Incoming::Text(text) => text,
         Incoming::Alive => return Ok(()),
         Incoming::TakenOver => return Err(End::TakenOver),
-        Incoming::Closed(why) => return Err(if leave_at.is_some() { End::Draining } else { End::Lost(why) }),
+        Incoming::Closed(why) => {
+            return Err(if leave_at.is_some() {
+                End::Draining
+            } else {
+                End::Lost(why)
+            });
+        }
     };
     let answer = match Frame::parse(&text) {
         Ok(Frame::Response { id, outcome }) => {
@@ -167,9 +186,13 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
 
 /// Passes a reply on to its caller.
 fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError>) {
-    let RequestId::Number(number) = id else { return };
+    let RequestId::Number(number) = id else {
+        return;
+    };
     if shared.pending().is_beat(*number) {
-        let beaten = outcome.ok().and_then(|reply| serde_json::from_str::<HeartbeatReply>(reply.get()).ok());
+        let beaten = outcome
+            .ok()
+            .and_then(|reply| serde_json::from_str::<HeartbeatReply>(reply.get()).ok());
         // No caller waits for this.
         shared.status.send_if_modified(|status| {
             status.agents_online = beaten.and_then(|reply| reply.agents_online);
@@ -178,7 +201,9 @@ fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError
         return;
     }
     let refusal = outcome.as_ref().err().cloned().map(Refusal::from);
-    let passes = refusal.as_ref().is_some_and(|refusal| refusal.code == ErrorCode::StoreUnavailable);
+    let passes = refusal
+        .as_ref()
+        .is_some_and(|refusal| refusal.code == ErrorCode::StoreUnavailable);
     if passes && shared.pending().postpone(*number) {
         return;
     }
@@ -200,7 +225,9 @@ fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError
 fn note(shared: &Shared, call: &Call, reply: &Received) {
     match call {
         Call::RegisterAgent(_) => {
-            let Ok(record) = reply.read::<AgentRecord>() else { return };
+            let Ok(record) = reply.read::<AgentRecord>() else {
+                return;
+            };
             if shared.status.borrow().agent != record.id {
                 shared.deliveries.begins(&record.id, 0);
             }

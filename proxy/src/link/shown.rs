@@ -35,11 +35,22 @@ impl ShownLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             text => text?,
         };
-        let mut latest: VecDeque<MessageId> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        let mut latest: VecDeque<MessageId> =
+            text.lines().filter_map(|line| line.parse().ok()).collect();
         latest.drain(..latest.len().saturating_sub(KEPT));
         let dead = latest.iter().cloned().collect();
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        Ok(Self { path: path.to_owned(), file, dead, latest, lines: text.lines().count() })
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            dead,
+            latest,
+            lines: text.lines().count(),
+        })
     }
 
     /// Returns whether a dead session was shown that message.
@@ -50,7 +61,11 @@ impl ShownLog {
     /// Records that messages are about to be shown. A recorded message is skipped: a push and its receipt name the same
     /// message.
     pub(super) fn note(&mut self, ids: &[MessageId]) -> io::Result<()> {
-        let ids: Vec<_> = ids.iter().filter(|id| !self.latest.contains(id)).cloned().collect();
+        let ids: Vec<_> = ids
+            .iter()
+            .filter(|id| !self.latest.contains(id))
+            .cloned()
+            .collect();
         if ids.is_empty() {
             return Ok(());
         }
@@ -67,7 +82,12 @@ impl ShownLog {
     fn write_anew(&mut self) -> io::Result<()> {
         let fresh = self.path.with_extension("new");
         let lines: String = self.latest.iter().map(|id| format!("{id}\n")).collect();
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&fresh)?;
         file.write_all(lines.as_bytes())?;
         std::fs::rename(&fresh, &self.path)?;
         self.file = OpenOptions::new().append(true).open(&self.path)?;
@@ -92,8 +112,15 @@ mod tests {
         let mut first = ShownLog::open(&path).unwrap();
         first.note(&[id(1), id(2)]).unwrap();
         first.note(&[id(2)]).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2, "each once");
-        assert!(!first.had(&id(1)), "its own are its coordinator's to remember");
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap().lines().count(),
+            2,
+            "each once"
+        );
+        assert!(
+            !first.had(&id(1)),
+            "its own are its coordinator's to remember"
+        );
         // The state after a kill in the middle of a write.
         std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "human::al").unwrap();
         let second = ShownLog::open(&path).unwrap();

@@ -93,7 +93,11 @@ impl LinkStatus {
     }
 
     pub(super) fn attempt_failed(&mut self, why: String, refusal: Refusal) {
-        if let Some(coordinator) = refusal.details.get("coordinator").and_then(|url| url.as_str()) {
+        if let Some(coordinator) = refusal
+            .details
+            .get("coordinator")
+            .and_then(|url| url.as_str())
+        {
             self.coordinator = coordinator.to_owned();
         }
         self.last_error = Some(why);
@@ -113,7 +117,11 @@ impl LinkStatus {
     pub(super) fn round_failed(&mut self) {
         self.failed_rounds += 1;
         if self.refusal.take().is_some() {
-            self.state = if self.welcome.is_some() { State::Reconnecting } else { State::Connecting };
+            self.state = if self.welcome.is_some() {
+                State::Reconnecting
+            } else {
+                State::Connecting
+            };
             self.down_since = Some(Instant::now());
             self.down_since_clock = Some(Timestamp::now());
         }
@@ -135,8 +143,13 @@ impl LinkStatus {
     /// Returns the name to wish for that agent. The agent's name may have a number, which no session wishes. It is
     /// the same agent even if the host has another key by then.
     pub(super) fn wished_for(&self, agent: &AgentId) -> AgentId {
-        let welcome = self.welcome.as_ref().filter(|welcome| welcome.agent_id == *agent);
-        welcome.and_then(|welcome| welcome.wished.clone()).unwrap_or_else(|| agent.clone())
+        let welcome = self
+            .welcome
+            .as_ref()
+            .filter(|welcome| welcome.agent_id == *agent);
+        welcome
+            .and_then(|welcome| welcome.wished.clone())
+            .unwrap_or_else(|| agent.clone())
     }
 
     pub(super) fn is_lost(&mut self, error: String) {
@@ -171,7 +184,12 @@ impl LinkStatus {
     /// Returns the refusal of a call without a link. A call that was never written was not applied.
     pub(crate) fn down(&self, written: bool) -> Refusal {
         let why = self.last_error.as_deref().unwrap_or("no answer yet");
-        let unknown = || Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", self.coordinator));
+        let unknown = || {
+            Refusal::new(
+                ErrorCode::CoordDown,
+                format!("no coordinator at {}: {why}", self.coordinator),
+            )
+        };
         // A written call may have been applied before the coordinator lost its store. Other refusals do not concern this call.
         let fits = |trouble: &&Refusal| match trouble.code {
             ErrorCode::CoordDown => true,
@@ -198,7 +216,10 @@ impl LinkStatus {
 pub(crate) fn as_written(target: &str) -> String {
     let (scheme, place) = target.split_once("://").unwrap_or(("ws", target));
     let scheme = if scheme == "wss" { "https" } else { "http" };
-    format!("{scheme}://{}", place.strip_suffix(wire::PATH).unwrap_or(place))
+    format!(
+        "{scheme}://{}",
+        place.strip_suffix(wire::PATH).unwrap_or(place)
+    )
 }
 
 #[cfg(test)]
@@ -218,19 +239,41 @@ mod tests {
         let mut status = LinkStatus::new("web".parse().unwrap(), "ws://nas:8420/acp");
         let told = |status: &LinkStatus, written| {
             let refusal = status.down(written);
-            (refusal.code, refusal.details["applied"].clone(), refusal.error.contains("nothing was done"))
+            (
+                refusal.code,
+                refusal.details["applied"].clone(),
+                refusal.error.contains("nothing was done"),
+            )
         };
-        let away = Refusal::new(ErrorCode::StoreUnavailable, "the store is away; nothing was done");
+        let away = Refusal::new(
+            ErrorCode::StoreUnavailable,
+            "the store is away; nothing was done",
+        );
         status.attempt_failed("the store is away".to_owned(), away);
-        assert_eq!(told(&status, false), (ErrorCode::StoreUnavailable, "no".into(), true));
-        assert_eq!(told(&status, true), (ErrorCode::CoordDown, "unknown".into(), false));
+        assert_eq!(
+            told(&status, false),
+            (ErrorCode::StoreUnavailable, "no".into(), true)
+        );
+        assert_eq!(
+            told(&status, true),
+            (ErrorCode::CoordDown, "unknown".into(), false)
+        );
         status.attempt_failed("busy".to_owned(), Refusal::rate_limited(3, 2, 1));
-        assert_eq!(told(&status, false), (ErrorCode::CoordDown, "no".into(), false));
+        assert_eq!(
+            told(&status, false),
+            (ErrorCode::CoordDown, "no".into(), false)
+        );
     }
 
     #[test]
     fn the_words_of_users_are_those_between_processes() {
-        let all = [State::Disconnected, State::Connecting, State::Connected, State::Reconnecting, State::Failed];
+        let all = [
+            State::Disconnected,
+            State::Connecting,
+            State::Connected,
+            State::Reconnecting,
+            State::Failed,
+        ];
         for state in all {
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }

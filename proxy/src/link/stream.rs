@@ -31,7 +31,8 @@ pub(super) async fn connect(uri: &Uri, trust: &Trust, stage: &Stage) -> Result<S
     let no_tls = |why: String| DialError::failed(why, Advice::WorkOn);
     let connector = trust.connector().await.map_err(no_tls)?;
     let host = host(uri);
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| no_tls(format!("{host}: {error}")))?;
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|error| no_tls(format!("{host}: {error}")))?;
     match connector.connect(name, stream).await {
         Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
         Err(error) => Err(not_trusted(&format!("{host}:{}", port(uri)), trust, &error)),
@@ -41,12 +42,17 @@ pub(super) async fn connect(uri: &Uri, trust: &Trust, stage: &Stage) -> Result<S
 /// Connects to the host and port of a URL, whatever its scheme.
 pub(super) async fn connect_plainly(uri: &Uri, stage: &Stage) -> Result<TcpStream, DialError> {
     let host = host(uri);
-    let unknown = |error: io::Error| DialError::failed(format!("{host}: {error}"), Advice::NoSuchHost);
+    let unknown =
+        |error: io::Error| DialError::failed(format!("{host}: {error}"), Advice::NoSuchHost);
     let addresses = addresses(host, port(uri)).await.map_err(unknown)?;
     stage.is_resolved();
-    let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| DialError::of_connecting(&error))?;
+    let stream = TcpStream::connect(addresses.as_slice())
+        .await
+        .map_err(|error| DialError::of_connecting(&error))?;
     stage.is_connected();
-    stream.set_nodelay(true).map_err(|error| DialError::of_connecting(&error))?;
+    stream
+        .set_nodelay(true)
+        .map_err(|error| DialError::of_connecting(&error))?;
     Ok(stream)
 }
 
@@ -56,29 +62,43 @@ pub(super) fn is_secure(uri: &Uri) -> bool {
 }
 
 fn host(uri: &Uri) -> &str {
-    uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
+    uri.host()
+        .unwrap_or_default()
+        .trim_start_matches('[')
+        .trim_end_matches(']')
 }
 
 fn port(uri: &Uri) -> u16 {
-    uri.port_u16().unwrap_or(if is_secure(uri) { 443 } else { 80 })
+    uri.port_u16()
+        .unwrap_or(if is_secure(uri) { 443 } else { 80 })
 }
 
 /// Returns the error for a failed handshake.
 fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
     let unauthorized = |error: String| Refusal::new(ErrorCode::Unauthorized, error);
-    let error_of_tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    let error_of_tls = error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<rustls::Error>());
     // `Other` has further causes, such as an authority's certificate that is presented as a server's.
     let another = match error_of_tls {
-        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) => other.0.downcast_ref::<Another>(),
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) => {
+            other.0.downcast_ref::<Another>()
+        }
         _ => None,
     };
     if let Some(Another(shown)) = another {
-        let trusted: Vec<_> = trust.fingerprints().iter().map(ToString::to_string).collect();
+        let trusted: Vec<_> = trust
+            .fingerprints()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let trusted = match trusted.as_slice() {
             [one] => format!("the one this host trusts ({one})"),
             several => format!("those this host trusts ({})", several.join(", ")),
         };
-        let error = format!("the coordinator at {place} presents another certificate ({shown}) than {trusted}");
+        let error = format!(
+            "the coordinator at {place} presents another certificate ({shown}) than {trusted}"
+        );
         return DialError::Refused(unauthorized(error).advise(Advice::AnotherCertificate));
     }
     match error_of_tls {
@@ -90,16 +110,24 @@ fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
             | CertificateError::NotValidYetContext { .. }),
         )) => DialError::failed(format!("its certificate: {error}"), Advice::WorkOn),
         Some(rustls::Error::InvalidCertificate(error)) => {
-            let error = format!("this system does not trust the certificate of the coordinator at {place}: {error}");
+            let error = format!(
+                "this system does not trust the certificate of the coordinator at {place}: {error}"
+            );
             DialError::Refused(unauthorized(error).advise(Advice::UnknownCertificate))
         }
-        Some(rustls::Error::InvalidMessage(_)) => DialError::failed("it does not use TLS", Advice::WriteHttp),
+        Some(rustls::Error::InvalidMessage(_)) => {
+            DialError::failed("it does not use TLS", Advice::WriteHttp)
+        }
         _ => DialError::failed(format!("TLS: {error}"), Advice::WorkOn),
     }
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
@@ -108,7 +136,11 @@ impl AsyncRead for Stream {
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),

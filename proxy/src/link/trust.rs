@@ -10,7 +10,8 @@ use rustls::crypto::ring::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, InconsistentKeys, OtherError, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, InconsistentKeys, OtherError,
+    RootCertStore, SignatureScheme,
 };
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
@@ -26,7 +27,10 @@ pub(crate) struct Trust {
 impl Trust {
     /// Trusts exactly the certificates with these fingerprints; without any, the system's authorities, with the name checked.
     pub(crate) fn new(fingerprints: Vec<Fingerprint>) -> Self {
-        Self { fingerprints, config: Arc::default() }
+        Self {
+            fingerprints,
+            config: Arc::default(),
+        }
     }
 
     pub(super) fn fingerprints(&self) -> &[Fingerprint] {
@@ -55,10 +59,18 @@ fn client_config(fingerprints: Vec<Fingerprint>) -> Result<Arc<ClientConfig>, St
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     let mut config = if fingerprints.is_empty() {
-        builder.with_root_certificates(system_roots()?).with_no_client_auth()
+        builder
+            .with_root_certificates(system_roots()?)
+            .with_no_client_auth()
     } else {
-        let pinned = Arc::new(Pinned { fingerprints, provider });
-        builder.dangerous().with_custom_certificate_verifier(pinned).with_no_client_auth()
+        let pinned = Arc::new(Pinned {
+            fingerprints,
+            provider,
+        });
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(pinned)
+            .with_no_client_auth()
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // A link lasts for hours; a session cache would cost memory in every idle proxy for little speed.
@@ -74,7 +86,10 @@ fn system_roots() -> Result<RootCertStore, String> {
         tracing::debug!("reading the system's certificate authorities: {error}");
     }
     if added == 0 {
-        return Err("this system has no certificate authorities; SSL_CERT_FILE names a file of them".to_owned());
+        return Err(
+            "this system has no certificate authorities; SSL_CERT_FILE names a file of them"
+                .to_owned(),
+        );
     }
     Ok(roots)
 }
@@ -94,7 +109,9 @@ pub(super) struct Another(pub(super) Fingerprint);
 /// Returns the fingerprint of a certificate.
 fn fingerprint_of(certificate: &CertificateDer<'_>) -> Result<Fingerprint, rustls::Error> {
     let bytes = digest(&SHA256, certificate).as_ref().try_into();
-    bytes.map(Fingerprint::of).map_err(|_| rustls::Error::InconsistentKeys(InconsistentKeys::Unknown))
+    bytes
+        .map(Fingerprint::of)
+        .map_err(|_| rustls::Error::InconsistentKeys(InconsistentKeys::Unknown))
 }
 
 impl ServerCertVerifier for Pinned {
@@ -120,7 +137,12 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -129,11 +151,18 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
@@ -161,8 +190,13 @@ mod tests {
     }
 
     /// Returns the outcome of a handshake with a server that presents the certificate and signs with the key.
-    async fn handshake(certificate: &CertificateDer<'static>, key: &KeyPair, trust: &Trust) -> std::io::Result<()> {
-        let key = any_supported_type(&PrivateKeyDer::try_from(key.serialize_der()).unwrap()).unwrap();
+    async fn handshake(
+        certificate: &CertificateDer<'static>,
+        key: &KeyPair,
+        trust: &Trust,
+    ) -> std::io::Result<()> {
+        let key =
+            any_supported_type(&PrivateKeyDer::try_from(key.serialize_der()).unwrap()).unwrap();
         let shows = Shows(Arc::new(CertifiedKey::new(vec![certificate.clone()], key)));
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
@@ -172,7 +206,10 @@ mod tests {
         let (here, there) = duplex(64 << 10);
         let connector = trust.connector().await.unwrap();
         let connecting = connector.connect(ServerName::try_from("anything").unwrap(), here);
-        let (connected, _) = tokio::join!(connecting, TlsAcceptor::from(Arc::new(config)).accept(there));
+        let (connected, _) = tokio::join!(
+            connecting,
+            TlsAcceptor::from(Arc::new(config)).accept(there)
+        );
         connected.map(drop)
     }
 
@@ -185,13 +222,24 @@ mod tests {
         let certificate = made.der().clone();
         let trusted = fingerprint_of(&certificate).unwrap();
         let trust = Trust::new(vec![trusted]);
-        handshake(&certificate, &own, &trust).await.expect("names and dates are no matter");
+        handshake(&certificate, &own, &trust)
+            .await
+            .expect("names and dates are no matter");
         let among = Trust::new(vec![Fingerprint::of([7; 32]), trusted]);
-        handshake(&certificate, &own, &among).await.expect("it is one of several");
-        let refused = handshake(&certificate, &other, &trust).await.expect_err("it has not the key");
+        handshake(&certificate, &own, &among)
+            .await
+            .expect("it is one of several");
+        let refused = handshake(&certificate, &other, &trust)
+            .await
+            .expect_err("it has not the key");
         assert!(refused.to_string().contains("BadSignature"), "{refused}");
-        let another = CertificateParams::new(["elsewhere".to_owned()]).unwrap().self_signed(&other).unwrap();
-        let refused = handshake(another.der(), &other, &trust).await.expect_err("it is another one");
+        let another = CertificateParams::new(["elsewhere".to_owned()])
+            .unwrap()
+            .self_signed(&other)
+            .unwrap();
+        let refused = handshake(another.der(), &other, &trust)
+            .await
+            .expect_err("it is another one");
         assert!(refused.to_string().contains("sha256:"), "{refused}");
     }
 }

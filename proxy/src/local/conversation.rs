@@ -25,7 +25,10 @@ impl Conversation {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         stream.write_all(&line)?;
-        Ok(Self { stream: BufReader::new(stream), line: Vec::new() })
+        Ok(Self {
+            stream: BufReader::new(stream),
+            line: Vec::new(),
+        })
     }
 
     /// Waits for the answer. Blocks until the proxy sends it.
@@ -33,7 +36,10 @@ impl Conversation {
     /// Errors: the proxy goes away, or sends a malformed answer.
     pub fn answer(&mut self) -> io::Result<Answer> {
         let room = u64::try_from(LINE_MAX.saturating_sub(self.line.len())).unwrap_or(0);
-        self.stream.by_ref().take(room).read_until(b'\n', &mut self.line)?;
+        self.stream
+            .by_ref()
+            .take(room)
+            .read_until(b'\n', &mut self.line)?;
         if self.line.pop() != Some(b'\n') {
             return Err(ErrorKind::UnexpectedEof.into());
         }
@@ -44,7 +50,9 @@ impl Conversation {
     ///
     /// Errors: the proxy is gone.
     pub fn printed(mut self) -> io::Result<()> {
-        self.stream.get_mut().write_all(format!("{PRINTED}\n").as_bytes())
+        self.stream
+            .get_mut()
+            .write_all(format!("{PRINTED}\n").as_bytes())
     }
 }
 
@@ -56,9 +64,12 @@ pub fn ask(socket: &Path, event: Event, within: Duration) -> io::Result<Answer> 
     let socket = socket.to_owned();
     // `connect` has no deadline, and blocks if the proxy is stopped and its backlog is full.
     thread::spawn(move || {
-        let outcome = Conversation::begin(&socket, &event).and_then(|mut conversation| conversation.answer());
+        let outcome =
+            Conversation::begin(&socket, &event).and_then(|mut conversation| conversation.answer());
         // After the deadline there is no receiver.
         let _ = sender.send(outcome);
     });
-    answer.recv_timeout(within).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+    answer
+        .recv_timeout(within)
+        .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }

@@ -37,8 +37,12 @@ pub fn process_age(pid: u32) -> Option<Duration> {
 pub(super) fn upward(pid: u32) -> impl Iterator<Item = Process> {
     /// Real chains are shorter; a hook has no time for longer ones.
     const STEPS_MAX: usize = 16;
-    successors(Process::look(pid), |process| (process.parent != 0).then(|| Process::look(process.parent)).flatten())
-        .take(STEPS_MAX)
+    successors(Process::look(pid), |process| {
+        (process.parent != 0)
+            .then(|| Process::look(process.parent))
+            .flatten()
+    })
+    .take(STEPS_MAX)
 }
 
 #[cfg(target_os = "linux")]
@@ -52,7 +56,10 @@ mod system {
     pub(super) fn look(pid: u32) -> Option<Process> {
         // The kernel returns the whole line in one read, and no line is longer than this.
         let mut line = [0; 1024];
-        let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+        let length = File::open(format!("/proc/{pid}/stat"))
+            .ok()?
+            .read(&mut line)
+            .ok()?;
         read(&String::from_utf8_lossy(&line[..length]))
     }
 
@@ -72,8 +79,15 @@ mod system {
         let ended = matches!(fields.next()?, "Z" | "X");
         let parent = fields.next()?.parse().ok()?;
         let started = fields.nth(17)?.parse().ok()?;
-        let id = Identity { pid: pid.parse().ok()?, started };
-        (!ended).then(|| Process { id, parent, name: name.to_owned() })
+        let id = Identity {
+            pid: pid.parse().ok()?,
+            started,
+        };
+        (!ended).then(|| Process {
+            id,
+            parent,
+            name: name.to_owned(),
+        })
     }
 }
 
@@ -92,11 +106,18 @@ mod system {
 
     pub(super) fn look(pid: u32) -> Option<Process> {
         let (mut system, wanted) = (System::new().ok()?, Pid::from_u32(pid));
-        system.refresh_processes_specifics(ProcessesToUpdate::Some(&[wanted]), true, ProcessRefreshKind::nothing());
+        system.refresh_processes_specifics(
+            ProcessesToUpdate::Some(&[wanted]),
+            true,
+            ProcessRefreshKind::nothing(),
+        );
         let found = system.process(wanted)?;
         let ended = matches!(found.status(), ProcessStatus::Zombie | ProcessStatus::Dead);
         (!ended).then(|| Process {
-            id: Identity { pid, started: found.start_time() },
+            id: Identity {
+                pid,
+                started: found.start_time(),
+            },
             parent: found.parent().map_or(0, Pid::as_u32),
             name: found.name().to_string_lossy().into_owned(),
         })
@@ -111,7 +132,10 @@ mod tests {
     #[test]
     fn a_process_is_found_with_its_parent_while_it_runs() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let (first, again) = (Process::look(child.id()).unwrap(), Process::look(child.id()).unwrap());
+        let (first, again) = (
+            Process::look(child.id()).unwrap(),
+            Process::look(child.id()).unwrap(),
+        );
         assert_eq!((first.id.pid, first.parent), (child.id(), id()));
         assert_eq!(first.id, again.id);
         assert!(first.id.started >= Process::look(id()).unwrap().id.started);
@@ -127,7 +151,10 @@ mod tests {
     #[test]
     fn the_way_up_ends() {
         let pids: Vec<_> = upward(id()).map(|process| process.id.pid).collect();
-        assert_eq!((pids[0], pids[1]), (id(), std::os::unix::process::parent_id()));
+        assert_eq!(
+            (pids[0], pids[1]),
+            (id(), std::os::unix::process::parent_id())
+        );
         assert!(pids.len() <= 16);
         assert_eq!(upward(0).count(), 0);
     }
@@ -137,12 +164,17 @@ mod tests {
     fn a_name_cannot_pretend_to_be_the_rest_of_the_line() {
         let check = |line: &str, expected: Option<(u32, &str, u32, u64)>| {
             let found = system::read(line);
-            let found = found.as_ref().map(|p| (p.id.pid, p.name.as_str(), p.parent, p.id.started));
+            let found = found
+                .as_ref()
+                .map(|p| (p.id.pid, p.name.as_str(), p.parent, p.id.started));
             assert_eq!(found, expected, "{line}");
         };
         let numbers = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 108750 20";
         check(&format!("7 (sh) S {numbers}"), Some((7, "sh", 1, 108_750)));
-        check(&format!("7 (a) R 9 (b)) S {numbers}"), Some((7, "a) R 9 (b)", 1, 108_750)));
+        check(
+            &format!("7 (a) R 9 (b)) S {numbers}"),
+            Some((7, "a) R 9 (b)", 1, 108_750)),
+        );
         check(&format!("7 () R {numbers}"), Some((7, "", 1, 108_750)));
         check(&format!("7 (sh) Z {numbers}"), None);
         for line in ["", "7", "7 (sh", "7 (sh) S 1 2 3", "x (sh) S 1"] {

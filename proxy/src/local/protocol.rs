@@ -148,9 +148,16 @@ pub struct Status {
 /// Omits texts and the token, for logs.
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, session_id, agent_id, .. } = self;
+        let Self {
+            name,
+            session_id,
+            agent_id,
+            ..
+        } = self;
         write!(f, "{name:?} of {session_id:?}")?;
-        agent_id.as_ref().map_or(Ok(()), |agent| write!(f, " in {agent}"))
+        agent_id
+            .as_ref()
+            .map_or(Ok(()), |agent| write!(f, " in {agent}"))
     }
 }
 

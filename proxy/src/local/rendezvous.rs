@@ -23,8 +23,9 @@ const IN_HOME: &str = ".local/state/c3po/run";
 
 /// Programs between a client and the programs that it starts.
 const WRAPPERS: &[&str] = &[
-    "ash", "bash", "busybox", "bwrap", "dash", "doas", "env", "fish", "ionice", "ksh", "ltrace", "nice", "nohup",
-    "npx", "script", "setpriv", "setsid", "sh", "stdbuf", "strace", "sudo", "time", "timeout", "xargs", "zsh",
+    "ash", "bash", "busybox", "bwrap", "dash", "doas", "env", "fish", "ionice", "ksh", "ltrace",
+    "nice", "nohup", "npx", "script", "setpriv", "setsid", "sh", "stdbuf", "strace", "sudo",
+    "time", "timeout", "xargs", "zsh",
 ];
 
 /// The socket at which a proxy listens for one client process.
@@ -40,7 +41,9 @@ impl Rendezvous {
     /// Errors: there is no safe folder, or the client is gone.
     pub fn of_session(sockets: &Sockets) -> io::Result<Self> {
         let parent = parent_id();
-        let client = upward(parent).find(|process| !is_wrapper(&process.name)).or_else(|| Process::look(parent));
+        let client = upward(parent)
+            .find(|process| !is_wrapper(&process.name))
+            .or_else(|| Process::look(parent));
         Self::made(client, parent, sockets)
     }
 
@@ -68,7 +71,10 @@ impl Rendezvous {
         let path = folder.join(socket_name(client));
         let length = path.as_os_str().as_bytes().len();
         if length > PATH_MAX {
-            let why = format!("{} has {length} bytes, and a socket's path at most {PATH_MAX}", path.display());
+            let why = format!(
+                "{} has {length} bytes, and a socket's path at most {PATH_MAX}",
+                path.display()
+            );
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
         Ok(Self { path, client })
@@ -126,30 +132,48 @@ fn above(folders: &[PathBuf], named: Option<u32>) -> ControlFlow<Option<PathBuf>
 
 fn socket_of(folders: &[PathBuf], client: Identity) -> Option<PathBuf> {
     let name = socket_name(client);
-    folders.iter().map(|folder| folder.join(&name)).find(|path| fs::symlink_metadata(path).is_ok())
+    folders
+        .iter()
+        .map(|folder| folder.join(&name))
+        .find(|path| fs::symlink_metadata(path).is_ok())
 }
 
 /// Returns all sockets of this user on this host, with or without a listener.
 pub fn places(sockets: &Sockets) -> Vec<Rendezvous> {
-    safe_folders(sockets).iter().flat_map(|folder| places_in(folder)).collect()
+    safe_folders(sockets)
+        .iter()
+        .flat_map(|folder| places_in(folder))
+        .collect()
 }
 
 fn safe_folders(sockets: &Sockets) -> Vec<PathBuf> {
-    folders(sockets).into_iter().filter(|folder| safe(folder).is_ok()).collect()
+    folders(sockets)
+        .into_iter()
+        .filter(|folder| safe(folder).is_ok())
+        .collect()
 }
 
 /// Returns the folders in which sockets may be, the preferred one first.
 pub fn folders(sockets: &Sockets) -> Vec<PathBuf> {
     let runtime = sockets.runtime_dir.iter().map(|folder| folder.join("c3po"));
     let home = sockets.home.iter().map(|home| home.join(IN_HOME));
-    runtime.chain([PathBuf::from(format!("/tmp/c3po-{}", own_uid()))]).chain(home).collect()
+    runtime
+        .chain([PathBuf::from(format!("/tmp/c3po-{}", own_uid()))])
+        .chain(home)
+        .collect()
 }
 
 /// Returns the sockets in a folder under our names.
 pub(super) fn places_in(folder: &Path) -> Vec<Rendezvous> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let place =
-        |entry: fs::DirEntry| Some(Rendezvous { client: client(entry.file_name().to_str()?)?, path: entry.path() });
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let place = |entry: fs::DirEntry| {
+        Some(Rendezvous {
+            client: client(entry.file_name().to_str()?)?,
+            path: entry.path(),
+        })
+    };
     entries.filter_map(|entry| place(entry.ok()?)).collect()
 }
 
@@ -164,21 +188,33 @@ pub(super) fn own_uid() -> u32 {
 pub fn safe(folder: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(folder)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
-    let refused = |why: &str| Err(io::Error::new(ErrorKind::PermissionDenied, format!("{} {why}", folder.display())));
+    let refused = |why: &str| {
+        Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            format!("{} {why}", folder.display()),
+        ))
+    };
     match (found.uid() == own_uid(), found.mode() & 0o077) {
         _ if found.is_symlink() => refused("is a symbolic link, and must be a folder: remove it"),
         _ if !found.is_dir() => refused("is not a folder: remove it"),
         (false, _) => refused(&format!("belongs to the user with the id {}", found.uid())),
         (true, 0) => Ok(()),
-        (true, mode) => refused(&format!("is accessible to other users (mode {mode:03o} of 077): chmod it to 700")),
+        (true, mode) => refused(&format!(
+            "is accessible to other users (mode {mode:03o} of 077): chmod it to 700"
+        )),
     }
 }
 
 fn made_safe(folder: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).recursive(folder.ends_with(IN_HOME)).create(folder) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            Err(io::Error::new(error.kind(), format!("creating {}: {error}", folder.display())))
-        }
+    match DirBuilder::new()
+        .mode(0o700)
+        .recursive(folder.ends_with(IN_HOME))
+        .create(folder)
+    {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(io::Error::new(
+            error.kind(),
+            format!("creating {}: {error}", folder.display()),
+        )),
         _ => safe(folder),
     }
 }
@@ -194,7 +230,10 @@ fn socket_name(client: Identity) -> String {
 
 fn client(socket_name: &str) -> Option<Identity> {
     let (pid, started) = socket_name.strip_suffix(".sock")?.split_once('-')?;
-    let client = Identity { pid: pid.parse().ok()?, started: started.parse().ok()? };
+    let client = Identity {
+        pid: pid.parse().ok()?,
+        started: started.parse().ok()?,
+    };
     // A number has several spellings; only ours is accepted.
     (self::socket_name(client) == socket_name).then_some(client)
 }
@@ -207,7 +246,10 @@ mod tests {
     use tempfile::tempdir;
 
     fn at(runtime_dir: &Path) -> Sockets {
-        Sockets { runtime_dir: Some(runtime_dir.to_owned()), home: None }
+        Sockets {
+            runtime_dir: Some(runtime_dir.to_owned()),
+            home: None,
+        }
     }
 
     #[test]
@@ -216,17 +258,38 @@ mod tests {
         let folder = home.path().join(IN_HOME);
         made_safe(&folder).unwrap();
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
-        assert!(made_safe(&home.path().join("none/c3po")).is_err(), "no other folder is made above ours");
+        assert!(
+            made_safe(&home.path().join("none/c3po")).is_err(),
+            "no other folder is made above ours"
+        );
     }
 
     #[test]
     fn names_are_read_as_they_are_written() {
         let check = |name: &str, expected: Option<(u32, u64)>| {
-            assert_eq!(client(name).map(|client| (client.pid, client.started)), expected, "{name}");
+            assert_eq!(
+                client(name).map(|client| (client.pid, client.started)),
+                expected,
+                "{name}"
+            );
         };
-        check(&socket_name(Identity { pid: 7, started: 108_750 }), Some((7, 108_750)));
-        for name in ["7.sock", "7-1", "-7-1.sock", "+7-1.sock", "07-1.sock", "7-1.sock.lock", "7-1-2.sock", "a-b.sock"]
-        {
+        check(
+            &socket_name(Identity {
+                pid: 7,
+                started: 108_750,
+            }),
+            Some((7, 108_750)),
+        );
+        for name in [
+            "7.sock",
+            "7-1",
+            "-7-1.sock",
+            "+7-1.sock",
+            "07-1.sock",
+            "7-1.sock.lock",
+            "7-1-2.sock",
+            "a-b.sock",
+        ] {
             check(name, None);
         }
     }
@@ -235,8 +298,14 @@ mod tests {
     fn the_runtime_folder_comes_first_then_tmp_then_the_home() {
         let own = PathBuf::from(format!("/tmp/c3po-{}", own_uid()));
         let home = PathBuf::from("/home/x/.local/state/c3po/run");
-        let sockets = Sockets { runtime_dir: Some("/run/user/7".into()), home: Some("/home/x".into()) };
-        assert_eq!(folders(&sockets), [PathBuf::from("/run/user/7/c3po"), own.clone(), home]);
+        let sockets = Sockets {
+            runtime_dir: Some("/run/user/7".into()),
+            home: Some("/home/x".into()),
+        };
+        assert_eq!(
+            folders(&sockets),
+            [PathBuf::from("/run/user/7/c3po"), own.clone(), home]
+        );
         assert_eq!(folders(&Sockets::default()), [own]);
     }
 
@@ -267,7 +336,11 @@ mod tests {
     #[test]
     fn a_folder_of_another_user_is_refused() {
         // Everything under /proc/sys belongs to root. A test that runs as root creates a folder of another user instead.
-        let foreign = if own_uid() == 0 { another_users_folder() } else { Some(PathBuf::from("/proc/sys")) };
+        let foreign = if own_uid() == 0 {
+            another_users_folder()
+        } else {
+            Some(PathBuf::from("/proc/sys"))
+        };
         let Some(foreign) = foreign else { return };
         let error = safe(&foreign).unwrap_err().to_string();
         assert!(error.contains("belongs to the user"), "{error}");
@@ -278,7 +351,9 @@ mod tests {
 
     fn another_users_folder() -> Option<PathBuf> {
         let folder = tempdir().ok()?.keep();
-        std::os::unix::fs::chown(&folder, Some(65_534), None).ok().map(|()| folder)
+        std::os::unix::fs::chown(&folder, Some(65_534), None)
+            .ok()
+            .map(|()| folder)
     }
 
     #[test]
@@ -287,10 +362,16 @@ mod tests {
         let long = runtime.path().join("x".repeat(90));
         fs::create_dir(&long).unwrap();
         let client = Process::look(id()).unwrap().id;
-        let error = Rendezvous::in_folder(&long, client).unwrap_err().to_string();
+        let error = Rendezvous::in_folder(&long, client)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("103"), "{error}");
         let place = Rendezvous::beside(id(), &at(&long)).unwrap();
-        assert!(place.path().starts_with(&folders(&Sockets::default())[0]), "{}", place.path().display());
+        assert!(
+            place.path().starts_with(&folders(&Sockets::default())[0]),
+            "{}",
+            place.path().display()
+        );
     }
 
     #[test]
@@ -299,8 +380,17 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let place = Rendezvous::beside(child.id(), &at(runtime.path())).unwrap();
         assert!(!place.is_orphaned());
-        let before = Identity { started: place.client.started - 1, ..place.client };
-        assert!(Rendezvous { client: before, ..place.clone() }.is_orphaned());
+        let before = Identity {
+            started: place.client.started - 1,
+            ..place.client
+        };
+        assert!(
+            Rendezvous {
+                client: before,
+                ..place.clone()
+            }
+            .is_orphaned()
+        );
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(place.is_orphaned());
@@ -322,11 +412,21 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let detached = socket(child.id());
         assert_eq!((found(Some(child.id())), found(None)), (detached, None));
-        assert_eq!(above(&folders, Some(child.id())), ControlFlow::Continue(()), "nobody waits for a detached one");
+        assert_eq!(
+            above(&folders, Some(child.id())),
+            ControlFlow::Continue(()),
+            "nobody waits for a detached one"
+        );
         let outer = socket(grandparent);
-        assert_eq!((found(None), found(Some(parent)), found(Some(grandparent))), (outer.clone(), None, outer));
+        assert_eq!(
+            (found(None), found(Some(parent)), found(Some(grandparent))),
+            (outer.clone(), None, outer)
+        );
         let own = socket(parent);
-        assert_eq!((found(None), found(Some(parent)), found(Some(grandparent))), (own.clone(), own.clone(), own));
+        assert_eq!(
+            (found(None), found(Some(parent)), found(Some(grandparent))),
+            (own.clone(), own.clone(), own)
+        );
         assert_eq!(places_in(&folders[0]).len(), 3);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -336,7 +436,11 @@ mod tests {
     fn wrappers_are_distinguished_from_clients() {
         let wrappers = ["sh", "bash", "npx", "npm exec c3po", "timeout", "strace"];
         assert!(wrappers.iter().all(|name| is_wrapper(name)));
-        assert!(!["claude", "node", "opencode", "npm", "tmux"].iter().any(|name| is_wrapper(name)));
+        assert!(
+            !["claude", "node", "opencode", "npm", "tmux"]
+                .iter()
+                .any(|name| is_wrapper(name))
+        );
         assert!(WRAPPERS.is_sorted());
     }
 }

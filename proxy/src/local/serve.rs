@@ -39,7 +39,10 @@ pub async fn serve<D: Desk>(desk: Arc<D>, place: Rendezvous, stop: CancellationT
     let socket = match stop.run_until_cancelled(HookSocket::bind(&place)).await {
         Some(Ok(socket)) => socket,
         Some(Err(error)) => {
-            tracing::warn!("the hooks of this session get no answers: {}: {error}", place.path().display());
+            tracing::warn!(
+                "the hooks of this session get no answers: {}: {error}",
+                place.path().display()
+            );
             return;
         }
         None => return,
@@ -79,11 +82,17 @@ impl<'a> HookSocket<'a> {
         let mut waits = false;
         loop {
             if let Some(listener) = bind_in_turn(place).await? {
-                return Ok(Self { listener, path: place.path() });
+                return Ok(Self {
+                    listener,
+                    path: place.path(),
+                });
             }
             if !waits {
                 waits = true;
-                tracing::warn!("another proxy answers the hooks of process {}: waiting until it ends", place.client());
+                tracing::warn!(
+                    "another proxy answers the hooks of process {}: waiting until it ends",
+                    place.client()
+                );
             }
             sleep(TURN).await;
         }
@@ -109,7 +118,10 @@ async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<UnixListener>> {
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    for left in places_in(folder).into_iter().filter(Rendezvous::is_orphaned) {
+    for left in places_in(folder)
+        .into_iter()
+        .filter(Rendezvous::is_orphaned)
+    {
         if !is_attended(left.path()).await {
             // A file that cannot be removed does no harm.
             let _ = fs::remove_file(left.path());
@@ -131,7 +143,10 @@ async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<UnixListener>> {
 async fn is_attended(path: &Path) -> bool {
     match UnixStream::connect(path).await {
         Ok(_) => true,
-        Err(error) => !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound),
+        Err(error) => !matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound
+        ),
     }
 }
 
@@ -143,7 +158,9 @@ fn is_welcome(stream: &UnixStream) -> bool {
 /// Reads one event and answers it.
 async fn attend<D: Desk>(desk: &D, stream: UnixStream, stop: &CancellationToken) {
     let mut stream = BufReader::new(stream);
-    let Ok(Some(event)) = timeout(READ_MAX, heard(&mut stream)).await else { return };
+    let Ok(Some(event)) = timeout(READ_MAX, heard(&mut stream)).await else {
+        return;
+    };
     let waits = event.name == Name::Wait;
     let answer = tokio::select! {
         biased;
@@ -151,8 +168,15 @@ async fn attend<D: Desk>(desk: &D, stream: UnixStream, stop: &CancellationToken)
         () = gone(&mut stream) => return,
         () = stop.cancelled(), if waits => return,
     };
-    let promise = Promise { desk, number: answer.offer };
-    if !matches!(timeout(WRITE_MAX, say(&mut stream, &answer)).await, Ok(Ok(()))) || promise.number.is_none() {
+    let promise = Promise {
+        desk,
+        number: answer.offer,
+    };
+    if !matches!(
+        timeout(WRITE_MAX, say(&mut stream, &answer)).await,
+        Ok(Ok(()))
+    ) || promise.number.is_none()
+    {
         return;
     }
     if let Ok(Some(line)) = timeout(PRINT_MAX, line(&mut stream)).await
@@ -187,13 +211,19 @@ impl<D: Desk> Drop for Promise<'_, D> {
 async fn heard(stream: &mut BufReader<UnixStream>) -> Option<Event> {
     let line = line(stream).await?;
     let event = serde_json::from_slice(&line);
-    event.inspect_err(|error| tracing::debug!("a hook sent an invalid event: {error}")).ok()
+    event
+        .inspect_err(|error| tracing::debug!("a hook sent an invalid event: {error}"))
+        .ok()
 }
 
 /// Returns the next line without its end; `None` if it is too long or the peer is gone.
 async fn line(stream: &mut BufReader<UnixStream>) -> Option<Vec<u8>> {
     let mut line = Vec::new();
-    stream.take(LINE_MAX as u64).read_until(b'\n', &mut line).await.ok()?;
+    stream
+        .take(LINE_MAX as u64)
+        .read_until(b'\n', &mut line)
+        .await
+        .ok()?;
     (line.pop() == Some(b'\n')).then_some(line)
 }
 

@@ -30,7 +30,10 @@ mod tests {
     #[test]
     fn a_result_is_text_and_the_same_as_an_object() {
         let wire = serde_json::to_value(result(Received::of(&json!({"success": true})))).unwrap();
-        assert_eq!(wire["content"], json!([{"type": "text", "text": "{\"success\":true}"}]));
+        assert_eq!(
+            wire["content"],
+            json!([{"type": "text", "text": "{\"success\":true}"}])
+        );
         assert_eq!(wire["structuredContent"], json!({"success": true}));
         assert!(wire.get("isError").is_none() && wire.get("_meta").is_none());
     }
@@ -40,6 +43,9 @@ mod tests {
         let wire = serde_json::to_value(refused(&Refusal::invalid("message is empty"))).unwrap();
         assert_eq!(wire["isError"], true);
         assert_eq!(wire["structuredContent"]["code"], "INVALID_REQUEST");
-        assert_eq!(wire["content"][0]["text"], wire["structuredContent"].to_string());
+        assert_eq!(
+            wire["content"][0]["text"],
+            wire["structuredContent"].to_string()
+        );
     }
 }

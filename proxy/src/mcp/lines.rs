@@ -40,13 +40,20 @@ impl Unreadable {
     /// Returns the error response, as a line.
     pub(super) fn answer(&self) -> String {
         let error = json!({"code": self.code, "message": self.why});
-        format!("{}\n", json!({"jsonrpc": "2.0", "id": self.id, "error": error}))
+        format!(
+            "{}\n",
+            json!({"jsonrpc": "2.0", "id": self.id, "error": error})
+        )
     }
 }
 
 impl Lines {
     pub(super) fn new(input: Input) -> Self {
-        Self { input: BufReader::new(input), line: Vec::new(), passes_over: false }
+        Self {
+            input: BufReader::new(input),
+            line: Vec::new(),
+            passes_over: false,
+        }
     }
 
     /// Returns the next message, or the error of a line; `None` at the end of the input. Cancel-safe.
@@ -54,7 +61,10 @@ impl Lines {
         loop {
             let room = u64::try_from(LINE_MAX - self.line.len()).unwrap_or_default();
             // The beginning of a line stays here if this is dropped half-way.
-            let read = (&mut self.input).take(room).read_until(b'\n', &mut self.line).await;
+            let read = (&mut self.input)
+                .take(room)
+                .read_until(b'\n', &mut self.line)
+                .await;
             if !read.is_ok_and(|count| count > 0) {
                 return None;
             }
@@ -69,7 +79,11 @@ impl Lines {
                 (false, true) => message(&line),
                 (false, false) => {
                     let why = format!("Invalid request: a line of more than {LINE_MAX} bytes");
-                    Some(Err(Unreadable { code: INVALID_REQUEST, why, id: Value::Null }))
+                    Some(Err(Unreadable {
+                        code: INVALID_REQUEST,
+                        why,
+                        id: Value::Null,
+                    }))
                 }
             };
             if outcome.is_some() {
@@ -100,16 +114,24 @@ struct OnlyId {
 
 /// Returns the id of a request.
 fn request_id(id: &Value) -> Option<Value> {
-    Some(id).filter(|id| id.is_string() || id.is_number()).cloned()
+    Some(id)
+        .filter(|id| id.is_string() || id.is_number())
+        .cloned()
 }
 
 fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Unreadable> {
     let value: Value = match surrogates::parse(line) {
         Ok(value) => value,
         Err(error) => {
-            let id = serde_json::from_slice::<OnlyId>(line).ok().and_then(|line| request_id(&line.id));
+            let id = serde_json::from_slice::<OnlyId>(line)
+                .ok()
+                .and_then(|line| request_id(&line.id));
             let why = format!("Parse error: {error}");
-            return Some(Unreadable { code: PARSE_ERROR, why, id: id.unwrap_or_default() });
+            return Some(Unreadable {
+                code: PARSE_ERROR,
+                why,
+                id: id.unwrap_or_default(),
+            });
         }
     };
     let has = |member: &str| value.get(member).is_some();
@@ -121,7 +143,11 @@ fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Unreadable> {
         return None;
     }
     let id = value.get("id").and_then(request_id).unwrap_or_default();
-    Some(Unreadable { code: INVALID_REQUEST, why: format!("Invalid request: {error}"), id })
+    Some(Unreadable {
+        code: INVALID_REQUEST,
+        why: format!("Invalid request: {error}"),
+        id,
+    })
 }
 
 #[cfg(test)]
@@ -148,7 +174,10 @@ mod tests {
             writer.write_all(b"half a line").await.unwrap();
         };
         let reading = async {
-            assert!(lines.next().await.unwrap().is_ok(), "spaces of a bearable length are passed over");
+            assert!(
+                lines.next().await.unwrap().is_ok(),
+                "spaces of a bearable length are passed over"
+            );
             for _ in 0..2 {
                 let refused = lines.next().await.unwrap().unwrap_err();
                 assert_eq!((refused.code, refused.id), (INVALID_REQUEST, Value::Null));
@@ -164,7 +193,8 @@ mod tests {
         let (mut writer, mut lines) = lines(64);
         let (begin, rest) = REQUEST.split_at(10);
         writer.write_all(begin).await.unwrap();
-        let dropped = tokio::time::timeout(std::time::Duration::from_millis(20), lines.next()).await;
+        let dropped =
+            tokio::time::timeout(std::time::Duration::from_millis(20), lines.next()).await;
         assert!(dropped.is_err());
         writer.write_all(rest).await.unwrap();
         assert!(lines.next().await.unwrap().is_ok());

@@ -18,9 +18,10 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Arriving, Client};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams, InitializeResult,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
-    ServerCapabilities, ServerConfig, Tool as ListedTool, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams,
+    InitializeResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig,
+    Tool as ListedTool, ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
@@ -46,11 +47,23 @@ const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 /// Serves MCP on standard input and output until the input ends or `stop` is cancelled.
 ///
 /// Cancels `stop` at the end of input.
-pub async fn serve(link: Link, hop: LastHop, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
+pub async fn serve(
+    link: Link,
+    hop: LastHop,
+    settings: Settings,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let (input, output) = stdio::open()?;
     let presenting = Presenting::default();
-    let transport = transport::Stdio::new(input, output, presenting.clone(), hop.clone(), stop.clone());
-    let server = Server { link, hop, presenting, settings, stop: stop.clone() };
+    let transport =
+        transport::Stdio::new(input, output, presenting.clone(), hop.clone(), stop.clone());
+    let server = Server {
+        link,
+        hop,
+        presenting,
+        settings,
+        stop: stop.clone(),
+    };
     match server.serve_with_ct(transport, stop.clone()).await {
         Ok(running) => {
             running.waiting().await?;
@@ -102,7 +115,10 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         let client = &request.client_info;
-        self.link.client_is(Client { name: client.name.clone(), version: client.version.clone() });
+        self.link.client_is(Client {
+            name: client.name.clone(),
+            version: client.version.clone(),
+        });
         context.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)
     }
@@ -159,12 +175,20 @@ impl ServerHandler for Server {
 }
 
 impl Server {
-    async fn pass_on(&self, call: &Call, context: &RequestContext<RoleServer>) -> Result<Received, Refusal> {
+    async fn pass_on(
+        &self,
+        call: &Call,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Received, Refusal> {
         let began = Instant::now();
         match (call, context.meta.get_progress_token()) {
             (Call::Ping(_), _) => {
                 let mut reply = self.link.call(call.clone()).await?;
-                add_link(&mut reply, self.link.status().borrow().state.as_str(), began.elapsed());
+                add_link(
+                    &mut reply,
+                    self.link.status().borrow().state.as_str(),
+                    began.elapsed(),
+                );
                 Ok(reply)
             }
             (Call::WaitForMessage(wait), Some(token)) => tokio::select! {
@@ -178,13 +202,22 @@ impl Server {
 
     /// Records which messages a result is about to show completely. Marks those that are repeated: a dead session of this
     /// host, this session, a subagent or the result of another call has shown them, or is about to.
-    fn presented(&self, call: &Call, mut reply: Received, context: &RequestContext<RoleServer>) -> Received {
+    fn presented(
+        &self,
+        call: &Call,
+        mut reply: Received,
+        context: &RequestContext<RoleServer>,
+    ) -> Received {
         let tool = call.tool();
         let ids = reply.presented(tool);
         let mut parts = reply.shown(tool);
         let read_on = reads_on(call).then(|| parts.first().cloned()).flatten();
         parts.retain(|id| !ids.contains(id));
-        self.hop.on(Input::InParts { ids: parts, read_on: read_on.clone(), tool_use: tool_use(context) });
+        self.hop.on(Input::InParts {
+            ids: parts,
+            read_on: read_on.clone(),
+            tool_use: tool_use(context),
+        });
         let mut before = Vec::new();
         // The result of a cancelled request is never written.
         if !ids.is_empty()
@@ -192,9 +225,19 @@ impl Server {
             && let Some(via) = presented_via(tool)
         {
             // Its text may not have come to this host yet.
-            let waited = if tool == Tool::WaitForMessage { reply.waited() } else { None };
-            let waited = waited.map(|message| Box::new(Arriving::at(message.clone(), message.timestamp)));
-            let presented = Presented { ids: ids.clone(), via, tool_use: tool_use(context), waited };
+            let waited = if tool == Tool::WaitForMessage {
+                reply.waited()
+            } else {
+                None
+            };
+            let waited =
+                waited.map(|message| Box::new(Arriving::at(message.clone(), message.timestamp)));
+            let presented = Presented {
+                ids: ids.clone(),
+                via,
+                tool_use: tool_use(context),
+                waited,
+            };
             before = self.presenting.add(context.id.clone(), presented);
         }
         // A thread shows messages again on request.
@@ -210,7 +253,9 @@ impl Server {
     fn note(&self, call: &Call) {
         match call {
             Call::SetStatus(said) => drop(self.hop.on(Input::Status(said.status))),
-            Call::Reply(_) | Call::AckMessages(_) => drop(self.hop.on(Input::Settled(settles(call)))),
+            Call::Reply(_) | Call::AckMessages(_) => {
+                drop(self.hop.on(Input::Settled(settles(call))))
+            }
             _ => {}
         }
     }
@@ -221,9 +266,15 @@ impl Server {
         let until = Instant::now() + Duration::from_secs(seconds);
         let mut passed_over = false;
         loop {
-            let left = until.saturating_duration_since(Instant::now()).as_millis().div_ceil(1_000);
+            let left = until
+                .saturating_duration_since(Instant::now())
+                .as_millis()
+                .div_ceil(1_000);
             let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
-            let call = Call::WaitForMessage(WaitForMessage { timeout: Some(left), ..wait.clone() });
+            let call = Call::WaitForMessage(WaitForMessage {
+                timeout: Some(left),
+                ..wait.clone()
+            });
             let reply = self.link.call(call).await?;
             if wait.message_id.is_some() {
                 return Ok(reply);
@@ -284,7 +335,10 @@ async fn say_progress(peer: &Peer<RoleServer>, token: ProgressToken) -> std::con
 /// Adds the proxy's own facts to the reply of `ping`.
 fn add_link(pong: &mut Received, link: &str, round_trip: Duration) {
     pong.set("link", link);
-    pong.set("round_trip_ms", (round_trip.as_secs_f64() * 1e6).round() / 1e3);
+    pong.set(
+        "round_trip_ms",
+        (round_trip.as_secs_f64() * 1e6).round() / 1e3,
+    );
 }
 
 /// Returns the catalogue as clients list it. Built once.
@@ -295,7 +349,11 @@ fn listed() -> &'static [ListedTool] {
 
 fn as_listed(listing: &Listing) -> ListedTool {
     let tool = listing.tool;
-    let mut listed = ListedTool::new(tool.name(), tool.description(), Arc::new(listing.schema.clone()));
+    let mut listed = ListedTool::new(
+        tool.name(),
+        tool.description(),
+        Arc::new(listing.schema.clone()),
+    );
     if tool.only_reads() {
         listed = listed.with_annotations(ToolAnnotations::new().read_only(true));
     }
@@ -325,7 +383,10 @@ mod tests {
             let found = listed().iter().find(|tool| tool.name == name).unwrap();
             serde_json::to_value(found).unwrap()
         };
-        assert_eq!(tool("get_messages")["annotations"], json!({"readOnlyHint": true}));
+        assert_eq!(
+            tool("get_messages")["annotations"],
+            json!({"readOnlyHint": true})
+        );
         let meta = json!({"anthropic/alwaysLoad": true, "anthropic/maxResultSizeChars": 48_000});
         assert_eq!(tool("get_messages")["_meta"], meta);
         assert_eq!(tool("ack_messages").get("annotations"), None);
@@ -334,11 +395,13 @@ mod tests {
 
     #[test]
     fn ping_reports_the_state_and_round_trip_of_the_link() {
-        let pong =
-            json!({"pong": true, "timestamp": "2026-01-15T10:30:00.000Z", "coordinator": "c3po", "agent_id": "a"});
+        let pong = json!({"pong": true, "timestamp": "2026-01-15T10:30:00.000Z", "coordinator": "c3po", "agent_id": "a"});
         let mut reply = Received::of(&pong);
         add_link(&mut reply, "connected", Duration::from_micros(1_234));
         let pong: Pong = reply.read().unwrap();
-        assert_eq!((pong.link.as_deref(), pong.round_trip_ms), (Some("connected"), Some(1.234)));
+        assert_eq!(
+            (pong.link.as_deref(), pong.round_trip_ms),
+            (Some("connected"), Some(1.234))
+        );
     }
 }

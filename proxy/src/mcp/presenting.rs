@@ -19,8 +19,17 @@ impl Presenting {
     /// Records the messages in the result of a request. Returns those that results of other requests hold too.
     pub(super) fn add(&self, request: RequestId, presented: Presented) -> Vec<MessageId> {
         let mut by_request = self.by_request();
-        let held: Vec<_> = by_request.values().flat_map(|other| &other.ids).cloned().collect();
-        let beside = presented.ids.iter().filter(|id| held.contains(id)).cloned().collect();
+        let held: Vec<_> = by_request
+            .values()
+            .flat_map(|other| &other.ids)
+            .cloned()
+            .collect();
+        let beside = presented
+            .ids
+            .iter()
+            .filter(|id| held.contains(id))
+            .cloned()
+            .collect();
         by_request.insert(request, presented);
         beside
     }
@@ -36,6 +45,8 @@ impl Presenting {
     }
 
     fn by_request(&self) -> MutexGuard<'_, HashMap<RequestId, Presented>> {
-        self.by_request.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_request
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -53,7 +53,9 @@ fn socket(fd: OwnedFd) -> io::Result<UnixStream> {
 }
 
 fn sort(fd: BorrowedFd<'_>) -> io::Result<Sort> {
-    let kind = std::fs::File::from(fd.try_clone_to_owned()?).metadata()?.file_type();
+    let kind = std::fs::File::from(fd.try_clone_to_owned()?)
+        .metadata()?
+        .file_type();
     Ok(if kind.is_socket() {
         Sort::Socket
     } else if kind.is_fifo() {

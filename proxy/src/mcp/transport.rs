@@ -10,7 +10,9 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage,
+};
 use rmcp::transport::Transport;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
@@ -42,7 +44,15 @@ impl Stdio {
         stop: CancellationToken,
     ) -> Self {
         let writer = LineWriter(Arc::new(Mutex::new(Some(output))));
-        Self { lines: Lines::new(input), writer, answer: None, presenting, hop, greeted: OnceLock::new(), stop }
+        Self {
+            lines: Lines::new(input),
+            writer,
+            answer: None,
+            presenting,
+            hop,
+            greeted: OnceLock::new(),
+            stop,
+        }
     }
 
     /// Forgets the messages in the result of a cancelled request: rmcp drops the result.
@@ -75,12 +85,17 @@ impl Transport<RoleServer> for Stdio {
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let presented = match &message {
-            JsonRpcMessage::Response(response) => {
-                self.presenting.of(&response.id).map(|presented| (response.id.clone(), presented))
-            }
+            JsonRpcMessage::Response(response) => self
+                .presenting
+                .of(&response.id)
+                .map(|presented| (response.id.clone(), presented)),
             _ => None,
         };
-        let (hop, presenting, writer) = (self.hop.clone(), self.presenting.clone(), self.writer.clone());
+        let (hop, presenting, writer) = (
+            self.hop.clone(),
+            self.presenting.clone(),
+            self.writer.clone(),
+        );
         let line = serde_json::to_string(&message);
         async move {
             writer.write(line? + "\n").await?;
@@ -111,7 +126,9 @@ impl Transport<RoleServer> for Stdio {
                 }
                 Some(Err(unreadable)) => {
                     let writer = self.writer.clone();
-                    self.answer = Some(Box::pin(async move { writer.write(unreadable.answer()).await }));
+                    self.answer = Some(Box::pin(
+                        async move { writer.write(unreadable.answer()).await },
+                    ));
                 }
                 None => {
                     self.stop.cancel();

@@ -18,9 +18,13 @@ fn a_hook_prints_the_answer_of_the_desk_and_reports_that() {
     let (mut host, desk) = (Host::new(), Clerk::saying("{\"decision\":\"block\"}"));
     host.serve(&desk, id());
     let mut hook = host.hook("stop");
-    hook.env("CLAUDE_CODE_MESSAGING_SOCKET", "/x.sock").env("CLAUDE_CODE_MESSAGING_TOKEN", "hush");
+    hook.env("CLAUDE_CODE_MESSAGING_SOCKET", "/x.sock")
+        .env("CLAUDE_CODE_MESSAGING_TOKEN", "hush");
     let output = output(hook.spawn().unwrap(), &stop_input());
-    assert_eq!((output.stdout.as_slice(), output.status.code()), (&b"{\"decision\":\"block\"}"[..], Some(0)));
+    assert_eq!(
+        (output.stdout.as_slice(), output.status.code()),
+        (&b"{\"decision\":\"block\"}"[..], Some(0))
+    );
     assert!(output.stderr.is_empty());
     eventually("printed", || *desk.printed.lock().unwrap() == [0]);
     let heard = desk.heard.lock().unwrap();
@@ -38,11 +42,24 @@ fn a_hook_prints_the_answer_of_the_desk_and_reports_that() {
 
 #[test]
 fn an_answer_can_be_an_exit_code_and_a_text_on_standard_error() {
-    let says = Answer { stderr: "wake up".to_owned(), exit: 2, ..Answer::default() };
-    let (mut host, desk) = (Host::new(), Arc::new(Clerk { says, ..Clerk::default() }));
+    let says = Answer {
+        stderr: "wake up".to_owned(),
+        exit: 2,
+        ..Answer::default()
+    };
+    let (mut host, desk) = (
+        Host::new(),
+        Arc::new(Clerk {
+            says,
+            ..Clerk::default()
+        }),
+    );
     host.serve(&desk, id());
     let output = host.run("stop", &stop_input());
-    assert_eq!((output.stderr.as_slice(), output.status.code()), (&b"wake up"[..], Some(2)));
+    assert_eq!(
+        (output.stderr.as_slice(), output.status.code()),
+        (&b"wake up"[..], Some(2))
+    );
     assert!(output.stdout.is_empty());
 }
 
@@ -66,11 +83,26 @@ fn prompts_of_people_do_not_leave_the_hook() {
     host.serve(&desk, id());
     let ours = format!("{MARK} 1 message for web\n> hi");
     for prompt in ["my password is hush", &ours] {
-        host.run("user-prompt-submit", json!({"prompt": prompt}).to_string().as_bytes());
+        host.run(
+            "user-prompt-submit",
+            json!({"prompt": prompt}).to_string().as_bytes(),
+        );
     }
-    let prompts: Vec<_> = desk.heard.lock().unwrap().iter().map(|event| event.prompt.clone()).collect();
+    let prompts: Vec<_> = desk
+        .heard
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|event| event.prompt.clone())
+        .collect();
     assert_eq!(prompts, [None, Some(ours)]);
-    let typed: Vec<_> = desk.heard.lock().unwrap().iter().map(|event| event.typed).collect();
+    let typed: Vec<_> = desk
+        .heard
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|event| event.typed)
+        .collect();
     assert_eq!(typed, [true, false]);
 }
 
@@ -81,18 +113,29 @@ fn hundreds_of_events_at_once_are_all_answered() {
     let said: usize = thread::scope(|scope| {
         let asking = (0..20).map(|_| {
             scope.spawn(|| {
-                let asked = (0..20).map(|_| local::ask(place.path(), Event::new(Name::Stop), PATIENCE));
-                asked.filter(|answer| answer.as_ref().is_ok_and(|answer| answer.stdout == "text")).count()
+                let asked =
+                    (0..20).map(|_| local::ask(place.path(), Event::new(Name::Stop), PATIENCE));
+                asked
+                    .filter(|answer| answer.as_ref().is_ok_and(|answer| answer.stdout == "text"))
+                    .count()
             })
         });
-        asking.collect::<Vec<_>>().into_iter().map(|asking| asking.join().unwrap()).sum()
+        asking
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|asking| asking.join().unwrap())
+            .sum()
     });
     assert_eq!((said, desk.heard.lock().unwrap().len()), (400, 400));
     // None of these was printed, and each is reported as such, once.
-    eventually("the last one", || desk.not_printed.lock().unwrap().len() == 400);
+    eventually("the last one", || {
+        desk.not_printed.lock().unwrap().len() == 400
+    });
     assert!(desk.printed.lock().unwrap().is_empty());
     // Silent connections do not keep others out for long.
-    let idle: Vec<_> = (0..300).filter_map(|_| std::os::unix::net::UnixStream::connect(place.path()).ok()).collect();
+    let idle: Vec<_> = (0..300)
+        .filter_map(|_| std::os::unix::net::UnixStream::connect(place.path()).ok())
+        .collect();
     eventually("room", || host.run("stop", &stop_input()).stdout == b"text");
     drop(idle);
 }
@@ -102,11 +145,20 @@ fn a_status_line_shows_the_status_and_is_empty_without_a_proxy() {
     let status = json!({"status": {"version": "0.1.0", "agent_id": "web", "link": "connected", "coordinator": "x",
         "state": "ready", "unread": 2, "reach": []}});
     let says = serde_json::from_value(status.clone()).unwrap();
-    let (mut host, desk) = (Host::new(), Arc::new(Clerk { says, ..Clerk::default() }));
+    let (mut host, desk) = (
+        Host::new(),
+        Arc::new(Clerk {
+            says,
+            ..Clerk::default()
+        }),
+    );
     let runtime = host.runtime.path().to_owned();
     let line = |arguments: &[&str]| {
         let mut command = c3po(&runtime, &["statusline"]);
-        output(command.args(arguments).spawn().unwrap(), br#"{"session_id": "s", "model": {"id": "m"}}"#)
+        output(
+            command.args(arguments).spawn().unwrap(),
+            br#"{"session_id": "s", "model": {"id": "m"}}"#,
+        )
     };
     assert!(is_nothing(&line(&[])));
     drop(UnixListener::bind(host.place(id()).path()).unwrap());
@@ -117,7 +169,9 @@ fn a_status_line_shows_the_status_and_is_empty_without_a_proxy() {
     assert!(is_nothing(&line(&[])));
     drop(hole);
     host.serve(&desk, id());
-    eventually("a line", || line(&[]).stdout == "c3po web · 2 unread · connected\n".as_bytes());
+    eventually("a line", || {
+        line(&[]).stdout == "c3po web · 2 unread · connected\n".as_bytes()
+    });
     let document: serde_json::Value = serde_json::from_slice(&line(&["--json"]).stdout).unwrap();
     assert_eq!(document, status["status"]);
 }
@@ -169,7 +223,11 @@ fn a_waiter_does_not_outlive_its_client() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     host.serve(&desk, id());
     let mut client = Command::new("sh")
-        .args(["-c", "echo '{}' | \"$0\" hook wait; exit 0", env!("CARGO_BIN_EXE_c3po")])
+        .args([
+            "-c",
+            "echo '{}' | \"$0\" hook wait; exit 0",
+            env!("CARGO_BIN_EXE_c3po"),
+        ])
         .env("XDG_RUNTIME_DIR", host.runtime.path())
         .env("CLAUDE_PID", id().to_string())
         .spawn()
@@ -185,7 +243,8 @@ fn a_waiter_whose_parent_ended_before_its_first_instruction_ends_at_once() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     host.serve(&desk, id());
     // The shell ends; its orphan becomes the waiter a moment later, below the process that adopts orphans.
-    let script = "exec 3<&0; (while kill -0 $$ 2>/dev/null; do :; done; exec \"$0\" hook wait <&3) & exit 0";
+    let script =
+        "exec 3<&0; (while kill -0 $$ 2>/dev/null; do :; done; exec \"$0\" hook wait <&3) & exit 0";
     let mut parent = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_c3po")])
         .env("XDG_RUNTIME_DIR", host.runtime.path())
@@ -211,7 +270,11 @@ fn a_waiter_whose_client_ended_leaves_also_an_input_that_goes_on() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     host.serve(&desk, id());
     let mut client = Command::new("sh")
-        .args(["-c", "exec 3<&0; \"$0\" hook wait <&3 & wait", env!("CARGO_BIN_EXE_c3po")])
+        .args([
+            "-c",
+            "exec 3<&0; \"$0\" hook wait <&3 & wait",
+            env!("CARGO_BIN_EXE_c3po"),
+        ])
         .env("XDG_RUNTIME_DIR", host.runtime.path())
         .env("CLAUDE_PID", id().to_string())
         .stdin(Stdio::piped())

@@ -36,7 +36,13 @@ pub(crate) struct Clerk {
 
 impl Clerk {
     pub(crate) fn saying(stdout: &str) -> Arc<Self> {
-        Arc::new(Self { says: Answer { stdout: stdout.to_owned(), ..Answer::default() }, ..Self::default() })
+        Arc::new(Self {
+            says: Answer {
+                stdout: stdout.to_owned(),
+                ..Answer::default()
+            },
+            ..Self::default()
+        })
     }
 
     pub(crate) fn waiting(&self) -> u64 {
@@ -53,7 +59,10 @@ impl Desk for Clerk {
             let _leaves = Leaves(&self.waiting);
             self.wakes.notified().await;
         }
-        Answer { offer: Some(self.offers.fetch_add(1, Ordering::SeqCst)), ..self.says.clone() }
+        Answer {
+            offer: Some(self.offers.fetch_add(1, Ordering::SeqCst)),
+            ..self.says.clone()
+        }
     }
 
     fn printed(&self, offer: u64) {
@@ -82,7 +91,11 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new() -> Self {
-        Self { runtime: tempfile::tempdir().unwrap(), stop: CancellationToken::new(), serving: Vec::new() }
+        Self {
+            runtime: tempfile::tempdir().unwrap(),
+            stop: CancellationToken::new(),
+            serving: Vec::new(),
+        }
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
@@ -90,7 +103,10 @@ impl Host {
     }
 
     pub(crate) fn place(&self, client: u32) -> Rendezvous {
-        let sockets = Sockets { runtime_dir: Some(self.runtime.path().to_owned()), home: None };
+        let sockets = Sockets {
+            runtime_dir: Some(self.runtime.path().to_owned()),
+            home: None,
+        };
         Rendezvous::beside(client, &sockets).unwrap()
     }
 
@@ -101,11 +117,19 @@ impl Host {
         place
     }
 
-    pub(crate) fn start(&mut self, desk: &Arc<Clerk>, client: u32, stop: CancellationToken) -> Rendezvous {
+    pub(crate) fn start(
+        &mut self,
+        desk: &Arc<Clerk>,
+        client: u32,
+        stop: CancellationToken,
+    ) -> Rendezvous {
         let (desk, place) = (desk.clone(), self.place(client));
         let of_thread = place.clone();
         self.serving.push(thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(local::serve(desk, of_thread, stop));
         }));
         place
@@ -151,9 +175,16 @@ impl Drop for Host {
 /// A command whose client is this test. `CLAUDE_PID` separates it from a session in which the tests run.
 pub(crate) fn c3po(runtime: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_c3po"));
-    command.args(arguments).env_clear().env("XDG_RUNTIME_DIR", runtime).env("NO_COLOR", "1");
+    command
+        .args(arguments)
+        .env_clear()
+        .env("XDG_RUNTIME_DIR", runtime)
+        .env("NO_COLOR", "1");
     command.env("CLAUDE_PID", id().to_string());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -180,5 +211,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 pub(crate) fn stop_input() -> Vec<u8> {
-    json!({"session_id": "s", "hook_event_name": "Stop", "stop_hook_active": true}).to_string().into_bytes()
+    json!({"session_id": "s", "hook_event_name": "Stop", "stop_hook_active": true})
+        .to_string()
+        .into_bytes()
 }

@@ -34,7 +34,11 @@ fn a_hook_without_an_answering_proxy_is_silent() {
     // The kernel accepts connections for a listener that never does, until its backlog is full: then `connect` blocks.
     let hole = UnixListener::bind(place.path()).unwrap();
     for number in 0..3 {
-        host.is_silent(&format!("a black hole, {number}"), "user-prompt-submit", &stop_input());
+        host.is_silent(
+            &format!("a black hole, {number}"),
+            "user-prompt-submit",
+            &stop_input(),
+        );
     }
     drop(hole);
 
@@ -62,7 +66,15 @@ fn an_answer_that_is_none_is_not_printed() {
     let host = Host::new();
     let place = host.place(id());
     let listener = UnixListener::bind(place.path()).unwrap();
-    let answers = ["", "\n", "hello\n", "{\"stdout\": 7}\n", "{\"stdout\": \"half", "\u{0}\u{1b}[2J\n", "[]\n"];
+    let answers = [
+        "",
+        "\n",
+        "hello\n",
+        "{\"stdout\": 7}\n",
+        "{\"stdout\": \"half",
+        "\u{0}\u{1b}[2J\n",
+        "[]\n",
+    ];
     let peer = thread::spawn(move || {
         for answer in answers {
             let (mut stream, _) = listener.accept().unwrap();
@@ -91,7 +103,11 @@ fn input_that_is_none_is_not_passed_on() {
     host.is_silent("bytes", "stop", &[0xff, 0xfe]);
     host.is_silent("an unknown event", "fly", &stop_input());
     host.is_silent("a command that is no hook", "status", &stop_input());
-    let none = Command::new(env!("CARGO_BIN_EXE_c3po")).arg("hook").stdin(Stdio::null()).output().unwrap();
+    let none = Command::new(env!("CARGO_BIN_EXE_c3po"))
+        .arg("hook")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     assert!(is_nothing(&none), "{none:?}");
     assert!(desk.heard.lock().unwrap().is_empty());
 }
@@ -118,7 +134,9 @@ fn results_of_any_size_are_read_and_skipped() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     let batch = |size: usize| {
         let call = json!({"tool_use_id": "toolu_1", "tool_response": "x".repeat(size)});
-        json!({"session_id": "s", "tool_calls": [call]}).to_string().into_bytes()
+        json!({"session_id": "s", "tool_calls": [call]})
+            .to_string()
+            .into_bytes()
     };
     // Without a proxy too, the client can write all of its input: the pipe stays open.
     let mut child = host.hook("post-tool-batch").spawn().unwrap();
@@ -139,13 +157,21 @@ fn results_of_any_size_are_read_and_skipped() {
 fn a_proxy_that_was_stopped_or_killed_is_as_none() {
     let host = Host::new();
     let mut command = c3po(host.runtime.path(), &["proxy"]);
-    command.env("HOME", host.runtime.path()).env("C3PO_COORDINATOR_URL", "http://127.0.0.1:1");
+    command
+        .env("HOME", host.runtime.path())
+        .env("C3PO_COORDINATOR_URL", "http://127.0.0.1:1");
     let mut proxy = command.spawn().unwrap();
     let place = host.place(id());
-    let answers = || local::ask(place.path(), Event::new(Name::Status), PATIENCE).is_ok_and(|a| a.status.is_some());
+    let answers = || {
+        local::ask(place.path(), Event::new(Name::Status), PATIENCE)
+            .is_ok_and(|a| a.status.is_some())
+    };
     eventually("a proxy that answers", answers);
     let signal = |name| {
-        let sent = Command::new("kill").args(["-s", name, &proxy.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill")
+            .args(["-s", name, &proxy.id().to_string()])
+            .status()
+            .unwrap();
         assert!(sent.success());
     };
     signal("STOP");

@@ -20,8 +20,15 @@ fn each_session_has_its_own_proxy_and_a_nested_one_without_stays_silent() {
     // A shell in between, as in Claude Code's Bash tool, in which another client could be started.
     let through = |named: &str, script: &str| {
         let mut shell = Command::new("sh");
-        shell.args(["-c", script, env!("CARGO_BIN_EXE_c3po")]).env_clear().env("XDG_RUNTIME_DIR", host.runtime.path());
-        shell.env("CLAUDE_PID", named).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell
+            .args(["-c", script, env!("CARGO_BIN_EXE_c3po")])
+            .env_clear()
+            .env("XDG_RUNTIME_DIR", host.runtime.path());
+        shell
+            .env("CLAUDE_PID", named)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         shell.spawn().unwrap()
     };
     let own = id().to_string();
@@ -37,7 +44,13 @@ fn each_session_has_its_own_proxy_and_a_nested_one_without_stays_silent() {
     eventually("a socket", || place.path().exists());
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert_eq!(child.wait_with_output().unwrap().stdout, b"inner");
-    assert_eq!((outer.heard.lock().unwrap().len(), inner.heard.lock().unwrap().len()), (1, 1));
+    assert_eq!(
+        (
+            outer.heard.lock().unwrap().len(),
+            inner.heard.lock().unwrap().len()
+        ),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -57,7 +70,12 @@ fn stale_sockets_are_removed_and_live_ones_stay() {
 
     let own = host.serve(&desk, id());
     assert!(!stale.path().exists());
-    for kept in [own.path(), &attended, crashed.path(), &host.folder().join("notes.txt")] {
+    for kept in [
+        own.path(),
+        &attended,
+        crashed.path(),
+        &host.folder().join("notes.txt"),
+    ] {
         assert!(kept.exists(), "{}", kept.display());
     }
     // Its folder is private from the start.
@@ -66,7 +84,8 @@ fn stale_sockets_are_removed_and_live_ones_stay() {
     // The next proxy beside the same client takes over the socket of a crashed one.
     host.start(&desk, alive.id(), host.stop.clone());
     eventually("an answer", || {
-        local::ask(crashed.path(), Event::new(Name::Stop), PATIENCE).is_ok_and(|answer| answer.stdout == "text")
+        local::ask(crashed.path(), Event::new(Name::Stop), PATIENCE)
+            .is_ok_and(|answer| answer.stdout == "text")
     });
     drop(elsewhere);
     alive.kill().unwrap();
@@ -82,7 +101,9 @@ fn a_second_proxy_beside_a_client_takes_over_when_the_first_ends() {
     host.start(&second, id(), host.stop.clone());
     assert_eq!(host.run("stop", &stop_input()).stdout, b"first");
     stop_first.cancel();
-    eventually("the second", || host.run("stop", &stop_input()).stdout == b"second");
+    eventually("the second", || {
+        host.run("stop", &stop_input()).stdout == b"second"
+    });
     host.end();
     assert!(!place.path().exists());
 }

@@ -19,11 +19,20 @@ use tokio::time::timeout;
 async fn no_agent_is_registered_before_the_session_begins() {
     let peer = Peer::listen().await;
     let running = run(vec![peer.url()]);
-    assert!(timeout(Duration::from_millis(200), peer.listener.accept()).await.is_err(), "dialled without a reason");
+    assert!(
+        timeout(Duration::from_millis(200), peer.listener.accept())
+            .await
+            .is_err(),
+        "dialled without a reason"
+    );
     let began = Instant::now();
     running.link.initialized();
     let (_talk, hello) = peer.welcome("web").await;
-    assert!((2.9..6.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+    assert!(
+        (2.9..6.0).contains(&began.elapsed().as_secs_f64()),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(
         (&hello["name"], &hello["host"], &hello["protocol_version"]),
         (&json!("web"), &json!("nas2"), &json!("1.0"))
@@ -41,7 +50,10 @@ async fn an_unanswered_call_is_sent_again_under_the_same_id() {
     let (mut talk, second_hello) = peer.welcome("web-2").await;
     let second = talk.hear().await;
     assert_eq!(first, second);
-    assert_eq!((&first_hello["name"], &second_hello["name"]), (&json!("web"), &json!("web-2")));
+    assert_eq!(
+        (&first_hello["name"], &second_hello["name"]),
+        (&json!("web"), &json!("web-2"))
+    );
     assert_eq!(first_hello["instance"], second_hello["instance"]);
     talk.answer(&second, json!({"id": "x"})).await;
     assert_eq!(outcome(call).await, Ok(json!({"id": "x"})));
@@ -53,12 +65,26 @@ async fn receipts_go_before_later_calls_and_are_sent_until_they_are_answered() {
     let running = run(vec![peer.url()]);
     running.link.begin();
     let (mut talk, _) = peer.welcome("web").await;
-    let (message_ids, stage, via) = (vec!["a::web::00000001".parse().unwrap()], Stage::InSession, Via::GetMessages);
-    running.link.receipt(Progress { message_ids, stage, via, seen_via: None, context: 0 });
+    let (message_ids, stage, via) = (
+        vec!["a::web::00000001".parse().unwrap()],
+        Stage::InSession,
+        Via::GetMessages,
+    );
+    running.link.receipt(Progress {
+        message_ids,
+        stage,
+        via,
+        seen_via: None,
+        context: 0,
+    });
     let call = running.call("ping", json!({}));
     let receipt = talk.hear().await;
-    let wanted = json!({"message_ids": ["a::web::00000001"], "stage": "in_session", "via": "get_messages"});
-    assert_eq!((&receipt["method"], &receipt["params"]), (&json!("receipt"), &wanted));
+    let wanted =
+        json!({"message_ids": ["a::web::00000001"], "stage": "in_session", "via": "get_messages"});
+    assert_eq!(
+        (&receipt["method"], &receipt["params"]),
+        (&json!("receipt"), &wanted)
+    );
     let ping = talk.hear().await;
     talk.answer(&ping, json!({})).await;
     outcome(call).await.unwrap();
@@ -66,7 +92,9 @@ async fn receipts_go_before_later_calls_and_are_sent_until_they_are_answered() {
     let (mut talk, _) = peer.welcome("web").await;
     assert_eq!(talk.hear().await, receipt);
     talk.answer(&receipt, json!({})).await;
-    timeout(PATIENCE, running.link.receipts_settled()).await.expect("settled");
+    timeout(PATIENCE, running.link.receipts_settled())
+        .await
+        .expect("settled");
 }
 
 #[tokio::test]
@@ -83,10 +111,15 @@ async fn requests_of_the_coordinator_are_answered() {
         "expires_in_ms": 86_400_000,
     });
     let deliver = json!({"messages": [message], "position": 7});
-    talk.say(json!({"jsonrpc": "2.0", "id": 1, "method": "deliver", "params": deliver})).await;
-    assert_eq!(talk.hear().await, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+    talk.say(json!({"jsonrpc": "2.0", "id": 1, "method": "deliver", "params": deliver}))
+        .await;
+    assert_eq!(
+        talk.hear().await,
+        json!({"jsonrpc": "2.0", "id": 1, "result": {}})
+    );
     assert_eq!(running.inbox.take_present()[0].text(), "hi");
-    talk.say(json!({"jsonrpc": "2.0", "id": 3, "method": "fly"})).await;
+    talk.say(json!({"jsonrpc": "2.0", "id": 3, "method": "fly"}))
+        .await;
     assert_eq!(talk.hear().await["error"]["code"], -32601);
     talk.say(json!([1])).await;
     assert_eq!(talk.hear().await["error"]["code"], -32600);
@@ -102,15 +135,31 @@ async fn a_refused_version_stops_the_link_for_a_minute_and_fails_every_call() {
     let waiting = running.call("ping", json!({}));
     let mut talk = peer.connection().await;
     let hello = talk.hear().await;
-    talk.refuse(&hello, Refusal::new(ErrorCode::VersionMismatch, "too old")).await;
+    talk.refuse(&hello, Refusal::new(ErrorCode::VersionMismatch, "too old"))
+        .await;
     talk.close(4002).await;
-    assert_eq!(outcome(waiting).await.unwrap_err().code, ErrorCode::VersionMismatch);
+    assert_eq!(
+        outcome(waiting).await.unwrap_err().code,
+        ErrorCode::VersionMismatch
+    );
     running.becomes(State::Failed).await;
-    assert_eq!(outcome(running.call("ping", json!({}))).await.unwrap_err().error, "too old");
+    assert_eq!(
+        outcome(running.call("ping", json!({})))
+            .await
+            .unwrap_err()
+            .error,
+        "too old"
+    );
     let again = timeout(Duration::from_millis(1_500), peer.listener.accept()).await;
-    assert!(again.is_err(), "dialled again at once after a refusal that is final");
+    assert!(
+        again.is_err(),
+        "dialled again at once after a refusal that is final"
+    );
     tokio::time::pause();
-    timeout(Duration::from_secs(67), peer.listener.accept()).await.expect("it dials again after a minute").unwrap();
+    timeout(Duration::from_secs(67), peer.listener.accept())
+        .await
+        .expect("it dials again after a minute")
+        .unwrap();
 }
 
 #[tokio::test]
@@ -122,7 +171,10 @@ async fn a_typed_prompt_is_reported_with_the_facts_of_the_session() {
     running.becomes(State::Connected).await;
     running.link.prompted(tokio::time::Instant::now());
     let told = talk.hear().await;
-    assert_eq!((&told["method"], &told["params"]["prompted"]), (&json!("session"), &json!(true)));
+    assert_eq!(
+        (&told["method"], &told["params"]["prompted"]),
+        (&json!("session"), &json!(true))
+    );
 }
 
 #[tokio::test]
@@ -134,13 +186,19 @@ async fn a_session_that_was_taken_over_does_not_fight() {
     talk.hear().await;
     talk.close(4001).await;
     let refusal = outcome(call).await.unwrap_err();
-    assert_eq!((refusal.code, &refusal.details["applied"]), (ErrorCode::Conflict, &json!("unknown")));
+    assert_eq!(
+        (refusal.code, &refusal.details["applied"]),
+        (ErrorCode::Conflict, &json!("unknown"))
+    );
     let (mut talk, hello) = peer.welcome("web-2").await;
     assert_eq!(hello["name"], "web");
     running.becomes(State::Connected).await;
     let call = running.call("ping", json!({}));
     let ping = talk.hear().await;
-    assert_eq!(ping["params"]["tool"], "ping", "what was under way was sent again under another name");
+    assert_eq!(
+        ping["params"]["tool"], "ping",
+        "what was under way was sent again under another name"
+    );
     talk.answer(&ping, json!({})).await;
     outcome(call).await.unwrap();
 }
@@ -170,7 +228,8 @@ async fn a_draining_coordinator_is_left_for_the_next_one() {
     let call = running.call("send_message", json!({"target": "b", "message": "hi"}));
     let (mut talk, _) = one.welcome("web").await;
     let first = talk.hear().await;
-    talk.say(json!({"jsonrpc": "2.0", "method": "draining"})).await;
+    talk.say(json!({"jsonrpc": "2.0", "method": "draining"}))
+        .await;
     let (mut other, _) = two.welcome("web").await;
     let second = other.hear().await;
     assert_eq!(first["params"]["call_id"], second["params"]["call_id"]);
@@ -232,22 +291,34 @@ async fn queued_messages_are_sent_once_and_in_order() {
     let send = |text: &str| json!({"target": "b", "message": text, "queue_if_down": true});
     let mut kept = Vec::new();
     for text in ["one", "two", "three"] {
-        let answer = outcome(running.call("send_message", send(text))).await.unwrap();
+        let answer = outcome(running.call("send_message", send(text)))
+            .await
+            .unwrap();
         assert_eq!(answer["receipt"]["stage"], "queued_on_host");
         kept.push(answer["call_id"].clone());
     }
-    let peer = Peer { listener: TcpListener::bind(address).await.unwrap() };
+    let peer = Peer {
+        listener: TcpListener::bind(address).await.unwrap(),
+    };
     let (mut talk, _) = peer.welcome("web").await;
     let first = talk.hear().await;
     // Not answered: the same one comes again, and later requests get behind the others.
     drop(talk);
     let (mut talk, _) = peer.welcome("web").await;
     running.becomes(State::Connected).await;
-    let behind = outcome(running.call("send_message", send("four"))).await.unwrap();
+    let behind = outcome(running.call("send_message", send("four")))
+        .await
+        .unwrap();
     kept.push(behind["call_id"].clone());
     assert_eq!(behind["receipt"]["stage"], "queued_on_host");
-    let plain = outcome(running.call("send_message", json!({"target": "b", "message": "no"}))).await.unwrap_err();
-    assert_eq!((plain.code, &plain.details["applied"]), (ErrorCode::CoordDown, &json!("no")), "it would overtake");
+    let plain = outcome(running.call("send_message", json!({"target": "b", "message": "no"})))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (plain.code, &plain.details["applied"]),
+        (ErrorCode::CoordDown, &json!("no")),
+        "it would overtake"
+    );
     let mut ids = Vec::new();
     for text in ["one", "two", "three", "four"] {
         let request = talk.hear().await;
@@ -260,9 +331,15 @@ async fn queued_messages_are_sent_once_and_in_order() {
         }
     }
     assert_eq!((&first["params"]["call_id"], &ids), (&kept[0], &kept));
-    let told = timeout(PATIENCE, running.inbox.take()).await.expect("the session is told of the refused one");
+    let told = timeout(PATIENCE, running.inbox.take())
+        .await
+        .expect("the session is told of the refused one");
     assert_eq!((told.len(), told[0].from_agent.as_str()), (1, "system"));
-    assert!(told[0].text().contains("message to b") && told[0].text().ends_with("two"), "{}", told[0].text());
+    assert!(
+        told[0].text().contains("message to b") && told[0].text().ends_with("two"),
+        "{}",
+        told[0].text()
+    );
     let direct = running.call("send_message", send("five"));
     let request = talk.hear().await;
     talk.answer(&request, json!({"id": "direct"})).await;
@@ -273,12 +350,24 @@ async fn queued_messages_are_sent_once_and_in_order() {
 #[tokio::test]
 async fn a_send_that_cannot_be_queued_is_refused() {
     let state = tempfile::tempdir().unwrap();
-    std::fs::write(state.path().join("journal"), "a file where the folder would be").unwrap();
+    std::fs::write(
+        state.path().join("journal"),
+        "a file where the folder would be",
+    )
+    .unwrap();
     let running = run_with(vec!["ws://127.0.0.1:1/acp".to_owned()], state);
     let send = json!({"target": "b", "message": "hi", "queue_if_down": true});
-    let refusal = outcome(running.call("send_message", send)).await.unwrap_err();
-    assert_eq!((refusal.code, &refusal.details["applied"]), (ErrorCode::CoordDown, &json!("no")));
-    assert!(refusal.error.contains("could not be queued on this host"), "{refusal}");
+    let refusal = outcome(running.call("send_message", send))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refusal.code, &refusal.details["applied"]),
+        (ErrorCode::CoordDown, &json!("no"))
+    );
+    assert!(
+        refusal.error.contains("could not be queued on this host"),
+        "{refusal}"
+    );
 }
 
 #[tokio::test]
@@ -293,7 +382,11 @@ async fn the_heart_beats_as_often_as_the_coordinator_asks() {
         assert_eq!(beat["method"], "heartbeat");
         assert!(began.elapsed() < Duration::from_secs(2));
         let timestamp = &beat["params"]["timestamp"];
-        talk.answer(&beat, json!({"timestamp": timestamp, "server_time": timestamp, "agents_online": online})).await;
+        talk.answer(
+            &beat,
+            json!({"timestamp": timestamp, "server_time": timestamp, "agents_online": online}),
+        )
+        .await;
     }
     talk.hear().await;
     assert_eq!(running.link.status().borrow().agents_online, Some(4));
@@ -305,16 +398,36 @@ async fn a_refused_token_stops_the_link_and_fails_waiting_and_later_calls() {
     let token = serde_json::from_value(json!("hush")).unwrap();
     let running = run_as(vec![peer.url()], tempfile::tempdir().unwrap(), Some(token));
     let call = running.call("ping", json!({}));
-    let (mut stream, _) = timeout(PATIENCE, peer.listener.accept()).await.expect("a connection").unwrap();
+    let (mut stream, _) = timeout(PATIENCE, peer.listener.accept())
+        .await
+        .expect("a connection")
+        .unwrap();
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         request.push(stream.read_u8().await.unwrap());
     }
-    assert!(String::from_utf8(request).unwrap().to_lowercase().contains("authorization: bearer hush\r\n"));
-    stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-    assert_eq!(outcome(call).await.unwrap_err().code, ErrorCode::Unauthorized);
+    assert!(
+        String::from_utf8(request)
+            .unwrap()
+            .to_lowercase()
+            .contains("authorization: bearer hush\r\n")
+    );
+    stream
+        .write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
+        .await
+        .unwrap();
+    assert_eq!(
+        outcome(call).await.unwrap_err().code,
+        ErrorCode::Unauthorized
+    );
     running.becomes(State::Failed).await;
-    assert_eq!(outcome(running.call("list_agents", json!({}))).await.unwrap_err().code, ErrorCode::Unauthorized);
+    assert_eq!(
+        outcome(running.call("list_agents", json!({})))
+            .await
+            .unwrap_err()
+            .code,
+        ErrorCode::Unauthorized
+    );
 }
 
 #[tokio::test]
@@ -327,7 +440,11 @@ async fn a_call_cut_off_by_a_final_refusal_may_have_been_applied() {
     drop(talk);
     let mut talk = peer.connection().await;
     let hello = talk.hear().await;
-    talk.refuse(&hello, Refusal::new(ErrorCode::VersionMismatch, "too old")).await;
+    talk.refuse(&hello, Refusal::new(ErrorCode::VersionMismatch, "too old"))
+        .await;
     let refusal = outcome(call).await.unwrap_err();
-    assert_eq!((refusal.code, &refusal.details["applied"]), (ErrorCode::VersionMismatch, &json!("unknown")));
+    assert_eq!(
+        (refusal.code, &refusal.details["applied"]),
+        (ErrorCode::VersionMismatch, &json!("unknown"))
+    );
 }

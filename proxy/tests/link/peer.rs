@@ -36,7 +36,9 @@ pub(crate) struct Talk {
 
 impl Peer {
     pub(crate) async fn listen() -> Self {
-        Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
+        Self {
+            listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -45,13 +47,23 @@ impl Peer {
 
     /// Accepts a connection and its upgrade.
     pub(crate) async fn connection(&self) -> Talk {
-        let agree = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
-            assert_eq!(request.headers()["sec-websocket-protocol"], SUBPROTOCOL);
-            response.headers_mut().insert("sec-websocket-protocol", SUBPROTOCOL.parse().unwrap());
-            Ok(response)
-        };
-        let (stream, _) = timeout(PATIENCE, self.listener.accept()).await.expect("a connection").unwrap();
-        Talk { socket: tokio_tungstenite::accept_hdr_async(stream, agree).await.unwrap() }
+        let agree =
+            |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
+                assert_eq!(request.headers()["sec-websocket-protocol"], SUBPROTOCOL);
+                response
+                    .headers_mut()
+                    .insert("sec-websocket-protocol", SUBPROTOCOL.parse().unwrap());
+                Ok(response)
+            };
+        let (stream, _) = timeout(PATIENCE, self.listener.accept())
+            .await
+            .expect("a connection")
+            .unwrap();
+        Talk {
+            socket: tokio_tungstenite::accept_hdr_async(stream, agree)
+                .await
+                .unwrap(),
+        }
     }
 
     /// Accepts a connection and its `hello`, which it returns, and gives the agent its name.
@@ -59,7 +71,11 @@ impl Peer {
         self.welcome_that_beats(name, 15).await
     }
 
-    pub(crate) async fn welcome_that_beats(&self, name: &str, heartbeat_seconds: u64) -> (Talk, Value) {
+    pub(crate) async fn welcome_that_beats(
+        &self,
+        name: &str,
+        heartbeat_seconds: u64,
+    ) -> (Talk, Value) {
         let mut talk = self.connection().await;
         let hello = talk.hear().await;
         assert_eq!(hello["method"], "hello");
@@ -78,7 +94,12 @@ impl Peer {
 impl Talk {
     pub(crate) async fn hear(&mut self) -> Value {
         loop {
-            match timeout(PATIENCE, self.socket.next()).await.expect("a frame").expect("a connection").unwrap() {
+            match timeout(PATIENCE, self.socket.next())
+                .await
+                .expect("a frame")
+                .expect("a connection")
+                .unwrap()
+            {
                 Message::Text(text) => return serde_json::from_str(&text).unwrap(),
                 Message::Close(_) => panic!("the proxy closed the connection"),
                 _ => {}
@@ -87,20 +108,28 @@ impl Talk {
     }
 
     pub(crate) async fn say(&mut self, frame: Value) {
-        self.socket.send(Message::text(frame.to_string())).await.unwrap();
+        self.socket
+            .send(Message::text(frame.to_string()))
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn answer(&mut self, request: &Value, result: Value) {
-        self.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
+        self.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+            .await;
     }
 
     pub(crate) async fn refuse(&mut self, request: &Value, refusal: Refusal) {
         let error = json!({"code": -32000, "message": refusal.error, "data": refusal});
-        self.say(json!({"jsonrpc": "2.0", "id": request["id"], "error": error})).await;
+        self.say(json!({"jsonrpc": "2.0", "id": request["id"], "error": error}))
+            .await;
     }
 
     pub(crate) async fn close(mut self, code: u16) {
-        let frame = CloseFrame { code: code.into(), reason: "".into() };
+        let frame = CloseFrame {
+            code: code.into(),
+            reason: "".into(),
+        };
         self.socket.close(Some(frame)).await.unwrap();
     }
 }
@@ -122,9 +151,17 @@ pub(crate) fn run_with(urls: Vec<String>, state: tempfile::TempDir) -> Running {
     run_as(urls, state, None)
 }
 
-pub(crate) fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) -> Running {
+pub(crate) fn run_as(
+    urls: Vec<String>,
+    state: tempfile::TempDir,
+    token: Option<Secret>,
+) -> Running {
     let config = Config {
-        coordinators: Coordinators { urls, token, fingerprints: Vec::new() },
+        coordinators: Coordinators {
+            urls,
+            token,
+            fingerprints: Vec::new(),
+        },
         agent: "web".parse().unwrap(),
         host: "nas2".to_owned(),
         session_id: None,
@@ -149,7 +186,13 @@ pub(crate) fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<
     let link = Link::of_session(config, inbox.clone());
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(link::run(link.clone(), stop.clone()));
-    Running { link, inbox, stop, tasks, _state: state }
+    Running {
+        link,
+        inbox,
+        stop,
+        tasks,
+        _state: state,
+    }
 }
 
 pub(crate) type Outcome = Result<Value, Refusal>;
@@ -165,7 +208,10 @@ impl Running {
 
     pub(crate) async fn becomes(&self, state: State) {
         let mut status = self.link.status();
-        timeout(PATIENCE, status.wait_for(|now| now.state == state)).await.expect("the state").unwrap();
+        timeout(PATIENCE, status.wait_for(|now| now.state == state))
+            .await
+            .expect("the state")
+            .unwrap();
     }
 }
 

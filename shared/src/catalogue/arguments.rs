@@ -1,6 +1,9 @@
 //! The arguments of each tool. Models read the field docs, so they are short; older argument names are aliases.
 
-#![expect(missing_docs, reason = "a field whose name says it all has no doc: every word is paid for in each session")]
+#![expect(
+    missing_docs,
+    reason = "a field whose name says it all has no doc: every word is paid for in each session"
+)]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

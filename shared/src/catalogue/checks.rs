@@ -4,8 +4,8 @@ use super::Call;
 use super::arguments::{RegisterAgent, WaitForMessage};
 use crate::ids::AgentId;
 use crate::limits::{
-    CAPABILITIES_MAX, CAPABILITIES_TEXT_MAX, IDS_MAX, LABEL_MAX, MESSAGE_LIFE_MAX, PAGE_MAX, TEXT_MAX, TITLE_MAX,
-    WAIT_MAX,
+    CAPABILITIES_MAX, CAPABILITIES_TEXT_MAX, IDS_MAX, LABEL_MAX, MESSAGE_LIFE_MAX, PAGE_MAX,
+    TEXT_MAX, TITLE_MAX, WAIT_MAX,
 };
 use crate::receipt::Stage;
 use crate::refusal::Refusal;
@@ -31,13 +31,21 @@ impl Call {
             Self::GetMessages(call) => within("limit", call.limit.map(as_u64), 1, as_u64(PAGE_MAX)),
             Self::ListAgents(call) => within("limit", call.limit.map(as_u64), 1, as_u64(PAGE_MAX)),
             Self::WaitForMessage(call) => check_wait(call),
-            Self::AckMessages(call) => within("message_ids", Some(as_u64(call.message_ids.len())), 1, as_u64(IDS_MAX)),
+            Self::AckMessages(call) => within(
+                "message_ids",
+                Some(as_u64(call.message_ids.len())),
+                1,
+                as_u64(IDS_MAX),
+            ),
             Self::SetStatus(call) => {
                 optional("current_task", call.current_task.as_deref(), LABEL_MAX)?;
                 optional("description", call.description.as_deref(), LABEL_MAX)
             }
             Self::RegisterAgent(call) => check_registration(call),
-            Self::GetAgentStatus(_) | Self::GetThread(_) | Self::MessageStatus(_) | Self::Ping(_) => Ok(()),
+            Self::GetAgentStatus(_)
+            | Self::GetThread(_)
+            | Self::MessageStatus(_)
+            | Self::Ping(_) => Ok(()),
         }
     }
 }
@@ -46,28 +54,40 @@ fn check_wait(call: &WaitForMessage) -> Result<(), Refusal> {
     within("timeout", call.timeout, 1, WAIT_MAX)?;
     match call.until {
         None => Ok(()),
-        Some(_) if call.message_id.is_none() => {
-            Err(Refusal::invalid("until needs the message_id of a message you sent"))
-        }
+        Some(_) if call.message_id.is_none() => Err(Refusal::invalid(
+            "until needs the message_id of a message you sent",
+        )),
         Some(Stage::OnHost | Stage::InSession | Stage::Seen | Stage::Answered) => Ok(()),
-        Some(stage) => {
-            Err(Refusal::invalid(format!("until: '{stage}' is not one of on_host, in_session, seen, answered")))
-        }
+        Some(stage) => Err(Refusal::invalid(format!(
+            "until: '{stage}' is not one of on_host, in_session, seen, answered"
+        ))),
     }
 }
 
 fn check_registration(call: &RegisterAgent) -> Result<(), Refusal> {
     optional("description", call.description.as_deref(), LABEL_MAX)?;
     if let Some(role) = &call.role {
-        role.parse::<AgentId>().map_err(|error| Refusal::invalid(format!("role: {error}")))?;
+        role.parse::<AgentId>()
+            .map_err(|error| Refusal::invalid(format!("role: {error}")))?;
     }
     let capabilities = call.capabilities.as_deref().unwrap_or_default();
-    within("capabilities", Some(as_u64(capabilities.len())), 0, as_u64(CAPABILITIES_MAX))?;
-    capabilities.iter().try_for_each(|one| optional("capability", Some(one), LABEL_MAX))?;
+    within(
+        "capabilities",
+        Some(as_u64(capabilities.len())),
+        0,
+        as_u64(CAPABILITIES_MAX),
+    )?;
+    capabilities
+        .iter()
+        .try_for_each(|one| optional("capability", Some(one), LABEL_MAX))?;
     // All agents are listed together, so the texts of each must stay short.
     let count = capabilities.iter().map(|one| one.chars().count()).sum();
     if count > CAPABILITIES_TEXT_MAX {
-        return Err(Refusal::too_large("capabilities", count, CAPABILITIES_TEXT_MAX));
+        return Err(Refusal::too_large(
+            "capabilities",
+            count,
+            CAPABILITIES_TEXT_MAX,
+        ));
     }
     Ok(())
 }
@@ -89,14 +109,20 @@ fn optional(field: &str, text: Option<&str>, limit: usize) -> Result<(), Refusal
         return Ok(());
     };
     let count = text.chars().count();
-    if count > limit { Err(Refusal::too_large(field, count, limit)) } else { Ok(()) }
+    if count > limit {
+        Err(Refusal::too_large(field, count, limit))
+    } else {
+        Ok(())
+    }
 }
 
 fn within(field: &str, value: Option<u64>, least: u64, most: u64) -> Result<(), Refusal> {
     match value {
         Some(value) if !(least..=most).contains(&value) => {
             let error = format!("{field} is {value}; it must be from {least} to {most}");
-            Err(Refusal::invalid(error).detail("limit", most).detail("count", value))
+            Err(Refusal::invalid(error)
+                .detail("limit", most)
+                .detail("count", value))
         }
         _ => Ok(()),
     }

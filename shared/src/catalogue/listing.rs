@@ -56,7 +56,10 @@ impl Listing {
             meta.insert("anthropic/alwaysLoad".to_owned(), true.into());
         }
         if self.tool.has_long_results() {
-            meta.insert("anthropic/maxResultSizeChars".to_owned(), RESULT_CHARS.into());
+            meta.insert(
+                "anthropic/maxResultSizeChars".to_owned(),
+                RESULT_CHARS.into(),
+            );
         }
         meta
     }
@@ -65,18 +68,29 @@ impl Listing {
 /// Returns every listed tool, in order. The list is built once.
 pub fn listing() -> &'static [Listing] {
     static LISTING: OnceLock<Vec<Listing>> = OnceLock::new();
-    LISTING.get_or_init(|| Tool::ALL.iter().map(|&tool| Listing { tool, schema: tool.schema() }).collect())
+    LISTING.get_or_init(|| {
+        Tool::ALL
+            .iter()
+            .map(|&tool| Listing {
+                tool,
+                schema: tool.schema(),
+            })
+            .collect()
+    })
 }
 
 /// Returns the schema of a type without the parts that models do not need: titles, formats, patterns, drafts, nulls.
 pub fn schema_of<T: JsonSchema>() -> Map<String, Value> {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = Value::from(settings.into_generator().into_root_schema_for::<T>());
     slim(&mut schema, true);
     match schema {
         Value::Object(mut schema) => {
             schema.remove("description");
-            schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+            schema
+                .entry("properties")
+                .or_insert_with(|| Value::Object(Map::new()));
             schema
         }
         _ => Map::new(),
@@ -91,7 +105,9 @@ fn slim(value: &mut Value, is_schema: bool) {
         return;
     };
     if is_schema {
-        for key in ["$schema", "title", "format", "default", "minimum", "maximum", "pattern"] {
+        for key in [
+            "$schema", "title", "format", "default", "minimum", "maximum", "pattern",
+        ] {
             map.remove(key);
         }
         drop_null(map);

@@ -14,13 +14,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 pub use arguments::{
-    AckMessages, Broadcast, GetAgentStatus, GetMessages, GetThread, ListAgents, MessageStatus, Nothing, RegisterAgent,
-    ReplyTo, SendMessage, SetStatus, WaitForMessage,
+    AckMessages, Broadcast, GetAgentStatus, GetMessages, GetThread, ListAgents, MessageStatus,
+    Nothing, RegisterAgent, ReplyTo, SendMessage, SetStatus, WaitForMessage,
 };
 pub use listing::{INSTRUCTIONS, Listing, listing, schema_of};
 pub use received::Received;
 pub use replies::{
-    Acked, AgentDetails, Agents, Copies, Copy, Inbox, Pong, Sent, StatusSet, Thread, TimedOut, Tracked, presented_via,
+    Acked, AgentDetails, Agents, Copies, Copy, Inbox, Pong, Sent, StatusSet, Thread, TimedOut,
+    Tracked, presented_via,
 };
 
 use crate::agent::AgentRecord;
@@ -138,7 +139,11 @@ impl Tool {
     pub fn has_long_results(self) -> bool {
         matches!(
             self,
-            Self::GetMessages | Self::WaitForMessage | Self::GetThread | Self::ListAgents | Self::GetAgentStatus
+            Self::GetMessages
+                | Self::WaitForMessage
+                | Self::GetThread
+                | Self::ListAgents
+                | Self::GetAgentStatus
         )
     }
 }
@@ -150,9 +155,14 @@ impl Call {
     pub fn parse(name: &str, arguments: &RawValue) -> Result<Self, Refusal> {
         // serde would accept an array too, in the order of our struct fields.
         if Tool::named(name).is_some() && !arguments.get().starts_with('{') {
-            return Err(Refusal::invalid(format!("{name}: the arguments must be an object")));
+            return Err(Refusal::invalid(format!(
+                "{name}: the arguments must be an object"
+            )));
         }
-        Self::read(name, &mut serde_json::Deserializer::from_str(arguments.get()))
+        Self::read(
+            name,
+            &mut serde_json::Deserializer::from_str(arguments.get()),
+        )
     }
 
     /// Parses a call from its name and the object of its arguments, and checks every value. Integers may be written as 30.0.
@@ -167,10 +177,15 @@ impl Call {
 
     fn read<'de, D: Deserializer<'de>>(name: &str, arguments: D) -> Result<Self, Refusal> {
         let Some(tool) = Tool::named(name) else {
-            let error = format!("there is no tool named {}", name.chars().take(80).collect::<String>());
+            let error = format!(
+                "there is no tool named {}",
+                name.chars().take(80).collect::<String>()
+            );
             return Err(Refusal::new(crate::refusal::ErrorCode::NotSupported, error));
         };
-        let mut call = tool.with(arguments).map_err(|error| Refusal::invalid(format!("{name}: {error}")))?;
+        let mut call = tool
+            .with(arguments)
+            .map_err(|error| Refusal::invalid(format!("{name}: {error}")))?;
         if let Self::WaitForMessage(wait) = &mut call {
             arguments::apply_older_name(name, wait)?;
         }

@@ -28,12 +28,16 @@ impl Received {
     /// Errors: `INTERNAL` for text that cannot be parsed as JSON.
     pub fn parse(reply: &RawValue) -> Result<Self, Refusal> {
         let value = serde_json::from_str(reply.get()).map_err(|error| unreadable(&error))?;
-        Ok(Self { text: Some(reply.get().to_owned()), value })
+        Ok(Self {
+            text: Some(reply.get().to_owned()),
+            value,
+        })
     }
 
     /// Returns a reply that is made in this process.
     pub fn of(reply: &impl Serialize) -> Self {
-        let value = serde_json::to_value(reply).expect("replies have text keys and no failing serialisers");
+        let value =
+            serde_json::to_value(reply).expect("replies have text keys and no failing serialisers");
         Self { text: None, value }
     }
 
@@ -46,7 +50,10 @@ impl Received {
 
     /// Returns the messages that the reply shows to the model in full. Once the reply is written they are `in_session`.
     pub fn presented(&self, tool: Tool) -> Vec<MessageId> {
-        self.messages(tool).filter(|message| message.get("rest").is_none()).filter_map(id).collect()
+        self.messages(tool)
+            .filter(|message| message.get("rest").is_none())
+            .filter_map(id)
+            .collect()
     }
 
     /// Returns the messages of which the reply contains any part.
@@ -56,7 +63,9 @@ impl Received {
 
     /// Returns the message that a wait returned to its end, if it did.
     pub fn waited(&self) -> Option<Message> {
-        let message = self.messages(Tool::WaitForMessage).find(|message| message.get("rest").is_none())?;
+        let message = self
+            .messages(Tool::WaitForMessage)
+            .find(|message| message.get("rest").is_none())?;
         Message::deserialize(message).ok()
     }
 
@@ -64,9 +73,11 @@ impl Received {
         let page: &[Value] = match tool {
             // A wait that timed out, or that waited for a stage, has no `id`.
             Tool::WaitForMessage => std::slice::from_ref(&self.value),
-            Tool::GetMessages | Tool::GetThread => {
-                self.value.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
-            }
+            Tool::GetMessages | Tool::GetThread => self
+                .value
+                .get("messages")
+                .and_then(Value::as_array)
+                .map_or(&[][..], Vec::as_slice),
             _ => &[],
         };
         page.iter()
@@ -74,8 +85,11 @@ impl Received {
 
     /// Marks the given messages in the reply as repeated.
     pub fn mark_repeated(&mut self, ids: &[MessageId]) {
-        let is_repeated =
-            |message: &Value| message.get("id").is_some_and(|id| ids.iter().any(|one| *id == one.as_str()));
+        let is_repeated = |message: &Value| {
+            message
+                .get("id")
+                .is_some_and(|id| ids.iter().any(|one| *id == one.as_str()))
+        };
         if is_repeated(&self.value) {
             return self.set("repeated", true);
         }
@@ -103,7 +117,10 @@ impl Received {
 
     /// Returns the reply as text and as a value.
     pub fn into_parts(self) -> (String, Value) {
-        (self.text.unwrap_or_else(|| self.value.to_string()), self.value)
+        (
+            self.text.unwrap_or_else(|| self.value.to_string()),
+            self.value,
+        )
     }
 }
 
@@ -118,7 +135,10 @@ fn id(message: &Value) -> Option<MessageId> {
 }
 
 fn unreadable(error: &serde_json::Error) -> Refusal {
-    Refusal::new(ErrorCode::Internal, format!("cannot read the coordinator's reply: {error}"))
+    Refusal::new(
+        ErrorCode::Internal,
+        format!("cannot read the coordinator's reply: {error}"),
+    )
 }
 
 #[cfg(test)]
@@ -147,10 +167,22 @@ mod tests {
         let check = |tool, reply: &str, expected: usize| {
             assert_eq!(received(reply).presented(tool).len(), expected, "{reply}");
         };
-        check(Tool::WaitForMessage, r#"{"id":"a::b::00000001","message":"hi"}"#, 1);
+        check(
+            Tool::WaitForMessage,
+            r#"{"id":"a::b::00000001","message":"hi"}"#,
+            1,
+        );
         check(Tool::WaitForMessage, r#"{"status":"timeout"}"#, 0);
-        check(Tool::WaitForMessage, r#"{"message_id":"a::b::00000001","stage":"seen","history":[]}"#, 0);
-        check(Tool::GetMessages, r#"{"messages":[{"id":"a::b::00000001"},{"id":"a::b::00000002"}],"count":2}"#, 2);
+        check(
+            Tool::WaitForMessage,
+            r#"{"message_id":"a::b::00000001","stage":"seen","history":[]}"#,
+            0,
+        );
+        check(
+            Tool::GetMessages,
+            r#"{"messages":[{"id":"a::b::00000001"},{"id":"a::b::00000002"}],"count":2}"#,
+            2,
+        );
         check(Tool::SendMessage, r#"{"id":"a::b::00000001"}"#, 0);
     }
 
@@ -158,13 +190,32 @@ mod tests {
     fn a_message_of_which_the_rest_is_to_come_is_shown_and_not_presented() {
         let check = |tool, reply: &str, shown: usize, presented: usize| {
             let reply = received(reply);
-            assert_eq!((reply.shown(tool).len(), reply.presented(tool).len()), (shown, presented), "{reply:?}");
+            assert_eq!(
+                (reply.shown(tool).len(), reply.presented(tool).len()),
+                (shown, presented),
+                "{reply:?}"
+            );
         };
-        check(Tool::WaitForMessage, r#"{"id":"a::b::00000001","message":"h","rest":"1+1"}"#, 1, 0);
-        check(Tool::WaitForMessage, r#"{"id":"a::b::00000001","message":"i"}"#, 1, 1);
+        check(
+            Tool::WaitForMessage,
+            r#"{"id":"a::b::00000001","message":"h","rest":"1+1"}"#,
+            1,
+            0,
+        );
+        check(
+            Tool::WaitForMessage,
+            r#"{"id":"a::b::00000001","message":"i"}"#,
+            1,
+            1,
+        );
         let page = r#"{"messages":[{"id":"a::b::00000001"},{"id":"a::b::00000002","rest":"2+1"}]}"#;
         check(Tool::GetMessages, page, 2, 1);
-        check(Tool::GetThread, r#"{"messages":[{"id":"a::b::00000001","rest":"0.a::b::00000001+1"}]}"#, 1, 0);
+        check(
+            Tool::GetThread,
+            r#"{"messages":[{"id":"a::b::00000001","rest":"0.a::b::00000001+1"}]}"#,
+            1,
+            0,
+        );
     }
 
     #[test]
@@ -176,7 +227,10 @@ mod tests {
             assert_eq!(text, expected);
             assert_eq!(value.to_string(), expected);
         };
-        check(r#"{"id":"a::b::00000001","new":1}"#, r#"{"id":"a::b::00000001","new":1,"repeated":true}"#);
+        check(
+            r#"{"id":"a::b::00000001","new":1}"#,
+            r#"{"id":"a::b::00000001","new":1,"repeated":true}"#,
+        );
         check(r#"{"id":"a::b::00000002"}"#, r#"{"id":"a::b::00000002"}"#);
         check(
             r#"{"messages":[{"id":"a::b::00000002"},{"id":"a::b::00000001"}],"count":2}"#,
@@ -187,9 +241,14 @@ mod tests {
 
     #[test]
     fn a_reply_is_read_as_the_type_of_its_tool() {
-        let acked = Acked { acked: vec![id("a::b::00000001")], unknown: Vec::new() };
+        let acked = Acked {
+            acked: vec![id("a::b::00000001")],
+            unknown: Vec::new(),
+        };
         assert_eq!(Received::of(&acked).read::<Acked>(), Ok(acked));
-        let refused = received("{}").read::<Acked>().expect_err("not an acknowledgement");
+        let refused = received("{}")
+            .read::<Acked>()
+            .expect_err("not an acknowledgement");
         assert_eq!(refused.code, ErrorCode::Internal);
     }
 }

@@ -188,7 +188,9 @@ impl TimedOut {
         Self {
             message_id: Some(message_id),
             message: format!("No response received within {waited_seconds} seconds"),
-            suggestion: "The target agent may be offline or busy. Check agent status with list_agents.".into(),
+            suggestion:
+                "The target agent may be offline or busy. Check agent status with list_agents."
+                    .into(),
             ..Self::any(waited_seconds, 0)
         }
     }
@@ -219,7 +221,9 @@ mod tests {
                 "suggestion": "No messages are pending. You can continue with other work.",
             })
         );
-        let id: MessageId = "homeassistant::meshtastic::abc12345".parse().expect("an id");
+        let id: MessageId = "homeassistant::meshtastic::abc12345"
+            .parse()
+            .expect("an id");
         assert_eq!(
             serde_json::to_value(TimedOut::of(id, 60)).expect("JSON"),
             json!({

@@ -15,18 +15,33 @@ fn the_whole_list_stays_under_nine_thousand_bytes() {
     let tools: Vec<Value> = listing().iter().map(Listing::wire).collect();
     let bytes = serde_json::to_string(&tools).expect("JSON").len();
     assert!(bytes < 9_000, "tools/list has {bytes} bytes");
-    assert!(INSTRUCTIONS.len() < 1_500, "the instructions have {} bytes", INSTRUCTIONS.len());
+    assert!(
+        INSTRUCTIONS.len() < 1_500,
+        "the instructions have {} bytes",
+        INSTRUCTIONS.len()
+    );
 }
 
 #[test]
 fn schemas_have_type_and_required_and_nothing_superfluous() {
-    let send = &listing().iter().find(|one| one.tool == Tool::SendMessage).expect("listed").schema;
+    let send = &listing()
+        .iter()
+        .find(|one| one.tool == Tool::SendMessage)
+        .expect("listed")
+        .schema;
     assert_eq!(send["type"], "object");
     assert_eq!(send["required"], json!(["target", "message"]));
     assert_eq!(send["additionalProperties"], false);
-    assert_eq!(send["properties"]["priority"], json!({"type": "string", "enum": ["low", "normal", "high", "urgent"]}));
-    assert_eq!(send["properties"]["title"], json!({"type": "string", "description": "One line"}));
-    let text = serde_json::to_string(&listing().iter().map(|one| &one.schema).collect::<Vec<_>>()).expect("JSON");
+    assert_eq!(
+        send["properties"]["priority"],
+        json!({"type": "string", "enum": ["low", "normal", "high", "urgent"]})
+    );
+    assert_eq!(
+        send["properties"]["title"],
+        json!({"type": "string", "description": "One line"})
+    );
+    let text = serde_json::to_string(&listing().iter().map(|one| &one.schema).collect::<Vec<_>>())
+        .expect("JSON");
     for superfluous in ["$schema", "$defs", "null", "format", "anyOf"] {
         assert!(!text.contains(superfluous), "{superfluous} in {text}");
     }
@@ -34,18 +49,32 @@ fn schemas_have_type_and_required_and_nothing_superfluous() {
 
 #[test]
 fn four_tools_are_always_loaded() {
-    let names: Vec<_> = Tool::ALL.iter().filter(|tool| tool.always_loaded()).map(|tool| tool.name()).collect();
-    assert_eq!(names, ["send_message", "reply", "get_messages", "wait_for_message"]);
+    let names: Vec<_> = Tool::ALL
+        .iter()
+        .filter(|tool| tool.always_loaded())
+        .map(|tool| tool.name())
+        .collect();
+    assert_eq!(
+        names,
+        ["send_message", "reply", "get_messages", "wait_for_message"]
+    );
 }
 
 #[test]
 fn clients_are_asked_to_take_the_results_of_reading_tools_whole() {
     let check = |name: &str, meta: Value| {
-        let listed = listing().iter().find(|one| one.tool.name() == name).expect("listed").wire();
+        let listed = listing()
+            .iter()
+            .find(|one| one.tool.name() == name)
+            .expect("listed")
+            .wire();
         assert_eq!(listed["_meta"], meta, "{name}");
     };
     for name in ["get_messages", "wait_for_message"] {
-        check(name, json!({"anthropic/alwaysLoad": true, "anthropic/maxResultSizeChars": 48_000}));
+        check(
+            name,
+            json!({"anthropic/alwaysLoad": true, "anthropic/maxResultSizeChars": 48_000}),
+        );
     }
     for name in ["get_thread", "list_agents", "get_agent_status"] {
         check(name, json!({"anthropic/maxResultSizeChars": 48_000}));
@@ -58,7 +87,10 @@ fn clients_are_asked_to_take_the_results_of_reading_tools_whole() {
 fn older_names_mean_the_same_and_are_never_listed() {
     let check = |older: &str, arguments: Value, name: &str, canonical: Value| {
         assert_eq!(parse(older, arguments), parse(name, canonical), "{older}");
-        assert!(Tool::ALL.iter().all(|tool| tool.name() != older), "{older} is listed");
+        assert!(
+            Tool::ALL.iter().all(|tool| tool.name() != older),
+            "{older} is listed"
+        );
     };
     let id = "a::b::00000001";
     check(
@@ -80,15 +112,37 @@ fn older_names_mean_the_same_and_are_never_listed() {
         "wait_for_message",
         json!({"message_id": id, "timeout": 5}),
     );
-    check("wait_for_request", json!({"timeout": 5}), "wait_for_message", json!({"kind": "message", "timeout": 5}));
-    assert_eq!(parse("wait_for_response", json!({})), Err(ErrorCode::InvalidRequest));
+    check(
+        "wait_for_request",
+        json!({"timeout": 5}),
+        "wait_for_message",
+        json!({"kind": "message", "timeout": 5}),
+    );
+    assert_eq!(
+        parse("wait_for_response", json!({})),
+        Err(ErrorCode::InvalidRequest)
+    );
 }
 
 #[test]
 fn arguments_are_an_object() {
-    for arguments in [json!(["b", "hello"]), json!("b"), json!(1), json!(null), json!([])] {
-        assert_eq!(parse("send_message", arguments.clone()).err(), Some(ErrorCode::InvalidRequest), "{arguments}");
-        assert_eq!(parse("ping", arguments.clone()).err(), Some(ErrorCode::InvalidRequest), "{arguments}");
+    for arguments in [
+        json!(["b", "hello"]),
+        json!("b"),
+        json!(1),
+        json!(null),
+        json!([]),
+    ] {
+        assert_eq!(
+            parse("send_message", arguments.clone()).err(),
+            Some(ErrorCode::InvalidRequest),
+            "{arguments}"
+        );
+        assert_eq!(
+            parse("ping", arguments.clone()).err(),
+            Some(ErrorCode::InvalidRequest),
+            "{arguments}"
+        );
     }
     assert!(parse("send_message", json!({"target": "b", "message": "hello"})).is_ok());
 }
@@ -103,8 +157,10 @@ fn invalid_arguments() -> [(&'static str, Vec<Value>); 8] {
         json!({"target": "b", "message": "hi", "priority": "asap"}),
         json!({"target": "b", "message": "hi", "expires_in": 0}),
     ];
-    let replies =
-        vec![json!({"message_id": "a::b::00000001", "response": " "}), json!({"message_id": "a::b", "response": "x"})];
+    let replies = vec![
+        json!({"message_id": "a::b::00000001", "response": " "}),
+        json!({"message_id": "a::b", "response": "x"}),
+    ];
     let waits = vec![
         json!({"timeout": 0}),
         json!({"timeout": 3_601}),
@@ -120,7 +176,10 @@ fn invalid_arguments() -> [(&'static str, Vec<Value>); 8] {
         ("ack_messages", vec![json!({"message_ids": []})]),
         ("get_agent_status", vec![json!({"agent_id": "agent@home"})]),
         ("set_status", vec![json!({"status": "sleeping"})]),
-        ("register_agent", vec![json!({"capabilities": vec!["x"; 51]})]),
+        (
+            "register_agent",
+            vec![json!({"capabilities": vec!["x"; 51]})],
+        ),
     ]
 }
 
@@ -132,7 +191,10 @@ fn long_arguments() -> [(&'static str, Vec<Value>); 4] {
         json!({"target": "b", "message": "hi", "title": long(201)}),
     ];
     let reply = json!({"message_id": "a::b::00000001", "response": long(50_001)});
-    let registrations = vec![json!({"description": long(501)}), json!({"capabilities": vec![long(41); 50]})];
+    let registrations = vec![
+        json!({"description": long(501)}),
+        json!({"capabilities": vec![long(41); 50]}),
+    ];
     [
         ("send_message", sends),
         ("reply", vec![reply]),
@@ -177,7 +239,9 @@ fn arguments_out_of_bounds_are_refused() {
 #[test]
 fn an_integer_may_be_written_with_a_fraction() {
     let called = |arguments: Value| {
-        let Value::Object(arguments) = arguments else { panic!("an object") };
+        let Value::Object(arguments) = arguments else {
+            panic!("an object")
+        };
         Call::of_object("get_messages", arguments)
     };
     assert_eq!(called(json!({"limit": 5.0})), called(json!({"limit": 5})));

@@ -64,7 +64,11 @@ impl FrameError {
             Self::Parse(_) => -32700,
             Self::Shape(_) => -32600,
         };
-        RpcError { code, message: self.to_string(), data: Some(Refusal::invalid(self.to_string())) }
+        RpcError {
+            code,
+            message: self.to_string(),
+            data: Some(Refusal::invalid(self.to_string())),
+        }
     }
 }
 
@@ -82,13 +86,19 @@ pub struct RpcError {
 
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
-        Self { code: refusal.code.json_rpc(), message: refusal.error.clone(), data: Some(refusal) }
+        Self {
+            code: refusal.code.json_rpc(),
+            message: refusal.error.clone(),
+            data: Some(refusal),
+        }
     }
 }
 
 impl From<RpcError> for Refusal {
     fn from(error: RpcError) -> Self {
-        error.data.unwrap_or_else(|| Self::new(ErrorCode::Internal, error.message))
+        error
+            .data
+            .unwrap_or_else(|| Self::new(ErrorCode::Internal, error.message))
     }
 }
 
@@ -119,12 +129,27 @@ impl<'a> Frame<'a> {
             return Err(FrameError::Shape("jsonrpc is not \"2.0\"".to_owned()));
         }
         match (raw.method, raw.id.map(request_id).transpose()?) {
-            (Some(method), Some(id)) => Ok(Self::Request { id, method, params: raw.params }),
-            (Some(method), None) => Ok(Self::Notification { method, params: raw.params }),
+            (Some(method), Some(id)) => Ok(Self::Request {
+                id,
+                method,
+                params: raw.params,
+            }),
+            (Some(method), None) => Ok(Self::Notification {
+                method,
+                params: raw.params,
+            }),
             (None, Some(id)) => match (raw.result, raw.error) {
-                (Some(result), None) => Ok(Self::Response { id, outcome: Ok(result) }),
-                (None, Some(error)) => Ok(Self::Response { id, outcome: Err(error) }),
-                _ => Err(FrameError::Shape("a response has either result or error".to_owned())),
+                (Some(result), None) => Ok(Self::Response {
+                    id,
+                    outcome: Ok(result),
+                }),
+                (None, Some(error)) => Ok(Self::Response {
+                    id,
+                    outcome: Err(error),
+                }),
+                _ => Err(FrameError::Shape(
+                    "a response has either result or error".to_owned(),
+                )),
             },
             (None, None) => Err(FrameError::Shape("neither method nor id".to_owned())),
         }
@@ -134,9 +159,12 @@ impl<'a> Frame<'a> {
 /// Parses an id. It is not parsed before its length is known: the other side keeps it until it has responded.
 fn request_id(id: &RawValue) -> Result<RequestId, FrameError> {
     if id.get().len() > ID_MAX {
-        return Err(FrameError::Shape(format!("the id is longer than {ID_MAX} bytes")));
+        return Err(FrameError::Shape(format!(
+            "the id is longer than {ID_MAX} bytes"
+        )));
     }
-    serde_json::from_str(id.get()).map_err(|_| FrameError::Shape("the id is neither a number nor a text".to_owned()))
+    serde_json::from_str(id.get())
+        .map_err(|_| FrameError::Shape("the id is neither a number nor a text".to_owned()))
 }
 
 /// An outgoing frame.
@@ -178,17 +206,31 @@ pub enum Outgoing<'a, P: Serialize> {
 impl<'a, P: Serialize> Outgoing<'a, P> {
     /// Creates a request.
     pub fn request(id: &'a RequestId, method: &'static str, params: &'a P) -> Self {
-        Self::Request { jsonrpc: "2.0", id: Some(id), method, params }
+        Self::Request {
+            jsonrpc: "2.0",
+            id: Some(id),
+            method,
+            params,
+        }
     }
 
     /// Creates a notification.
     pub fn notification(method: &'static str, params: &'a P) -> Self {
-        Self::Request { jsonrpc: "2.0", id: None, method, params }
+        Self::Request {
+            jsonrpc: "2.0",
+            id: None,
+            method,
+            params,
+        }
     }
 
     /// Creates a result.
     pub fn result(id: &'a RequestId, result: &'a P) -> Self {
-        Self::Result { jsonrpc: "2.0", id, result }
+        Self::Result {
+            jsonrpc: "2.0",
+            id,
+            result,
+        }
     }
 
     /// Returns the frame's text.
@@ -200,7 +242,11 @@ impl<'a, P: Serialize> Outgoing<'a, P> {
 impl<'a> Outgoing<'a, RpcError> {
     /// Creates an error response.
     pub fn error(id: Option<&'a RequestId>, error: &'a RpcError) -> Self {
-        Self::Error { jsonrpc: "2.0", id, error }
+        Self::Error {
+            jsonrpc: "2.0",
+            id,
+            error,
+        }
     }
 }
 
@@ -216,17 +262,28 @@ mod tests {
                 Ok(Frame::Request { .. }) => "request",
                 Ok(Frame::Notification { .. }) => "notification",
                 Ok(Frame::Response { outcome: Ok(_), .. }) => "result",
-                Ok(Frame::Response { outcome: Err(_), .. }) => "error",
+                Ok(Frame::Response {
+                    outcome: Err(_), ..
+                }) => "error",
                 Err(FrameError::Parse(_)) => "no json",
                 Err(FrameError::Shape(_)) => "no frame",
             };
             assert_eq!(kind, expected, "{text}");
         };
-        check(r#"{"jsonrpc":"2.0","id":7,"method":"call","params":{}}"#, "request");
-        check(r#"{"jsonrpc":"2.0","id":"seven","method":"call"}"#, "request");
+        check(
+            r#"{"jsonrpc":"2.0","id":7,"method":"call","params":{}}"#,
+            "request",
+        );
+        check(
+            r#"{"jsonrpc":"2.0","id":"seven","method":"call"}"#,
+            "request",
+        );
         check(r#"{"jsonrpc":"2.0","method":"goodbye"}"#, "notification");
         check(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, "result");
-        check(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"no"}}"#, "error");
+        check(
+            r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"no"}}"#,
+            "error",
+        );
         check("{", "no json");
         check("[]", "no frame");
         check("{}", "no frame");
@@ -239,14 +296,26 @@ mod tests {
     fn an_id_is_short() {
         let request = |id: String| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
         assert!(Frame::parse(&request(format!("\"{}\"", "x".repeat(ID_MAX - 2)))).is_ok());
-        for id in [format!("\"{}\"", "x".repeat(ID_MAX - 1)), format!("[{}0]", "0,".repeat(ID_MAX)), "{}".into()] {
-            assert!(matches!(Frame::parse(&request(id)), Err(FrameError::Shape(_))));
+        for id in [
+            format!("\"{}\"", "x".repeat(ID_MAX - 1)),
+            format!("[{}0]", "0,".repeat(ID_MAX)),
+            "{}".into(),
+        ] {
+            assert!(matches!(
+                Frame::parse(&request(id)),
+                Err(FrameError::Shape(_))
+            ));
         }
     }
 
     #[test]
     fn unreadable_frames_are_answered_with_json_rpcs_numbers() {
-        let code = |text| Frame::parse(text).expect_err("not a frame").rpc_error().code;
+        let code = |text| {
+            Frame::parse(text)
+                .expect_err("not a frame")
+                .rpc_error()
+                .code
+        };
         assert_eq!((code("{"), code("{}")), (-32700, -32600));
     }
 
@@ -261,8 +330,15 @@ mod tests {
             Outgoing::notification("goodbye", &json!({})).text(),
             r#"{"jsonrpc":"2.0","method":"goodbye","params":{}}"#
         );
-        assert_eq!(Outgoing::result(&id, &json!({})).text(), r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-        let error = RpcError { code: -32700, message: "no".into(), data: None };
+        assert_eq!(
+            Outgoing::result(&id, &json!({})).text(),
+            r#"{"jsonrpc":"2.0","id":7,"result":{}}"#
+        );
+        let error = RpcError {
+            code: -32700,
+            message: "no".into(),
+            data: None,
+        };
         assert_eq!(
             Outgoing::error(None, &error).text(),
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#
@@ -273,7 +349,8 @@ mod tests {
     fn a_refusal_survives_the_wire() {
         let refusal = Refusal::invalid("message is empty").detail("field", "message");
         let error = RpcError::from(refusal.clone());
-        let back: RpcError = serde_json::from_str(&serde_json::to_string(&error).expect("JSON")).expect("an error");
+        let back: RpcError =
+            serde_json::from_str(&serde_json::to_string(&error).expect("JSON")).expect("an error");
         assert_eq!((back.code, Refusal::from(back)), (-32602, refusal));
     }
 }

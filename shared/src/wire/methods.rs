@@ -178,7 +178,10 @@ impl Arriving {
     /// Returns the message with its remaining lifetime at `now`, by the clock that set its expiry.
     pub fn at(message: Message, now: Timestamp) -> Self {
         let expires_in_ms = message.expires_at.millis().saturating_sub(now.millis());
-        Self { message, expires_in_ms }
+        Self {
+            message,
+            expires_in_ms,
+        }
     }
 }
 
@@ -217,7 +220,10 @@ fn read<'a, T: Deserialize<'a>>(method: &str, params: Option<&'a RawValue>) -> R
 
 fn unknown(method: &str) -> Refusal {
     let method: String = method.chars().take(80).collect();
-    Refusal::new(ErrorCode::NotSupported, format!("there is no method {method}"))
+    Refusal::new(
+        ErrorCode::NotSupported,
+        format!("there is no method {method}"),
+    )
 }
 
 impl<'a> ToCoordinator<'a> {
@@ -273,12 +279,16 @@ mod tests {
             "coordinator_version": "0.1.0", "pending": 2,
         }));
         golden::<Cancel>(json!({"call_id": uuid}));
-        golden::<SessionChange>(json!({"state": "busy", "session_id": "def", "reach": ["stop"], "context": 1}));
+        golden::<SessionChange>(
+            json!({"state": "busy", "session_id": "def", "reach": ["stop"], "context": 1}),
+        );
         golden::<SessionChange>(json!({"prompted": true}));
         golden::<Progress>(json!({
             "message_ids": ["a::b::00000001"], "stage": "in_session", "via": "wait_for_message",
         }));
-        golden::<Progress>(json!({"message_ids": [], "stage": "seen", "via": "hook", "context": 2}));
+        golden::<Progress>(
+            json!({"message_ids": [], "stage": "seen", "via": "hook", "context": 2}),
+        );
         golden::<Progress>(json!({
             "message_ids": ["a::b::00000001"], "stage": "in_session", "via": "inbox_socket", "seen_via": "hook",
         }));
@@ -293,18 +303,31 @@ mod tests {
     fn a_call_carries_its_arguments_unread() {
         let text = r#"{"call_id":"0191e6b0-0000-7000-8000-000000000001","tool":"ping","arguments":{"x": 1}}"#;
         let params: &RawValue = serde_json::from_str(text).expect("JSON");
-        let Ok(ToCoordinator::Call(call)) = ToCoordinator::parse("call", Some(params)) else { panic!("not a call") };
-        assert_eq!((call.tool.as_ref(), call.arguments.get()), ("ping", r#"{"x": 1}"#));
+        let Ok(ToCoordinator::Call(call)) = ToCoordinator::parse("call", Some(params)) else {
+            panic!("not a call")
+        };
+        assert_eq!(
+            (call.tool.as_ref(), call.arguments.get()),
+            ("ping", r#"{"x": 1}"#)
+        );
     }
 
     #[test]
     fn unknown_methods_and_wrong_parameters_have_different_codes() {
         let code = |method, params: serde_json::Value| {
             let raw = serde_json::value::to_raw_value(&params).expect("JSON");
-            ToCoordinator::parse(method, Some(&raw)).expect_err("refused").code
+            ToCoordinator::parse(method, Some(&raw))
+                .expect_err("refused")
+                .code
         };
         assert_eq!(code("fly", json!({})), ErrorCode::NotSupported);
-        assert_eq!(code("hello", json!({"name": "-"})), ErrorCode::InvalidRequest);
-        assert_eq!(code("receipt", json!({"message_ids": ["x"]})), ErrorCode::InvalidRequest);
+        assert_eq!(
+            code("hello", json!({"name": "-"})),
+            ErrorCode::InvalidRequest
+        );
+        assert_eq!(
+            code("receipt", json!({"message_ids": ["x"]})),
+            ErrorCode::InvalidRequest
+        );
     }
 }

@@ -5,8 +5,8 @@ mod methods;
 
 pub use frame::{Frame, FrameError, Outgoing, RequestId, RpcError};
 pub use methods::{
-    Arriving, CallParams, Cancel, Client, Deliver, Empty, Heartbeat, HeartbeatReply, Hello, SessionChange,
-    ToCoordinator, ToProxy, Welcome,
+    Arriving, CallParams, Cancel, Client, Deliver, Empty, Heartbeat, HeartbeatReply, Hello,
+    SessionChange, ToCoordinator, ToProxy, Welcome,
 };
 
 /// The WebSocket subprotocol that both sides name in the upgrade.

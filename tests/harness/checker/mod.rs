@@ -32,7 +32,10 @@ impl Key {
     pub fn read(text: &str) -> Option<Self> {
         let (lane, rest) = text.split_once('#')?;
         let number = rest.split_whitespace().next()?.parse().ok()?;
-        Some(Self { lane: lane.to_owned(), number })
+        Some(Self {
+            lane: lane.to_owned(),
+            number,
+        })
     }
 }
 
@@ -90,7 +93,11 @@ pub enum Event {
     /// time.
     Called { session: Session, waits: bool },
     /// A send ended. `answers` is the message to which it replies.
-    Sent { key: Key, outcome: Outcome, answers: Option<String> },
+    Sent {
+        key: Key,
+        outcome: Outcome,
+        answers: Option<String>,
+    },
     /// A session's wait returned a message.
     Shown { session: Session, shown: Shown },
     /// A call received no answer at all.
@@ -115,7 +122,11 @@ pub enum Finding {
     /// A message was marked as repeated, but had not been shown before.
     FalselyRepeated { id: String },
     /// A message arrived after a later one from the same sender.
-    Reordered { key: Key, after: Key, session: Session },
+    Reordered {
+        key: Key,
+        after: Key,
+        session: Session,
+    },
     /// A stage without evidence, or evidence without its stage.
     Receipt { id: String, why: String },
     /// A call was never answered.
@@ -127,14 +138,27 @@ impl fmt::Display for Finding {
         match self {
             Self::Lost { key, id } => write!(f, "lost: {key} ({id}) was accepted and never shown"),
             Self::Undead { key, id } => write!(f, "undead: {key} ({id}) was refused and shown"),
-            Self::SentTwice { key, ids } => write!(f, "sent twice: {key} became {}", ids.join(", ")),
+            Self::SentTwice { key, ids } => {
+                write!(f, "sent twice: {key} became {}", ids.join(", "))
+            }
             Self::ShownTwice { id, why } => write!(f, "shown twice: {id} {why}"),
-            Self::FalselyRepeated { id } => write!(f, "falsely repeated: nobody was shown {id} before"),
-            Self::Reordered { key, after, session } => {
-                write!(f, "reordered: {key} came after {after} in session {session}")
+            Self::FalselyRepeated { id } => {
+                write!(f, "falsely repeated: nobody was shown {id} before")
+            }
+            Self::Reordered {
+                key,
+                after,
+                session,
+            } => {
+                write!(
+                    f,
+                    "reordered: {key} came after {after} in session {session}"
+                )
             }
             Self::Receipt { id, why } => write!(f, "receipt: {id} {why}"),
-            Self::Hung { session, what } => write!(f, "hung: session {session} had no answer to {what}"),
+            Self::Hung { session, what } => {
+                write!(f, "hung: session {session} had no answer to {what}")
+            }
         }
     }
 }
@@ -162,14 +186,25 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sends, accepted, queued, refused, unknown, shown, repeated, findings } = self;
+        let Self {
+            sends,
+            accepted,
+            queued,
+            refused,
+            unknown,
+            shown,
+            repeated,
+            findings,
+        } = self;
         writeln!(
             f,
             "{sends} sends: {accepted} accepted, {queued} queued, {refused} refused, {unknown} unknown; \
              {shown} shown, {repeated} of them marked as repeated; {} findings",
             findings.len()
         )?;
-        findings.iter().try_for_each(|finding| writeln!(f, "  {finding}"))
+        findings
+            .iter()
+            .try_for_each(|finding| writeln!(f, "  {finding}"))
     }
 }
 
@@ -233,16 +268,34 @@ impl<'a> Story<'a> {
                         asked.insert(*session, place);
                     }
                 }
-                Event::Sent { key, outcome, answers } => {
-                    story.sends.insert(key, Sent { outcome, answers: answers.as_deref() });
+                Event::Sent {
+                    key,
+                    outcome,
+                    answers,
+                } => {
+                    story.sends.insert(
+                        key,
+                        Sent {
+                            outcome,
+                            answers: answers.as_deref(),
+                        },
+                    );
                 }
                 Event::Shown { session, shown } => {
                     let asked = asked.get(session).copied().unwrap_or(place);
-                    let showing = Showing { place, asked, session: *session, shown };
+                    let showing = Showing {
+                        place,
+                        asked,
+                        session: *session,
+                        shown,
+                    };
                     story.showings.entry(&shown.id).or_default().push(showing);
                 }
                 Event::Hung { session, what } => {
-                    story.hung.push(Finding::Hung { session: *session, what: what.clone() });
+                    story.hung.push(Finding::Hung {
+                        session: *session,
+                        what: what.clone(),
+                    });
                 }
                 Event::History { id, steps } => drop(story.histories.insert(id, steps)),
                 Event::Left { id, key } => drop(story.left.insert(id, key)),
@@ -252,7 +305,12 @@ impl<'a> Story<'a> {
     }
 
     fn counted(&self) -> Report {
-        let of = |wanted: fn(&Outcome) -> bool| self.sends.values().filter(|sent| wanted(sent.outcome)).count();
+        let of = |wanted: fn(&Outcome) -> bool| {
+            self.sends
+                .values()
+                .filter(|sent| wanted(sent.outcome))
+                .count()
+        };
         let showings = || self.showings.values().flatten();
         Report {
             sends: self.sends.len(),

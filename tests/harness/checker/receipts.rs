@@ -25,29 +25,49 @@ fn check(story: &Story<'_>, id: &str, steps: &[Step], mut complain: impl FnMut(S
     if steps.windows(2).any(|pair| pair[0].at > pair[1].at) {
         complain("goes back in time".to_owned());
     }
-    let showings = story.showings.get(id).map(Vec::as_slice).unwrap_or_default();
+    let showings = story
+        .showings
+        .get(id)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let sessions: BTreeSet<_> = showings.iter().map(|showing| showing.session).collect();
-    let in_session: Vec<_> = steps.iter().filter(|step| step.stage == "in_session").collect();
+    let in_session: Vec<_> = steps
+        .iter()
+        .filter(|step| step.stage == "in_session")
+        .collect();
     // A message that is still in an inbox at the end was read by a page, not by a wait.
     let is_left = story.left.contains_key(id);
     let given = sessions.len() + usize::from(is_left);
     if in_session.len() > given {
-        complain(format!("was in {} sessions, and {given} were given it", in_session.len()));
+        complain(format!(
+            "was in {} sessions, and {given} were given it",
+            in_session.len()
+        ));
     }
     for step in steps {
         match step.stage.as_str() {
             "stored" | "on_host" | "in_session" => {}
             "seen" => {
                 if !in_session.iter().any(|shown| shown.session == step.session) {
-                    complain(format!("was seen in session {:?}, in which it was not", step.session));
+                    complain(format!(
+                        "was seen in session {:?}, in which it was not",
+                        step.session
+                    ));
                 }
-                if !is_left && !showings.iter().any(|showing| may_have_gone_on(story, showing)) {
+                if !is_left
+                    && !showings
+                        .iter()
+                        .any(|showing| may_have_gone_on(story, showing))
+                {
                     complain("was seen, and no session that had it went on".to_owned());
                 }
             }
             "answered" => {
                 if !is_answered_by(story, id, step) {
-                    complain(format!("was answered by {:?}, which nobody sent", step.reply));
+                    complain(format!(
+                        "was answered by {:?}, which nobody sent",
+                        step.reply
+                    ));
                 }
             }
             other => complain(format!("is {other}")),
@@ -58,12 +78,18 @@ fn check(story: &Story<'_>, id: &str, steps: &[Step], mut complain: impl FnMut(S
 /// Returns whether a session called a tool after it may have received the message. The result may still be on its way to the
 /// client while a call is on its way to the proxy.
 fn may_have_gone_on(story: &Story<'_>, showing: &Showing<'_>) -> bool {
-    story.last_call.get(&showing.session).is_some_and(|last| *last > showing.asked)
+    story
+        .last_call
+        .get(&showing.session)
+        .is_some_and(|last| *last > showing.asked)
 }
 
 /// Returns whether a session called a tool after it received the message.
 fn went_on(story: &Story<'_>, showing: &Showing<'_>) -> bool {
-    story.last_call.get(&showing.session).is_some_and(|last| *last > showing.place)
+    story
+        .last_call
+        .get(&showing.session)
+        .is_some_and(|last| *last > showing.place)
 }
 
 /// Returns whether that reply was sent, or may have been sent.
@@ -71,11 +97,15 @@ fn is_answered_by(story: &Story<'_>, id: &str, step: &Step) -> bool {
     let Some(reply) = &step.reply else {
         return false;
     };
-    story.sends.values().filter(|sent| sent.answers == Some(id)).any(|sent| match sent.outcome {
-        Outcome::Accepted(accepted) => accepted == reply,
-        Outcome::Queued | Outcome::Unknown => true,
-        Outcome::Refused => false,
-    })
+    story
+        .sends
+        .values()
+        .filter(|sent| sent.answers == Some(id))
+        .any(|sent| match sent.outcome {
+            Outcome::Accepted(accepted) => accepted == reply,
+            Outcome::Queued | Outcome::Unknown => true,
+            Outcome::Refused => false,
+        })
 }
 
 /// Finds histories without the stage for a message that a surviving session received, or for an accepted answer.
@@ -85,8 +115,15 @@ pub(super) fn missing(story: &Story<'_>) -> Vec<Finding> {
         let steps = story.histories.get(id).copied().unwrap_or_default();
         steps.iter().map(|step| step.stage.as_str()).collect()
     };
-    for (id, showings) in story.showings.iter().filter(|(id, _)| story.histories.contains_key(**id)) {
-        let Some(survivor) = showings.iter().find(|showing| !story.killed.contains(&showing.session)) else {
+    for (id, showings) in story
+        .showings
+        .iter()
+        .filter(|(id, _)| story.histories.contains_key(**id))
+    {
+        let Some(survivor) = showings
+            .iter()
+            .find(|showing| !story.killed.contains(&showing.session))
+        else {
             continue;
         };
         let stages = stages(id);
@@ -99,16 +136,24 @@ pub(super) fn missing(story: &Story<'_>) -> Vec<Finding> {
             wanted.push("seen");
         }
         for stage in wanted.into_iter().filter(|stage| !stages.contains(stage)) {
-            let why = format!("is not {stage} but {stages:?}, and session {} had it and lived on", survivor.session);
-            findings.push(Finding::Receipt { id: (*id).to_owned(), why });
+            let why = format!(
+                "is not {stage} but {stages:?}, and session {} had it and lived on",
+                survivor.session
+            );
+            findings.push(Finding::Receipt {
+                id: (*id).to_owned(),
+                why,
+            });
         }
     }
     for sent in story.sends.values() {
         if let (Outcome::Accepted(reply), Some(id)) = (sent.outcome, sent.answers)
             && !stages(id).contains("answered")
         {
-            findings
-                .push(Finding::Receipt { id: id.to_owned(), why: format!("is not answered, and {reply} answers it") });
+            findings.push(Finding::Receipt {
+                id: id.to_owned(),
+                why: format!("is not answered, and {reply} answers it"),
+            });
         }
     }
     findings

@@ -20,8 +20,11 @@ impl Background {
     fn processes(&self) -> Vec<Pid> {
         let home = format!("HOME={}", self.home.display());
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let is_of_home =
-            |environment: Vec<u8>| environment.split(|byte| *byte == 0).any(|word| word == home.as_bytes());
+        let is_of_home = |environment: Vec<u8>| {
+            environment
+                .split(|byte| *byte == 0)
+                .any(|word| word == home.as_bytes())
+        };
         let pids = processes.filter_map(|process| {
             let pid = process.file_name().to_str()?.parse().ok()?;
             let environment = fs::read(process.path().join("environ")).ok()?;

@@ -30,12 +30,32 @@ impl ClaudeCode {
     pub fn converse(&self, options: &Options) -> Result<Conversation> {
         options.make_home()?;
         let mut claude = command(&self.program, &options.home());
-        claude.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
-        claude.args(options.all_arguments()).current_dir(options.folder());
-        claude.env("TERM", "dumb").envs(options.all_environment()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::start(claude, &options.work.join(format!("{}.err", options.project)))?;
+        claude.args([
+            "-p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+        ]);
+        claude
+            .args(options.all_arguments())
+            .current_dir(options.folder());
+        claude
+            .env("TERM", "dumb")
+            .envs(options.all_environment())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut process = Process::start(
+            claude,
+            &options.work.join(format!("{}.err", options.project)),
+        )?;
         let (input, output) = process.take_pipes()?;
-        Ok(Conversation { process, input, output: BufReader::new(output).lines() })
+        Ok(Conversation {
+            process,
+            input,
+            output: BufReader::new(output).lines(),
+        })
     }
 }
 
@@ -51,9 +71,16 @@ impl Conversation {
     ///
     /// Errors: the client ended, or the turn takes longer than a minute.
     pub async fn say(&mut self, prompt: &str) -> Result<Value> {
-        let line = json!({"type": "user", "message": {"role": "user", "content": prompt}}).to_string() + "\n";
-        self.input.write_all(line.as_bytes()).await.context("writing a prompt")?;
-        timeout(TURN, self.result()).await.with_context(|| format!("the turn of {prompt:?} does not end"))?
+        let line = json!({"type": "user", "message": {"role": "user", "content": prompt}})
+            .to_string()
+            + "\n";
+        self.input
+            .write_all(line.as_bytes())
+            .await
+            .context("writing a prompt")?;
+        timeout(TURN, self.result())
+            .await
+            .with_context(|| format!("the turn of {prompt:?} does not end"))?
     }
 
     async fn result(&mut self) -> Result<Value> {

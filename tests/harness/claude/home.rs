@@ -31,26 +31,37 @@ impl Options {
         let answers = self.home().join(".claude.json");
         // A second session in the same home uses the file that the first one left.
         if !answers.exists() {
-            fs::write(&answers, answered_questions(&self.folder()).to_string()).context("writing its home")?;
+            fs::write(&answers, answered_questions(&self.folder()).to_string())
+                .context("writing its home")?;
         }
         if let Some(settings) = &self.settings {
             let folder = self.home().join(".claude");
             fs::create_dir_all(&folder).context("making the folder of its settings")?;
-            fs::write(folder.join("settings.json"), settings.to_string()).context("writing its settings")?;
+            fs::write(folder.join("settings.json"), settings.to_string())
+                .context("writing its settings")?;
         }
         if let Servers::Entered = self.servers {
-            fs::write(self.home().join("mcp.json"), self.entered_servers()?.to_string())
-                .context("writing its servers")?;
+            fs::write(
+                self.home().join("mcp.json"),
+                self.entered_servers()?.to_string(),
+            )
+            .context("writing its servers")?;
         }
         Ok(())
     }
 
     /// Returns the arguments, without the prompt.
     pub(super) fn all_arguments(&self) -> Vec<OsString> {
-        let server = if let Servers::Plugin(_) = self.servers { PLUGIN_SERVER } else { SERVER };
+        let server = if let Servers::Plugin(_) = self.servers {
+            PLUGIN_SERVER
+        } else {
+            SERVER
+        };
         let allowed = format!("mcp__{server},Bash,Read");
         let mut arguments: Vec<OsString> =
-            ["--permission-mode", "default", "--allowedTools", &allowed].map(OsString::from).into();
+            ["--permission-mode", "default", "--allowedTools", &allowed]
+                .map(OsString::from)
+                .into();
         match &self.servers {
             Servers::Entered => {
                 arguments.extend(["--strict-mcp-config".into(), "--mcp-config".into()]);
@@ -76,9 +87,15 @@ impl Options {
             ("DISABLE_TELEMETRY", "1"),
             ("DISABLE_ERROR_REPORTING", "1"),
         ];
-        let mut environment: Vec<_> = fixed.map(|(name, value)| (name.to_owned(), value.into())).into();
+        let mut environment: Vec<_> = fixed
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .into();
         environment.push(("XDG_RUNTIME_DIR".to_owned(), self.runtime_folder().into()));
-        environment.extend(self.environment.iter().map(|(name, value)| (name.clone(), value.into())));
+        environment.extend(
+            self.environment
+                .iter()
+                .map(|(name, value)| (name.clone(), value.into())),
+        );
         environment
     }
 
@@ -87,15 +104,13 @@ impl Options {
     fn entered_servers(&self) -> Result<Value> {
         let proxy = program("c3po")?;
         let environment = json!({"C3PO_COORDINATOR_URL": self.coordinator, "XDG_RUNTIME_DIR": self.runtime_folder()});
-        let server =
-            json!({"type": "stdio", "command": proxy, "args": ["proxy"], "env": environment, "alwaysLoad": true});
+        let server = json!({"type": "stdio", "command": proxy, "args": ["proxy"], "env": environment, "alwaysLoad": true});
         Ok(json!({"mcpServers": {SERVER: server}}))
     }
 }
 
 fn answered_questions(folder: &Path) -> Value {
-    let trusted =
-        json!({"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true, "projectOnboardingSeenCount": 5});
+    let trusted = json!({"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true, "projectOnboardingSeenCount": 5});
     json!({
         "hasCompletedOnboarding": true, "theme": "dark", "numStartups": 5, "autoUpdates": false,
         "customApiKeyResponses": {"approved": [KEY], "rejected": []},

@@ -22,7 +22,14 @@ const EXIT: Duration = Duration::from_secs(30);
 /// The number of lines of its debug log that are printed on failure.
 const LOG_LINES: usize = 60;
 /// Log lines that are irrelevant for a session.
-const NOISE: &[&str] = &[".claude.json", "emp file", "permissions: 1", "stat directory", "ui.render", "FileIndex"];
+const NOISE: &[&str] = &[
+    ".claude.json",
+    "emp file",
+    "permissions: 1",
+    "stat directory",
+    "ui.render",
+    "FileIndex",
+];
 /// The character before the input line.
 const PROMPT: char = '❯';
 
@@ -49,8 +56,20 @@ impl ClaudeCode {
         environment.extend(["HOME", "TMPDIR"].map(|name| (name.to_owned(), options.home().into())));
         // Short, because the path of a socket is limited to about 100 bytes.
         let socket = options.work.join(format!("tmux-{}", &name[..8]));
-        let terminal = Terminal::open(&socket, &options.folder(), &environment, &self.program, &arguments).await?;
-        let session = Interactive { terminal, log, home: options.home(), inboxes: options.inbox_folder() };
+        let terminal = Terminal::open(
+            &socket,
+            &options.folder(),
+            &environment,
+            &self.program,
+            &arguments,
+        )
+        .await?;
+        let session = Interactive {
+            terminal,
+            log,
+            home: options.home(),
+            inboxes: options.inbox_folder(),
+        };
         session.wait_ready().await?;
         Ok(session)
     }
@@ -80,7 +99,10 @@ impl Interactive {
     ///
     /// Errors: the line does not appear; the error shows the screen.
     pub async fn type_line(&self, text: &str) -> Result<()> {
-        self.terminal.type_line(text).await.with_context(|| self.story())
+        self.terminal
+            .type_line(text)
+            .await
+            .with_context(|| self.story())
     }
 
     /// Types a text without Enter.
@@ -114,8 +136,16 @@ impl Interactive {
     /// Waits until the screen satisfies `look`.
     ///
     /// Errors: it does not `within` the time; the error shows the screen and the debug log.
-    pub async fn wait_for_screen(&self, what: &str, within: Duration, look: impl Fn(&str) -> bool) -> Result<()> {
-        self.terminal.wait_for(what, within, look).await.with_context(|| self.story())
+    pub async fn wait_for_screen(
+        &self,
+        what: &str,
+        within: Duration,
+        look: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        self.terminal
+            .wait_for(what, within, look)
+            .await
+            .with_context(|| self.story())
     }
 
     /// Returns the process id of the client.
@@ -127,7 +157,10 @@ impl Interactive {
     ///
     /// Errors: the client has not recorded it.
     pub fn session_id(&self) -> Result<String> {
-        Ok(said(&self.home, self.claude_pid())?["sessionId"].as_str().context("no session id")?.to_owned())
+        Ok(said(&self.home, self.claude_pid())?["sessionId"]
+            .as_str()
+            .context("no session id")?
+            .to_owned())
     }
 
     /// Returns the process id of the proxy beside it.
@@ -135,11 +168,16 @@ impl Interactive {
     /// Errors: there is none.
     pub fn proxy_pid(&self) -> Result<u32> {
         let parent = format!("PPid:\t{}\n", self.claude_pid());
-        let processes = fs::read_dir("/proc").context("listing processes")?.flatten();
+        let processes = fs::read_dir("/proc")
+            .context("listing processes")?
+            .flatten();
         let ids = processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());
-        let of = |id: u32, file: &str| fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
-        let mut proxies =
-            ids.filter(|id| of(*id, "status").contains(&parent) && of(*id, "cmdline").ends_with("c3po\0proxy\0"));
+        let of = |id: u32, file: &str| {
+            fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default()
+        };
+        let mut proxies = ids.filter(|id| {
+            of(*id, "status").contains(&parent) && of(*id, "cmdline").ends_with("c3po\0proxy\0")
+        });
         proxies.next().context("no proxy runs beside the session")
     }
 
@@ -194,7 +232,9 @@ impl Interactive {
         let open = eventually("an inbox", READY, async || UnixStream::connect(&inbox).ok());
         let mut socket = open.await.with_context(|| inbox.display().to_string())?;
         let line = json!({"type": "user", "message": {"role": "user", "content": text}});
-        socket.write_all(format!("{line}\n").as_bytes()).context("posting to a session")
+        socket
+            .write_all(format!("{line}\n").as_bytes())
+            .context("posting to a session")
     }
 
     /// Returns its whole debug log.
@@ -205,7 +245,10 @@ impl Interactive {
     /// Returns the end of its debug log, without the irrelevant lines.
     pub fn log(&self) -> String {
         let text = self.debug_log();
-        let lines: Vec<_> = text.lines().filter(|line| !NOISE.iter().any(|noise| line.contains(noise))).collect();
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|line| !NOISE.iter().any(|noise| line.contains(noise)))
+            .collect();
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 

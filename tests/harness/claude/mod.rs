@@ -49,7 +49,11 @@ impl ClaudeCode {
     pub fn find() -> Result<Self> {
         if let Some(named) = env::var_os("C3PO_TEST_CLAUDE") {
             let program = PathBuf::from(named);
-            assert!(program.is_file(), "C3PO_TEST_CLAUDE names {}, which is no file", program.display());
+            assert!(
+                program.is_file(),
+                "C3PO_TEST_CLAUDE names {}, which is no file",
+                program.display()
+            );
             return Ok(Self { program });
         }
         Self::find_version(VERSION)
@@ -61,8 +65,14 @@ impl ClaudeCode {
     pub fn find_version(version: &str) -> Result<Self> {
         let program = cache()?.join(format!("claude-{version}/node_modules/.bin/claude"));
         if !program.is_file() {
-            let target = if version == VERSION { "test" } else { "claude-e2e" };
-            bail!("Claude Code {version} is not installed; `make {target}` installs it where npm is there");
+            let target = if version == VERSION {
+                "test"
+            } else {
+                "claude-e2e"
+            };
+            bail!(
+                "Claude Code {version} is not installed; `make {target}` installs it where npm is there"
+            );
         }
         Ok(Self { program })
     }
@@ -76,8 +86,14 @@ impl ClaudeCode {
     ///
     /// Errors: it cannot be started.
     pub async fn has_inbox(&self) -> Result<bool> {
-        let asked = Command::new(&self.program).arg("--version").env_clear().kill_on_drop(true).output();
-        let said = timeout(VERSION_ASKED, asked).await.context("it does not say its version")??;
+        let asked = Command::new(&self.program)
+            .arg("--version")
+            .env_clear()
+            .kill_on_drop(true)
+            .output();
+        let said = timeout(VERSION_ASKED, asked)
+            .await
+            .context("it does not say its version")??;
         Ok(!String::from_utf8_lossy(&said.stdout).starts_with(OLDER))
     }
 }
@@ -88,5 +104,7 @@ impl ClaudeCode {
 pub(crate) fn cache() -> Result<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-    Ok(cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("c3po-tests"))
+    Ok(cache
+        .context("neither XDG_CACHE_HOME nor HOME is set")?
+        .join("c3po-tests"))
 }

@@ -31,7 +31,11 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let entry = entry.context("reading a folder")?;
         let target = to.join(entry.file_name());
-        if entry.file_type().context("asking for a file's type")?.is_dir() {
+        if entry
+            .file_type()
+            .context("asking for a file's type")?
+            .is_dir()
+        {
             copy(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), &target).with_context(|| entry.path().display().to_string())?;

@@ -33,7 +33,14 @@ impl ClaudeCode {
     /// Starts `claude -p prompt` in the folder `work/project`, with the proxy as its only MCP server.
     ///
     /// Errors: those of [`print`](Self::print).
-    pub fn ask(&self, work: &Path, project: &str, prompt: &str, model: &FakeApi, coordinator: &str) -> Result<Run> {
+    pub fn ask(
+        &self,
+        work: &Path,
+        project: &str,
+        prompt: &str,
+        model: &FakeApi,
+        coordinator: &str,
+    ) -> Result<Run> {
         self.print(&Options::new(work, project, model, coordinator), prompt)
     }
 
@@ -44,11 +51,17 @@ impl ClaudeCode {
         options.make_home()?;
         let output = options.work.join(format!("{}.out", options.project));
         let mut claude = command(&self.program, &options.home());
-        claude.args(["-p", prompt]).args(options.all_arguments()).current_dir(options.folder());
+        claude
+            .args(["-p", prompt])
+            .args(options.all_arguments())
+            .current_dir(options.folder());
         claude.env("TERM", "dumb").envs(options.all_environment());
         let file = fs::File::create(&output).with_context(|| output.display().to_string())?;
         claude.stdin(Stdio::null()).stdout(file);
-        let process = Process::start(claude, &options.work.join(format!("{}.err", options.project)))?;
+        let process = Process::start(
+            claude,
+            &options.work.join(format!("{}.err", options.project)),
+        )?;
         Ok(Run { process, output })
     }
 }
@@ -61,6 +74,10 @@ impl Run {
         let status = self.process.end(within).await;
         let output = fs::read_to_string(&self.output).context("reading what it printed")?;
         let status = status.with_context(|| format!("it printed: {output}"))?;
-        Ok(Finished { status, output, log: self.process.log() })
+        Ok(Finished {
+            status,
+            output,
+            log: self.process.log(),
+        })
     }
 }

@@ -29,7 +29,10 @@ pub struct Who {
 impl Who {
     /// Creates a new process with that name.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), instance: Uuid::new_v4() }
+        Self {
+            name: name.into(),
+            instance: Uuid::new_v4(),
+        }
     }
 }
 
@@ -59,11 +62,20 @@ impl Agent {
                 _ => Err(refusal(socket.text())),
             }
         };
-        let socket = timeout(ANSWER, joining).await.map_err(|_| Trouble::TimedOut)??;
+        let socket = timeout(ANSWER, joining)
+            .await
+            .map_err(|_| Trouble::TimedOut)??;
         // Spreads the heartbeats of agents that connected at the same time.
         let first = HEARTBEAT.mul_f64(f64::from(who.instance.as_fields().0) / f64::from(u32::MAX));
         let beat_at = Instant::now() + first;
-        Ok(Self { who: who.clone(), socket, next_id: 0, beat_at, outgoing: String::new(), mail: Vec::new() })
+        Ok(Self {
+            who: who.clone(),
+            socket,
+            next_id: 0,
+            beat_at,
+            outgoing: String::new(),
+            mail: Vec::new(),
+        })
     }
 
     /// Returns its name.
@@ -80,12 +92,16 @@ impl Agent {
             loop {
                 match self.next().await? {
                     Kind::Result(answered) if answered == id => return Ok(()),
-                    Kind::Error(refused) if refused == id => return Err(refusal(self.socket.text())),
+                    Kind::Error(refused) if refused == id => {
+                        return Err(refusal(self.socket.text()));
+                    }
                     _ => {}
                 }
             }
         };
-        timeout(ANSWER, answered).await.map_err(|_| Trouble::TimedOut)?
+        timeout(ANSWER, answered)
+            .await
+            .map_err(|_| Trouble::TimedOut)?
     }
 
     /// Waits for the next answer to anything.
@@ -118,9 +134,14 @@ impl Agent {
                     tally.arrived(frames::stamp(self.socket.text()));
                     if let Some(message) = frames::message_id(self.socket.text()) {
                         let message = message.to_owned();
-                        self.say(|text, id| frames::receipt(text, id, &message, "in_session", "wait_for_message"))
-                            .await?;
-                        self.say(|text, id| frames::receipt(text, id, &message, "seen", "tool_call")).await?;
+                        self.say(|text, id| {
+                            frames::receipt(text, id, &message, "in_session", "wait_for_message")
+                        })
+                        .await?;
+                        self.say(|text, id| {
+                            frames::receipt(text, id, &message, "seen", "tool_call")
+                        })
+                        .await?;
                     }
                     waiting = self.begin("wait_for_message", WAIT).await?;
                 }
@@ -163,7 +184,8 @@ impl Agent {
 
     /// Begins a call. Returns its id.
     pub(super) async fn begin(&mut self, tool: &str, arguments: &str) -> Result<u64, Trouble> {
-        self.say(|text, id| frames::call(text, id, tool, arguments)).await
+        self.say(|text, id| frames::call(text, id, tool, arguments))
+            .await
     }
 
     /// Writes one request. Returns its id.
@@ -193,7 +215,8 @@ impl Agent {
                     received?;
                     let kind = frames::kind(self.socket.text());
                     if let Kind::Deliver(id) = kind {
-                        self.mail.extend(frames::delivered(self.socket.text()).map(str::to_owned));
+                        self.mail
+                            .extend(frames::delivered(self.socket.text()).map(str::to_owned));
                         frames::accepted(&mut self.outgoing, id);
                         self.socket.send(&self.outgoing).await?;
                     }

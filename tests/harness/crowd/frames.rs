@@ -44,7 +44,9 @@ pub(super) fn message_id(text: &str) -> Option<&str> {
 
 /// Returns the ids of the messages in a `deliver`. Bodies cannot match, because their quotes are escaped.
 pub(super) fn delivered(text: &str) -> impl Iterator<Item = &str> {
-    text.split("{\"id\":\"").skip(1).filter_map(|rest| rest.split('"').next())
+    text.split("{\"id\":\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
 }
 
 /// Returns the stamp in a message: the send time, in microseconds of the crowd's clock.
@@ -103,7 +105,10 @@ pub(super) fn heartbeat(into: &mut String, id: u64) {
 
 /// Writes the answer to `deliver`.
 pub(super) fn accepted(into: &mut String, id: u64) {
-    write(into, format_args!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}"));
+    write(
+        into,
+        format_args!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}"),
+    );
 }
 
 /// The frame that ends a link.
@@ -123,10 +128,22 @@ mod tests {
     fn frames_are_distinguished_by_their_beginning() {
         let check = |text: &str, expected: Kind| assert_eq!(kind(text), expected, "{text}");
         check(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, Kind::Result(7));
-        check(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32050,"message":"no"}}"#, Kind::Error(7));
-        check(r#"{"jsonrpc":"2.0","id":3,"method":"deliver","params":{"messages":[]}}"#, Kind::Deliver(3));
-        check(r#"{"jsonrpc":"2.0","method":"draining","params":{}}"#, Kind::Other);
-        check(r#"{"jsonrpc":"2.0","method":"broadcast","params":{"id":1,"result":2}}"#, Kind::Other);
+        check(
+            r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32050,"message":"no"}}"#,
+            Kind::Error(7),
+        );
+        check(
+            r#"{"jsonrpc":"2.0","id":3,"method":"deliver","params":{"messages":[]}}"#,
+            Kind::Deliver(3),
+        );
+        check(
+            r#"{"jsonrpc":"2.0","method":"draining","params":{}}"#,
+            Kind::Other,
+        );
+        check(
+            r#"{"jsonrpc":"2.0","method":"broadcast","params":{"id":1,"result":2}}"#,
+            Kind::Other,
+        );
     }
 
     #[test]
@@ -134,7 +151,9 @@ mod tests {
         let mut text = String::new();
         let mut check = |write: &dyn Fn(&mut String)| {
             write(&mut text);
-            let Ok(Frame::Request { method, params, .. }) = Frame::parse(&text) else { panic!("no request: {text}") };
+            let Ok(Frame::Request { method, params, .. }) = Frame::parse(&text) else {
+                panic!("no request: {text}")
+            };
             ToCoordinator::parse(&method, params).expect("a frame of the protocol");
         };
         check(&|text| text.clone_from(&hello("a", Uuid::nil())));
@@ -147,9 +166,17 @@ mod tests {
     fn ids_and_stamps_are_found_and_no_body_is_taken_for_one() {
         let message = r#"{"id":"a::b::00000001","message":"t=17;{\"id\":\"x\"}"}"#;
         let result = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{message}}}"#);
-        assert_eq!((message_id(&result), stamp(&result)), (Some("a::b::00000001"), Some(17)));
-        let deliver = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"deliver","params":{{"messages":[{message}]}}}}"#);
+        assert_eq!(
+            (message_id(&result), stamp(&result)),
+            (Some("a::b::00000001"), Some(17))
+        );
+        let deliver = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"deliver","params":{{"messages":[{message}]}}}}"#
+        );
         assert_eq!(delivered(&deliver).collect::<Vec<_>>(), ["a::b::00000001"]);
-        assert_eq!(code(r#"{"error":{"code":-32029,"data":{"code":"INBOX_FULL"}}}"#), Some("INBOX_FULL"));
+        assert_eq!(
+            code(r#"{"error":{"code":-32029,"data":{"code":"INBOX_FULL"}}}"#),
+            Some("INBOX_FULL")
+        );
     }
 }

@@ -112,7 +112,10 @@ impl Crowd {
         while self.waiting() < count {
             if began.elapsed() > within {
                 let troubles = self.tally.take().troubles;
-                bail!("after {within:?} only {} of {count} agents wait; {troubles:?}", self.waiting());
+                bail!(
+                    "after {within:?} only {} of {count} agents wait; {troubles:?}",
+                    self.waiting()
+                );
             }
             sleep(LOOK).await;
         }
@@ -155,7 +158,9 @@ impl Life {
     async fn live(self) {
         let mut attempt = self.number;
         loop {
-            let Ok(turn) = self.handshakes.acquire().await else { return };
+            let Ok(turn) = self.handshakes.acquire().await else {
+                return;
+            };
             let joined = settle(self.addresses[attempt % self.addresses.len()], &self.who).await;
             drop(turn);
             attempt += 1;
@@ -174,11 +179,20 @@ impl Life {
     /// Waits for messages until the link is gone. Returns the reason, or `None` if this end dropped it.
     async fn wait(&self, mut agent: Agent, attempt: usize) -> Option<Trouble> {
         let _present = Present::enter(&self.waiting);
-        let waiting =
-            async { agent.wait_for_mail(&self.tally).await.map_or_else(|trouble| trouble, |never| match never {}) };
+        let waiting = async {
+            agent
+                .wait_for_mail(&self.tally)
+                .await
+                .map_or_else(|trouble| trouble, |never| match never {})
+        };
         match self.link_life {
             // Between 50% and 150% of it, so that the agents do not leave together.
-            Some(life) => timeout(life.mul_f64(0.5 + (attempt * 37 % 100) as f64 / 100.0), waiting).await.ok(),
+            Some(life) => timeout(
+                life.mul_f64(0.5 + (attempt * 37 % 100) as f64 / 100.0),
+                waiting,
+            )
+            .await
+            .ok(),
             None => Some(waiting.await),
         }
     }

@@ -52,8 +52,13 @@ pub enum Rough {
 
 impl Rough {
     /// Every kind.
-    pub const ALL: [Self; 5] =
-        [Self::StopsReading, Self::Floods, Self::Hoards, Self::SendLongBodiesWithinTheLimit, Self::SendsLongBodies];
+    pub const ALL: [Self; 5] = [
+        Self::StopsReading,
+        Self::Floods,
+        Self::Hoards,
+        Self::SendLongBodiesWithinTheLimit,
+        Self::SendsLongBodies,
+    ];
 
     /// Returns its name in a report.
     pub fn name(self) -> &'static str {
@@ -80,13 +85,21 @@ impl RoughOnes {
     ///
     /// Errors: they could not begin.
     pub async fn start(address: SocketAddr, rough: Rough) -> Result<Self, Trouble> {
-        let ones = Self { tally: Arc::default(), tasks: TaskTracker::new(), stop: CancellationToken::new() };
+        let ones = Self {
+            tally: Arc::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
         match rough {
             Rough::StopsReading => {
                 leave_full(address, "deaf", UNREAD, LONG).await?;
                 for number in 0..SEVERAL {
                     // The others do the same with a smaller inbox.
-                    let name = if number == 0 { "deaf".to_owned() } else { format!("deaf-{number}") };
+                    let name = if number == 0 {
+                        "deaf".to_owned()
+                    } else {
+                        format!("deaf-{number}")
+                    };
                     ones.run(move |tally| stop_reading(address, name, tally));
                 }
             }
@@ -112,7 +125,8 @@ impl RoughOnes {
                 ones.sinks(address);
                 let every = Duration::from_secs(60) / SENDS_PER_MINUTE;
                 for (number, sender) in senders(address, MANY).await?.into_iter().enumerate() {
-                    let late = every * u32::try_from(number).unwrap_or_default() / u32::try_from(MANY).unwrap_or(1);
+                    let late = every * u32::try_from(number).unwrap_or_default()
+                        / u32::try_from(MANY).unwrap_or(1);
                     ones.run(move |tally| async move {
                         sleep(late).await;
                         send(sender, sinks(), LONG, every, tally).await;
@@ -172,7 +186,12 @@ async fn senders(address: SocketAddr, count: usize) -> Result<Vec<Agent>, Troubl
 }
 
 /// Creates an agent with `count` messages in its inbox, which then leaves.
-async fn leave_full(address: SocketAddr, name: &str, count: usize, body: usize) -> Result<(), Trouble> {
+async fn leave_full(
+    address: SocketAddr,
+    name: &str,
+    count: usize,
+    body: usize,
+) -> Result<(), Trouble> {
     Agent::join(address, &Who::new(name)).await?.goodbye().await;
     fill(address, name, count, body).await
 }
@@ -183,7 +202,11 @@ async fn stop_reading(address: SocketAddr, name: String, tally: Arc<Tally>) {
         match Agent::join(address, &who).await {
             Ok(mut agent) => {
                 for _ in 0..UNREAD_CALLS {
-                    if agent.begin("get_messages", "{\"limit\":1000}").await.is_err() {
+                    if agent
+                        .begin("get_messages", "{\"limit\":1000}")
+                        .await
+                        .is_err()
+                    {
                         break;
                     }
                 }
@@ -200,7 +223,13 @@ async fn flood(mut agent: Agent, tally: Arc<Tally>) {
     let (targets, mut message, mut under_way, mut turn) = (sinks(), String::new(), 0, 0);
     loop {
         while under_way < FLOOD {
-            write_message(&mut message, &targets[turn % targets.len()], tally.now(), 100, Lasts::UntilSeen);
+            write_message(
+                &mut message,
+                &targets[turn % targets.len()],
+                tally.now(),
+                100,
+                Lasts::UntilSeen,
+            );
             if let Err(trouble) = agent.begin("send_message", &message).await {
                 return tally.trouble(&trouble);
             }
@@ -216,7 +245,13 @@ async fn flood(mut agent: Agent, tally: Arc<Tally>) {
 }
 
 /// Sends a message when the last one was answered and that much time has passed.
-async fn send(mut agent: Agent, targets: Vec<String>, body: usize, every: Duration, tally: Arc<Tally>) {
+async fn send(
+    mut agent: Agent,
+    targets: Vec<String>,
+    body: usize,
+    every: Duration,
+    tally: Arc<Tally>,
+) {
     let (mut message, mut due) = (String::new(), Instant::now());
     for turn in 0_usize.. {
         if !every.is_zero()
@@ -226,7 +261,13 @@ async fn send(mut agent: Agent, targets: Vec<String>, body: usize, every: Durati
         }
         due += every;
         let begun = tally.now();
-        write_message(&mut message, &targets[turn % targets.len()], begun, body, Lasts::UntilSeen);
+        write_message(
+            &mut message,
+            &targets[turn % targets.len()],
+            begun,
+            body,
+            Lasts::UntilSeen,
+        );
         match agent.call("send_message", &message).await {
             Ok(()) => tally.sent(begun),
             Err(refused @ Trouble::Call(_)) => tally.trouble(&refused),

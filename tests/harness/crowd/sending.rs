@@ -51,7 +51,12 @@ impl Crowd {
             .into_iter()
             .enumerate()
             .map(|(number, agent)| {
-                let share = Share { number, count, sending: Arc::clone(&sending), tally: Arc::clone(&self.tally) };
+                let share = Share {
+                    number,
+                    count,
+                    sending: Arc::clone(&sending),
+                    tally: Arc::clone(&self.tally),
+                };
                 self.tasks.spawn(share.send(agent))
             })
             .collect();
@@ -66,7 +71,12 @@ impl Crowd {
 /// Sends that many messages to an agent. They stay in its inbox until they are answered.
 ///
 /// Errors: not all of them were accepted.
-pub async fn fill(address: SocketAddr, target: &str, count: usize, body: usize) -> Result<(), Trouble> {
+pub async fn fill(
+    address: SocketAddr,
+    target: &str,
+    count: usize,
+    body: usize,
+) -> Result<(), Trouble> {
     let mut sender = Agent::join(address, &Who::new("filler")).await?;
     let mut message = String::new();
     for _ in 0..count {
@@ -98,7 +108,10 @@ impl Share {
             Pace::AsAnswered => None,
         };
         // The senders of a common rate take turns.
-        let mut due = began + every.unwrap_or_default().mul_f64(self.number as f64 / self.count as f64);
+        let mut due = began
+            + every
+                .unwrap_or_default()
+                .mul_f64(self.number as f64 / self.count as f64);
         let mut chance = Dice::new(self.number as u64);
         let mut arguments = String::new();
         while began.elapsed() < self.sending.span {
@@ -108,7 +121,13 @@ impl Share {
             }
             let target = &self.sending.targets[chance.below(self.sending.targets.len())];
             let begun = self.tally.now();
-            write_message(&mut arguments, target, begun, self.sending.body, Lasts::UntilSeen);
+            write_message(
+                &mut arguments,
+                target,
+                begun,
+                self.sending.body,
+                Lasts::UntilSeen,
+            );
             match agent.call("send_message", &arguments).await {
                 Ok(()) => self.tally.sent(begun),
                 Err(refused @ Trouble::Call(_)) => self.tally.trouble(&refused),
@@ -128,11 +147,20 @@ pub(super) enum Lasts {
 }
 
 /// Writes the arguments of a message.
-pub(super) fn write_message(into: &mut String, target: &str, stamp: u64, body: usize, lasts: Lasts) {
+pub(super) fn write_message(
+    into: &mut String,
+    target: &str,
+    stamp: u64,
+    body: usize,
+    lasts: Lasts,
+) {
     into.clear();
     let wants = lasts == Lasts::UntilAnswered;
-    write!(into, "{{\"target\":\"{target}\",\"requires_response\":{wants},\"message\":\"t={stamp};")
-        .expect("a string takes everything");
+    write!(
+        into,
+        "{{\"target\":\"{target}\",\"requires_response\":{wants},\"message\":\"t={stamp};"
+    )
+    .expect("a string takes everything");
     let stamp = stamp.checked_ilog10().unwrap_or_default() as usize + 4;
     into.extend(std::iter::repeat_n('x', body.saturating_sub(stamp)));
     into.push_str("\"}");

@@ -75,11 +75,22 @@ impl Socket {
             }
         };
         let head = String::from_utf8_lossy(&self.incoming[..end]);
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or_default();
         if status != 101 {
-            let length = header(&head, "content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
-            while self.incoming.len() < end + usize::min(length, HEAD_MAX) && self.read_more().await? > 0 {}
-            return Err(Trouble::refused(status, &String::from_utf8_lossy(&self.incoming[end..])));
+            let length = header(&head, "content-length")
+                .and_then(|length| length.parse().ok())
+                .unwrap_or_default();
+            while self.incoming.len() < end + usize::min(length, HEAD_MAX)
+                && self.read_more().await? > 0
+            {}
+            return Err(Trouble::refused(
+                status,
+                &String::from_utf8_lossy(&self.incoming[end..]),
+            ));
         }
         self.unread = end;
         Ok(())
@@ -116,7 +127,10 @@ impl Socket {
 
     /// Appends the latest frame to the text that was begun, over the bytes between them.
     fn join(&mut self) {
-        let begun = self.begun.take().unwrap_or(self.payload.start..self.payload.start);
+        let begun = self
+            .begun
+            .take()
+            .unwrap_or(self.payload.start..self.payload.start);
         let length = self.payload.len();
         self.incoming.copy_within(self.payload.clone(), begun.end);
         self.payload = begun.start..begun.end + length;
@@ -150,27 +164,36 @@ impl Socket {
     }
 
     fn closed(&self) -> Trouble {
-        let code = self.incoming[self.payload.clone()].first_chunk().map(|code| u16::from_be_bytes(*code));
+        let code = self.incoming[self.payload.clone()]
+            .first_chunk()
+            .map(|code| u16::from_be_bytes(*code));
         Trouble::Closed(code.unwrap_or(1005))
     }
 
     /// Returns the kind of the next frame, whether it is the last one of its message, and its payload, if it is complete.
     fn take_frame(&mut self) -> Result<Option<(u8, bool, Range<usize>)>, Trouble> {
         let here = &self.incoming[self.unread..];
-        let Some(&[first, second]) = here.first_chunk() else { return Ok(None) };
+        let Some(&[first, second]) = here.first_chunk() else {
+            return Ok(None);
+        };
         let (begin, length) = match second {
             126 => match here.get(2..4) {
                 Some(&[high, low]) => (4, usize::from(u16::from_be_bytes([high, low]))),
                 _ => return Ok(None),
             },
             127 => match here.get(2..).and_then(<[u8]>::first_chunk) {
-                Some(length) => (10, usize::try_from(u64::from_be_bytes(*length)).unwrap_or(usize::MAX)),
+                Some(length) => (
+                    10,
+                    usize::try_from(u64::from_be_bytes(*length)).unwrap_or(usize::MAX),
+                ),
                 None => return Ok(None),
             },
             length => (2, usize::from(length)),
         };
         if first & 0x70 != 0 || second > 127 {
-            return Err(Trouble::Broken("a frame that is masked or has extensions".to_owned()));
+            return Err(Trouble::Broken(
+                "a frame that is masked or has extensions".to_owned(),
+            ));
         }
         if here.len() < begin + length {
             return Ok(None);

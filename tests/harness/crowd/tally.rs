@@ -30,7 +30,10 @@ pub struct Times(Vec<u32>);
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { began: Instant::now(), counted: Mutex::default() }
+        Self {
+            began: Instant::now(),
+            counted: Mutex::default(),
+        }
     }
 }
 
@@ -55,7 +58,11 @@ impl Tally {
 
     /// Records an error.
     pub fn trouble(&self, trouble: &Trouble) {
-        *self.counted().troubles.entry(trouble.to_string()).or_default() += 1;
+        *self
+            .counted()
+            .troubles
+            .entry(trouble.to_string())
+            .or_default() += 1;
     }
 
     /// Returns how many messages were sent and how many arrived since the last [`take`](Self::take).
@@ -89,7 +96,10 @@ impl Times {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
         let index = (share * sorted.len() as f64) as usize;
-        let time = sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default();
+        let time = sorted
+            .get(index.min(sorted.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or_default();
         Duration::from_micros(time.into())
     }
 }

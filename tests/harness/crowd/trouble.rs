@@ -22,7 +22,10 @@ pub enum Trouble {
 
 impl Trouble {
     pub(super) fn refused(status: u16, body: &str) -> Self {
-        Self::Refused(status, frames::code(body).unwrap_or("without a code").to_owned())
+        Self::Refused(
+            status,
+            frames::code(body).unwrap_or("without a code").to_owned(),
+        )
     }
 }
 

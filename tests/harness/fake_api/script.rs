@@ -65,7 +65,10 @@ impl Block {
 
     /// Creates a call of the tool with that name, whichever server provides it.
     pub fn call(tool: impl Into<String>, arguments: Value) -> Self {
-        Self::Call { tool: tool.into(), arguments }
+        Self::Call {
+            tool: tool.into(),
+            arguments,
+        }
     }
 
     /// Creates a pause until the gate is open.
@@ -94,7 +97,10 @@ pub struct Script {
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Script").field("steps", &self.steps.len()).field("next", &self.next).finish_non_exhaustive()
+        f.debug_struct("Script")
+            .field("steps", &self.steps.len())
+            .field("next", &self.next)
+            .finish_non_exhaustive()
     }
 }
 
@@ -108,7 +114,12 @@ impl Script {
     /// Creates a model that always answers `ok`.
     pub fn new() -> Self {
         let otherwise = vec![Block::text("ok")];
-        Self { rules: Vec::new(), steps: Vec::new(), next: AtomicUsize::new(0), otherwise }
+        Self {
+            rules: Vec::new(),
+            steps: Vec::new(),
+            next: AtomicUsize::new(0),
+            otherwise,
+        }
     }
 
     /// Adds a step that answers with these blocks.
@@ -120,14 +131,21 @@ impl Script {
 
     /// Adds a step that computes its answer from the request, for example a call with the id from the last result.
     #[must_use]
-    pub fn then_with(mut self, step: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static) -> Self {
+    pub fn then_with(
+        mut self,
+        step: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static,
+    ) -> Self {
         self.steps.push(Box::new(step));
         self
     }
 
     /// Adds a rule: if the last user message contains `part`, `step` computes the answer, and no step is used up.
     #[must_use]
-    pub fn when(self, part: impl Into<String>, step: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static) -> Self {
+    pub fn when(
+        self,
+        part: impl Into<String>,
+        step: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static,
+    ) -> Self {
         let part = part.into();
         self.when_it(move |asked| asked.last_user_text().contains(&part), step)
     }
@@ -165,10 +183,12 @@ impl Script {
     pub(super) fn answer(&self, asked: &Asked) -> Vec<Block> {
         match self.rules.iter().find(|(sign, _)| sign(asked)) {
             Some((_, step)) => step(asked),
-            None if asked.offers_tools() => match self.steps.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-                Some(step) => step(asked),
-                None => self.otherwise.clone(),
-            },
+            None if asked.offers_tools() => {
+                match self.steps.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+                    Some(step) => step(asked),
+                    None => self.otherwise.clone(),
+                }
+            }
             None => self.otherwise.clone(),
         }
     }
@@ -196,10 +216,17 @@ mod tests {
         let script = Script::new()
             .when("stop", |_| vec![Block::text("stopped")])
             .then([Block::text("one")])
-            .then_with(|asked| vec![Block::text(asked.tool_result()["id"].as_str().unwrap_or("none"))]);
+            .then_with(|asked| {
+                vec![Block::text(
+                    asked.tool_result()["id"].as_str().unwrap_or("none"),
+                )]
+            });
         let result = json!([{"type": "tool_result", "content": [{"type": "text", "text": "{\"id\":\"a::b::1\"}"}]}]);
         assert_eq!(script.answer(&asked(json!("go"))), [Block::text("one")]);
-        assert_eq!(script.answer(&asked(json!("please stop"))), [Block::text("stopped")]);
+        assert_eq!(
+            script.answer(&asked(json!("please stop"))),
+            [Block::text("stopped")]
+        );
         assert_eq!(script.answer(&asked(result)), [Block::text("a::b::1")]);
         assert_eq!(script.answer(&asked(json!("go"))), [Block::text("ok")]);
     }
@@ -207,7 +234,8 @@ mod tests {
     #[test]
     fn requests_without_tools_spend_no_step() {
         let script = Script::new().then([Block::text("one")]);
-        let title = Asked::new(json!({"messages": [{"role": "user", "content": "a title please"}]}));
+        let title =
+            Asked::new(json!({"messages": [{"role": "user", "content": "a title please"}]}));
         assert_eq!(script.answer(&title), [Block::text("ok")]);
         assert_eq!(script.answer(&asked(json!("go"))), [Block::text("one")]);
     }
@@ -215,11 +243,19 @@ mod tests {
     #[test]
     fn a_rule_may_match_system_messages_but_only_new_ones() {
         let script = Script::new().when_told("mail", |_| vec![Block::text("read")]);
-        let told = |messages: Value| Asked::new(json!({"tools": [{"name": "Bash"}], "messages": messages}));
+        let told = |messages: Value| {
+            Asked::new(json!({"tools": [{"name": "Bash"}], "messages": messages}))
+        };
         let mail = json!({"role": "system", "content": "a hook says: mail"});
         let go = json!({"role": "user", "content": "go"});
         let answer = json!({"role": "assistant", "content": []});
-        assert_eq!(script.answer(&told(json!([go, mail]))), [Block::text("read")]);
-        assert_eq!(script.answer(&told(json!([go, mail, answer, go]))), [Block::text("ok")]);
+        assert_eq!(
+            script.answer(&told(json!([go, mail]))),
+            [Block::text("read")]
+        );
+        assert_eq!(
+            script.answer(&told(json!([go, mail, answer, go]))),
+            [Block::text("ok")]
+        );
     }
 }

@@ -32,13 +32,18 @@ fn content(asked: &Asked, block: &Block) -> Option<Value> {
 
 impl Message {
     pub(super) fn new(asked: &Asked, blocks: &[Block]) -> Self {
-        let calls = blocks.iter().any(|block| matches!(block, Block::Call { .. }));
+        let calls = blocks
+            .iter()
+            .any(|block| matches!(block, Block::Call { .. }));
         let usage = json!({"input_tokens": 1, "output_tokens": 1,
             "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0});
         Self {
             head: json!({"id": new_id("msg"), "type": "message", "role": "assistant", "model": asked.body()["model"],
                 "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage}),
-            content: blocks.iter().filter_map(|block| content(asked, block)).collect(),
+            content: blocks
+                .iter()
+                .filter_map(|block| content(asked, block))
+                .collect(),
             stop_reason: if calls { "tool_use" } else { "end_turn" },
         }
     }
@@ -55,8 +60,14 @@ impl Message {
         let mut text = event("message_start", json!({"message": self.head}));
         for (index, block) in self.content.into_iter().enumerate() {
             let (start, delta) = open(block);
-            text += &event("content_block_start", json!({"index": index, "content_block": start}));
-            text += &event("content_block_delta", json!({"index": index, "delta": delta}));
+            text += &event(
+                "content_block_start",
+                json!({"index": index, "content_block": start}),
+            );
+            text += &event(
+                "content_block_delta",
+                json!({"index": index, "delta": delta}),
+            );
             text += &event("content_block_stop", json!({"index": index}));
         }
         let end = json!({"delta": {"stop_reason": self.stop_reason, "stop_sequence": null},
@@ -72,7 +83,10 @@ fn open(mut block: Value) -> (Value, Value) {
         return (block, json!({"type": "text_delta", "text": text}));
     }
     let input = std::mem::replace(&mut block["input"], json!({}));
-    (block, json!({"type": "input_json_delta", "partial_json": input.to_string()}))
+    (
+        block,
+        json!({"type": "input_json_delta", "partial_json": input.to_string()}),
+    )
 }
 
 fn event(kind: &str, mut fields: Value) -> String {
@@ -89,15 +103,25 @@ mod tests {
         let asked = Asked::new(json!({"model": "m", "tools": [{"name": "mcp__c3po__ping"}]}));
         let blocks = [Block::text("now"), Block::call("ping", json!({"a": 1}))];
         let events = Message::new(&asked, &blocks).events();
-        assert!(events.contains(r#""name":"mcp__c3po__ping","input":{}"#), "{events}");
+        assert!(
+            events.contains(r#""name":"mcp__c3po__ping","input":{}"#),
+            "{events}"
+        );
         assert!(events.contains(r#""partial_json":"{\"a\":1}""#), "{events}");
         assert!(events.contains(r#""stop_reason":"tool_use""#), "{events}");
-        assert!(events.ends_with("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"), "{events}");
+        assert!(
+            events.ends_with("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"),
+            "{events}"
+        );
     }
 
     #[test]
     fn words_end_the_turn() {
-        let message = Message::new(&Asked::new(json!({"model": "m"})), &[Block::text("done")]).whole();
-        assert_eq!((&message["stop_reason"], &message["content"][0]["text"]), (&json!("end_turn"), &json!("done")));
+        let message =
+            Message::new(&Asked::new(json!({"model": "m"})), &[Block::text("done")]).whole();
+        assert_eq!(
+            (&message["stop_reason"], &message["content"][0]["text"]),
+            (&json!("end_turn"), &json!("done"))
+        );
     }
 }

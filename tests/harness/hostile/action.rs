@@ -87,7 +87,11 @@ impl Action {
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(ALL.iter().find(|(action, ..)| action == self).map_or("?", |(_, name, _)| name))
+        f.write_str(
+            ALL.iter()
+                .find(|(action, ..)| action == self)
+                .map_or("?", |(_, name, _)| name),
+        )
     }
 }
 
@@ -95,8 +99,16 @@ impl FromStr for Action {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names = || ALL.iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join(", ");
-        let known = ALL.iter().find(|(_, name, _)| *name == text).map(|(action, ..)| *action);
+        let names = || {
+            ALL.iter()
+                .map(|(_, name, _)| *name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let known = ALL
+            .iter()
+            .find(|(_, name, _)| *name == text)
+            .map(|(action, ..)| *action);
         known.ok_or_else(|| format!("no action is called {text}; there are {}", names()))
     }
 }
@@ -109,9 +121,14 @@ mod tests {
     fn every_allowed_action_is_chosen_and_no_other() {
         let chosen = |allowed: &[Action]| {
             let mut dice = Dice::new(7);
-            (0..2_000).map(|_| Action::choose(&mut dice, allowed)).collect::<std::collections::BTreeSet<_>>()
+            (0..2_000)
+                .map(|_| Action::choose(&mut dice, allowed))
+                .collect::<std::collections::BTreeSet<_>>()
         };
-        assert_eq!(chosen(&Action::all()).into_iter().collect::<Vec<_>>(), Action::all());
+        assert_eq!(
+            chosen(&Action::all()).into_iter().collect::<Vec<_>>(),
+            Action::all()
+        );
         let two = [Action::Type, Action::Clear];
         assert_eq!(chosen(&two).into_iter().collect::<Vec<_>>(), two);
         assert_eq!(chosen(&[]).into_iter().collect::<Vec<_>>(), [Action::Rest]);
@@ -119,7 +136,15 @@ mod tests {
 
     #[test]
     fn every_action_is_read_by_its_name() {
-        assert!(Action::all().into_iter().all(|action| action.to_string().parse() == Ok(action)));
-        assert!("nap".parse::<Action>().is_err_and(|error| error.contains("kill-proxy")));
+        assert!(
+            Action::all()
+                .into_iter()
+                .all(|action| action.to_string().parse() == Ok(action))
+        );
+        assert!(
+            "nap"
+                .parse::<Action>()
+                .is_err_and(|error| error.contains("kill-proxy"))
+        );
     }
 }

@@ -31,17 +31,29 @@ const LOOK: Duration = Duration::from_millis(300);
 pub(super) async fn close(world: &World, persons: &mut [Person]) -> Result<()> {
     let lasts = join_all(persons.iter_mut().map(|person| last_words(world, person))).await;
     for (seat, last) in lasts.into_iter().enumerate() {
-        world.journal.last(seat, last.with_context(|| format!("the end of {}", World::name(seat)))?);
+        world.journal.last(
+            seat,
+            last.with_context(|| format!("the end of {}", World::name(seat)))?,
+        );
     }
     for sent in world.journal.record().sent {
-        let status = world.sender_of(&sent.id).reply("message_status", serde_json::json!({"message_id": sent.id}));
+        let status = world
+            .sender_of(&sent.id)
+            .reply("message_status", serde_json::json!({"message_id": sent.id}));
         let status = status.await?;
-        let steps = status["history"].as_array().into_iter().flatten().map(step).collect::<Result<_>>()?;
+        let steps = status["history"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(step)
+            .collect::<Result<_>>()?;
         world.journal.history(sent.token, steps);
     }
     for seat in 0..world.day.sessions {
         let left = world.inbox(seat).await?;
-        world.journal.left(Token::find_all(&left).into_iter().map(|(_, token)| token));
+        world
+            .journal
+            .left(Token::find_all(&left).into_iter().map(|(_, token)| token));
     }
     Ok(())
 }
@@ -52,7 +64,10 @@ async fn last_words(world: &World, person: &mut Person) -> Result<Token> {
     match ends_well(world, person).await {
         Ok(token) => Ok(token),
         Err(error) => {
-            world.say(&format!("{} did not come to rest: {error:#}", World::name(person.seat.number)));
+            world.say(&format!(
+                "{} did not come to rest: {error:#}",
+                World::name(person.seat.number)
+            ));
             person.begins_again().await?;
             ends_well(world, person).await
         }
@@ -66,10 +81,16 @@ async fn ends_well(world: &World, person: &mut Person) -> Result<Token> {
     wait_idle(&person.seat, REST).await?;
     let pressing = world.journal.pressing(seat);
     // The checker reports the messages that are not shown.
-    let _ = until("what may start a turn", REST, || world.journal.are_shown(seat, &pressing)).await;
+    let _ = until("what may start a turn", REST, || {
+        world.journal.are_shown(seat, &pressing)
+    })
+    .await;
     prompt(world, person).await?;
     let last = send(world, &world.senders[0], seat, &Message::QUESTION).await?;
-    until("the last message", REST, || world.journal.are_shown(seat, &[last])).await?;
+    until("the last message", REST, || {
+        world.journal.are_shown(seat, &[last])
+    })
+    .await?;
     for _ in 0..2 {
         prompt(world, person).await?;
     }
@@ -102,7 +123,9 @@ fn step(step: &Value) -> Result<Step> {
     Ok(Step {
         stage: text("stage").context("a step without a stage")?,
         via: text("via"),
-        at: text("at").context("a step without a time")?.parse::<Timestamp>()?,
+        at: text("at")
+            .context("a step without a time")?
+            .parse::<Timestamp>()?,
         session: text("session"),
     })
 }

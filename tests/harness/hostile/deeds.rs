@@ -28,7 +28,9 @@ const RECONNECTS: Duration = Duration::from_secs(40);
 /// The entry of our server in `/mcp`.
 const SERVER: &str = "plugin:c3po:c3po";
 /// Screens that a person leaves open.
-const SCREENS: [&str; 7] = ["/config", "/status", "/help", "/model", "/mcp", "/resume", "/plugin"];
+const SCREENS: [&str; 7] = [
+    "/config", "/status", "/help", "/model", "/mcp", "/resume", "/plugin",
+];
 /// The failures of the service: overloaded, too many requests, server error, bad request.
 const STATUSES: [u16; 4] = [529, 429, 500, 400];
 
@@ -110,7 +112,9 @@ async fn rewind(person: &mut Person) -> Result<Effect> {
     person.seat.watch.occupied(true);
     let session = person.seat.session()?;
     command(session, "/rewind").await?;
-    session.wait_for_screen("the prompts", APPEARS, |screen| screen.contains("Rewind")).await?;
+    session
+        .wait_for_screen("the prompts", APPEARS, |screen| screen.contains("Rewind"))
+        .await?;
     for _ in 0..back {
         session.key("Up").await?;
         sleep(Duration::from_millis(150)).await;
@@ -130,7 +134,10 @@ async fn clear(person: &mut Person) -> Result<Effect> {
     let before = session.session_id()?;
     command(session, "/clear").await?;
     let other = eventually("another conversation", APPEARS, async || {
-        session.session_id().is_ok_and(|now| now != before).then_some(())
+        session
+            .session_id()
+            .is_ok_and(|now| now != before)
+            .then_some(())
     });
     other.await?;
     Ok(Effect::Renews)
@@ -143,7 +150,9 @@ async fn compact(person: &mut Person) -> Result<Effect> {
     let (journal, seat) = (&person.world.journal, person.seat.number);
     let before = journal.compactions(seat).len();
     command(person.seat.session()?, "/compact").await?;
-    let begins = eventually("a summary", APPEARS, async || (journal.compactions(seat).len() > before).then_some(()));
+    let begins = eventually("a summary", APPEARS, async || {
+        (journal.compactions(seat).len() > before).then_some(())
+    });
     if begins.await.is_err() {
         // There is too little text to summarise.
         return Ok(Effect::Disturbs);
@@ -160,7 +169,11 @@ async fn compact(person: &mut Person) -> Result<Effect> {
     let fate = ends.await?;
     wait_idle(&person.seat, TURN).await?;
     sleep(SETTLES).await;
-    Ok(if fate == Fate::Answered { Effect::Renews } else { Effect::Disturbs })
+    Ok(if fate == Fate::Answered {
+        Effect::Renews
+    } else {
+        Effect::Disturbs
+    })
 }
 
 async fn reconnect(person: &mut Person) -> Result<Effect> {
@@ -192,7 +205,12 @@ async fn kill_claude(person: &mut Person) -> Result<Effect> {
     person.seat.kill().await?;
     let time = person.dice.millis(0, 4_000);
     person.rests(time).await;
-    let ways = [Beginning::Anew, Beginning::Resumed, Beginning::Resumed, Beginning::Forked];
+    let ways = [
+        Beginning::Anew,
+        Beginning::Resumed,
+        Beginning::Resumed,
+        Beginning::Forked,
+    ];
     begin(person, &ways).await
 }
 
@@ -207,7 +225,11 @@ async fn leave(person: &mut Person) -> Result<Effect> {
 async fn begin(person: &mut Person, ways: &[Beginning]) -> Result<Effect> {
     let way = ways[person.dice.below(ways.len())];
     let carries = person.seat.start(way).await?;
-    Ok(if carries { Effect::Disturbs } else { Effect::Renews })
+    Ok(if carries {
+        Effect::Disturbs
+    } else {
+        Effect::Renews
+    })
 }
 
 async fn failures(person: &mut Person) -> Result<Effect> {
@@ -236,7 +258,11 @@ async fn dialog(person: &mut Person) -> Result<Effect> {
     watch.occupied(true);
     let time = person.while_patient(1_000);
     person.rests(time).await;
-    let key = if person.dice.percent(70) { "Enter" } else { "Escape" };
+    let key = if person.dice.percent(70) {
+        "Enter"
+    } else {
+        "Escape"
+    };
     person.seat.session()?.key(key).await?;
     sleep(SETTLES).await;
     Ok(Effect::Disturbs)

@@ -21,13 +21,23 @@ struct Came {
 
 impl Came {
     fn request(&self) -> Request {
-        let Reading { asker, standing, .. } = &self.reading;
+        let Reading {
+            asker, standing, ..
+        } = &self.reading;
         let Self { seat, at, .. } = *self;
-        Request { seat, asker: *asker, at, ended: self.ending.known(), standing: standing.clone() }
+        Request {
+            seat,
+            asker: *asker,
+            at,
+            ended: self.ending.known(),
+            standing: standing.clone(),
+        }
     }
 
     fn is_answered(&self) -> bool {
-        self.ending.known().is_some_and(|(fate, _)| fate == Fate::Answered)
+        self.ending
+            .known()
+            .is_some_and(|(fate, _)| fate == Fate::Answered)
     }
 }
 
@@ -58,7 +68,12 @@ impl Journal {
     /// Records a request, and returns its content.
     pub(super) fn asked(&self, seat: Seat, asked: &Asked) -> Reading {
         let reading = read(asked);
-        let came = Came { seat, at: Timestamp::now(), ending: asked.ending().clone(), reading: reading.clone() };
+        let came = Came {
+            seat,
+            at: Timestamp::now(),
+            ending: asked.ending().clone(),
+            reading: reading.clone(),
+        };
         self.pages().came.push(came);
         reading
     }
@@ -95,57 +110,98 @@ impl Journal {
 
     /// Records that a model is about to answer or acknowledge that message.
     pub(super) fn settles(&self, token: Token) {
-        self.pages().record.settled.entry(token).or_insert_with(Timestamp::now);
+        self.pages()
+            .record
+            .settled
+            .entry(token)
+            .or_insert_with(Timestamp::now);
     }
 
     /// Returns the messages among these that no model has settled, with their ids.
     pub(super) fn unsettled(&self, tokens: &[Token]) -> Vec<(Token, String)> {
         let pages = self.pages();
-        let open = pages.record.sent.iter().filter(|sent| !pages.record.settled.contains_key(&sent.token));
-        open.filter(|sent| tokens.contains(&sent.token)).map(|sent| (sent.token, sent.id.clone())).collect()
+        let open = pages
+            .record
+            .sent
+            .iter()
+            .filter(|sent| !pages.record.settled.contains_key(&sent.token));
+        open.filter(|sent| tokens.contains(&sent.token))
+            .map(|sent| (sent.token, sent.id.clone()))
+            .collect()
     }
 
     /// Returns whether all these messages were in answered requests of the session.
     pub(super) fn are_shown(&self, seat: Seat, tokens: &[Token]) -> bool {
         let pages = self.pages();
         let of_session = |came: &&Came| came.seat == seat && came.reading.asker == Asker::Session;
-        let answered = pages.came.iter().filter(of_session).filter(|came| came.is_answered());
-        let shown: BTreeSet<_> =
-            answered.flat_map(|came| &came.reading.standing).map(|standing| standing.token).collect();
+        let answered = pages
+            .came
+            .iter()
+            .filter(of_session)
+            .filter(|came| came.is_answered());
+        let shown: BTreeSet<_> = answered
+            .flat_map(|came| &came.reading.standing)
+            .map(|standing| standing.token)
+            .collect();
         tokens.iter().all(|token| shown.contains(token))
     }
 
     /// Returns the messages to that session that may start a turn.
     pub(super) fn pressing(&self, seat: Seat) -> Vec<Token> {
         let pages = self.pages();
-        let pressing = pages.record.sent.iter().filter(|sent| sent.presses && sent.token.seat == seat);
+        let pressing = pages
+            .record
+            .sent
+            .iter()
+            .filter(|sent| sent.presses && sent.token.seat == seat);
         pressing.map(|sent| sent.token).collect()
     }
 
     /// Returns whether an answered request contained that typed prompt.
     pub(super) fn is_answered(&self, prompt: Token) -> bool {
         let prompt = prompt.to_string();
-        let holds = |came: &&Came| came.reading.prompt.as_ref().is_some_and(|line| line.contains(&prompt));
-        self.pages().came.iter().filter(holds).any(Came::is_answered)
+        let holds = |came: &&Came| {
+            came.reading
+                .prompt
+                .as_ref()
+                .is_some_and(|line| line.contains(&prompt))
+        };
+        self.pages()
+            .came
+            .iter()
+            .filter(holds)
+            .any(Came::is_answered)
     }
 
     /// Returns how each compaction of that session ended, `None` for one that is still open.
     pub(super) fn compactions(&self, seat: Seat) -> Vec<Option<Fate>> {
         let pages = self.pages();
-        let of = pages.came.iter().filter(|came| came.seat == seat && came.reading.asker == Asker::Compaction);
-        of.map(|came| came.ending.known().map(|(fate, _)| fate)).collect()
+        let of = pages
+            .came
+            .iter()
+            .filter(|came| came.seat == seat && came.reading.asker == Asker::Compaction);
+        of.map(|came| came.ending.known().map(|(fate, _)| fate))
+            .collect()
     }
 
     /// Returns the current record.
     pub(super) fn record(&self) -> Record {
         let pages = self.pages();
         let requests = pages.came.iter().map(Came::request).collect();
-        Record { requests, over: Timestamp::now(), ..pages.record.clone() }
+        Record {
+            requests,
+            over: Timestamp::now(),
+            ..pages.record.clone()
+        }
     }
 
     /// Returns the new text of each request, in the order of the record's requests.
     pub(super) fn news(&self) -> Vec<String> {
-        self.pages().came.iter().map(|came| came.reading.new.clone()).collect()
+        self.pages()
+            .came
+            .iter()
+            .map(|came| came.reading.new.clone())
+            .collect()
     }
 
     fn pages(&self) -> MutexGuard<'_, Pages> {

@@ -29,9 +29,15 @@ pub(super) async fn live(person: &mut Person) -> Result<()> {
         let from = Timestamp::now();
         let done = timeout(ACTION_MAX, act(person, action)).await;
         let done = done.context("it takes too long").and_then(|done| done);
-        person.note(&action.to_string(), from, *done.as_ref().unwrap_or(&Effect::Disturbs));
+        person.note(
+            &action.to_string(),
+            from,
+            *done.as_ref().unwrap_or(&Effect::Disturbs),
+        );
         if let Err(error) = done {
-            person.world.say(&format!("{name} {number}: {action} went wrong: {error:#}"));
+            person
+                .world
+                .say(&format!("{name} {number}: {action} went wrong: {error:#}"));
             person.note("stumble", from, Effect::Disturbs);
         }
         person.recover().await?;

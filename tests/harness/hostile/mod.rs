@@ -84,7 +84,10 @@ pub struct Aftermath {
 pub async fn run(claude: &ClaudeCode, day: Day) -> Result<Aftermath> {
     let began = Instant::now();
     // A short name, because the path of a socket is limited to about 100 bytes.
-    let work = tempfile::Builder::new().prefix("c3po-day-").tempdir().context("making a folder")?;
+    let work = tempfile::Builder::new()
+        .prefix("c3po-day-")
+        .tempdir()
+        .context("making a folder")?;
     let world = Arc::new(World::start(claude, day, work.path()).await?);
     let lived = Box::pin(live(&world)).await;
     let record = world.journal.record();
@@ -92,23 +95,46 @@ pub async fn run(claude: &ClaudeCode, day: Day) -> Result<Aftermath> {
     let is_clean = lived.is_ok() && report.findings.is_empty() && !world.day.keeps;
     let kept = if is_clean { None } else { Some(work.keep()) };
     if let Some(folder) = &kept {
-        story::write(folder, &record, &report, &world.journal.news(), &world.log())?;
+        story::write(
+            folder,
+            &record,
+            &report,
+            &world.journal.news(),
+            &world.log(),
+        )?;
     }
-    lived.with_context(|| format!("the logs are in {}", kept.clone().unwrap_or_default().display()))?;
-    Ok(Aftermath { report, took: began.elapsed(), kept })
+    lived.with_context(|| {
+        format!(
+            "the logs are in {}",
+            kept.clone().unwrap_or_default().display()
+        )
+    })?;
+    Ok(Aftermath {
+        report,
+        took: began.elapsed(),
+        kept,
+    })
 }
 
 async fn live(world: &Arc<World>) -> Result<()> {
     let mut persons = try_join_all((0..world.day.sessions).map(|seat| arrive(world, seat))).await?;
-    let watches: Vec<_> = persons.iter().map(|person| Arc::clone(&person.seat.watch)).collect();
+    let watches: Vec<_> = persons
+        .iter()
+        .map(|person| Arc::clone(&person.seat.watch))
+        .collect();
     let over = CancellationToken::new();
     let day = async {
         let time = async {
             sleep(world.day.time).await;
             world.calm.cancel();
         };
-        let sending = join_all((0..world.senders.len()).map(|which| sending::send_all(world, which)));
-        let living = join_all(persons.iter_mut().map(|person| Box::pin(life::live(person))));
+        let sending =
+            join_all((0..world.senders.len()).map(|which| sending::send_all(world, which)));
+        let living = join_all(
+            persons
+                .iter_mut()
+                .map(|person| Box::pin(life::live(person))),
+        );
         let (lived, ..) = tokio::join!(living, sending, time);
         world.say("everybody is done");
         let closed = match lived.into_iter().collect::<Result<Vec<_>>>() {

@@ -49,9 +49,20 @@ struct State {
 
 impl Model {
     pub(super) fn new(seat: Seat, folder: &Path, journal: Arc<Journal>, dice: Dice) -> Self {
-        let state =
-            State { dice, failures: (0, 0), compaction: Duration::ZERO, is_calm: false, summaries: 0, tasks: 0 };
-        Self { seat, folder: folder.to_owned(), journal, state: Mutex::new(state) }
+        let state = State {
+            dice,
+            failures: (0, 0),
+            compaction: Duration::ZERO,
+            is_calm: false,
+            summaries: 0,
+            tasks: 0,
+        };
+        Self {
+            seat,
+            folder: folder.to_owned(),
+            journal,
+            state: Mutex::new(state),
+        }
     }
 
     /// Returns the script for the fake API.
@@ -81,13 +92,20 @@ impl Model {
         let mut state = self.state();
         if state.failures.0 > 0 && reading.asker != Asker::Side {
             state.failures.0 -= 1;
-            return vec![Block::Pause(state.dice.millis(0, 300)), Block::Fail(state.failures.1)];
+            return vec![
+                Block::Pause(state.dice.millis(0, 300)),
+                Block::Fail(state.failures.1),
+            ];
         }
         match reading.asker {
             Asker::Side => vec![Block::text("ok")],
             Asker::Compaction => {
                 state.summaries += 1;
-                let token = Token { text: Text::Summary, seat: self.seat, number: state.summaries };
+                let token = Token {
+                    text: Text::Summary,
+                    seat: self.seat,
+                    number: state.summaries,
+                };
                 let summary = format!("<summary>{token} we talked about this and that</summary>");
                 vec![Block::Pause(state.compaction), Block::text(summary)]
             }
@@ -100,17 +118,31 @@ impl Model {
     /// Follows its person's order, or handles messages, or works, or ends its turn.
     fn goes_on(&self, state: &mut State, reading: &Reading) -> Vec<Block> {
         let mut blocks = vec![Block::Pause(pause(&mut state.dice))];
-        let wants = |order: &str| reading.prompt.as_ref().is_some_and(|prompt| prompt.contains(order));
+        let wants = |order: &str| {
+            reading
+                .prompt
+                .as_ref()
+                .is_some_and(|prompt| prompt.contains(order))
+        };
         if wants(SLOW) {
             blocks.push(Block::Pause(state.dice.millis(1_000, 6_000)));
         } else if wants(ASK) {
             return vec![question()];
         } else if wants(WRITE) {
-            let path = self.folder.join(format!("new-{}.txt", state.dice.below(1_000_000)));
-            return vec![Block::call("Write", json!({"file_path": path, "content": "a line\n"}))];
+            let path = self
+                .folder
+                .join(format!("new-{}.txt", state.dice.below(1_000_000)));
+            return vec![Block::call(
+                "Write",
+                json!({"file_path": path, "content": "a line\n"}),
+            )];
         } else if wants(DELEGATE) {
             state.tasks += 1;
-            let token = Token { text: Text::Task, seat: self.seat, number: state.tasks };
+            let token = Token {
+                text: Text::Task,
+                seat: self.seat,
+                number: state.tasks,
+            };
             let task = json!({"description": "a task", "prompt": format!("{token} look around"),
                 "subagent_type": "general-purpose"});
             return vec![Block::call("Agent", task)];
@@ -128,7 +160,11 @@ impl Model {
 
     /// Answers or acknowledges one of the messages in the request, if there is any.
     fn settles(&self, state: &mut State, reading: &Reading) -> Option<Block> {
-        let tokens: Vec<_> = reading.standing.iter().map(|standing| standing.token).collect();
+        let tokens: Vec<_> = reading
+            .standing
+            .iter()
+            .map(|standing| standing.token)
+            .collect();
         let open = self.journal.unsettled(&tokens);
         let (token, id) = open.get(state.dice.below(open.len().max(1)))?;
         self.journal.settles(*token);
@@ -145,7 +181,10 @@ impl Model {
         vec![if thrown < says {
             Block::text("ok, that is that")
         } else if thrown < says + waits {
-            Block::call("wait_for_message", json!({"timeout": 1 + state.dice.below(5)}))
+            Block::call(
+                "wait_for_message",
+                json!({"timeout": 1 + state.dice.below(5)}),
+            )
         } else {
             Block::call("Read", json!({"file_path": self.folder.join(NOTES)}))
         }]
@@ -166,7 +205,8 @@ fn pause(dice: &mut Dice) -> Duration {
 }
 
 fn question() -> Block {
-    let options = ["one", "two"].map(|label| json!({"label": label, "description": format!("take {label}")}));
+    let options =
+        ["one", "two"].map(|label| json!({"label": label, "description": format!("take {label}")}));
     let asked = json!({"question": "Which one?", "header": "Choice", "options": options, "multiSelect": false});
     Block::call("AskUserQuestion", json!({"questions": [asked]}))
 }

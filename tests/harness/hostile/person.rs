@@ -31,18 +31,33 @@ pub(super) struct Person {
 impl Person {
     pub(super) fn new(seat: Seat, world: Arc<World>) -> Self {
         let dice = Dice::of(world.day.seed, 10 + seat.number as u64);
-        Self { seat, world, dice, prompts: 0, actions: 0 }
+        Self {
+            seat,
+            world,
+            dice,
+            prompts: 0,
+            actions: 0,
+        }
     }
 
     /// Returns the number of the next action, and derives the randomness within it from this number alone.
     pub(super) fn next_action(&mut self) -> u64 {
         self.actions += 1;
-        self.dice = Dice::of(self.world.day.seed, 1_000 * (self.seat.number as u64 + 1) + self.actions);
+        self.dice = Dice::of(
+            self.world.day.seed,
+            1_000 * (self.seat.number as u64 + 1) + self.actions,
+        );
         self.actions
     }
 
     pub(super) fn note(&self, name: &str, from: Timestamp, effect: Effect) {
-        let deed = Deed { seat: self.seat.number, name: name.to_owned(), from, to: Timestamp::now(), effect };
+        let deed = Deed {
+            seat: self.seat.number,
+            name: name.to_owned(),
+            from,
+            to: Timestamp::now(),
+            effect,
+        };
         self.world.journal.deed(deed);
     }
 
@@ -61,7 +76,11 @@ impl Person {
     /// Types a prompt that contains an order for the model. Returns its token.
     pub(super) async fn types(&mut self, order: &str) -> Result<Token> {
         self.prompts += 1;
-        let token = Token { text: Text::Prompt, seat: self.seat.number, number: self.prompts };
+        let token = Token {
+            text: Text::Prompt,
+            seat: self.seat.number,
+            number: self.prompts,
+        };
         let session = self.seat.session()?;
         clear_line(session).await?;
         session.type_line(&format!("{token} {order} go on")).await?;
@@ -73,7 +92,10 @@ impl Person {
     /// Errors: no client starts.
     pub(super) async fn recover(&mut self) -> Result<()> {
         if let Err(error) = self.escapes().await {
-            self.world.say(&format!("{} begins again: {error:#}", World::name(self.seat.number)));
+            self.world.say(&format!(
+                "{} begins again: {error:#}",
+                World::name(self.seat.number)
+            ));
             return self.begins_again().await;
         }
         self.seat.watch.occupied(false);
@@ -92,7 +114,15 @@ impl Person {
             Ok(carries) => carries,
             Err(_) => self.seat.start(Beginning::Anew).await?,
         };
-        self.note("begin-again", from, if carries { Effect::Disturbs } else { Effect::Renews });
+        self.note(
+            "begin-again",
+            from,
+            if carries {
+                Effect::Disturbs
+            } else {
+                Effect::Renews
+            },
+        );
         Ok(())
     }
 
@@ -108,7 +138,9 @@ impl Person {
                 self.world.journal.screen(self.seat.number, &error);
             }
             if is_ready(&screen) {
-                session.proxy_pid().context("nobody connected the proxy again")?;
+                session
+                    .proxy_pid()
+                    .context("nobody connected the proxy again")?;
                 return clear_line(session).await;
             }
             session.key("Escape").await?;

@@ -30,7 +30,11 @@ pub(super) struct Reading {
 /// Reads a request.
 pub(super) fn read(asked: &Asked) -> Reading {
     let texts = asked.texts();
-    let first = texts.iter().flat_map(|text| Token::find_all(text)).next().map(|(_, token)| token.text);
+    let first = texts
+        .iter()
+        .flat_map(|text| Token::find_all(text))
+        .next()
+        .map(|(_, token)| token.text);
     let new = asked.new_text();
     let asker = match first {
         _ if new.contains(SUMMARY) => Asker::Compaction,
@@ -38,7 +42,11 @@ pub(super) fn read(asked: &Asked) -> Reading {
         Some(Text::Task) => Asker::Subagent,
         _ => Asker::Session,
     };
-    let prompt = new.lines().rfind(|line| Token::find_all(line).iter().any(|(_, token)| token.text == Text::Prompt));
+    let prompt = new.lines().rfind(|line| {
+        Token::find_all(line)
+            .iter()
+            .any(|(_, token)| token.text == Text::Prompt)
+    });
     Reading {
         asker,
         standing: texts.iter().flat_map(|text| standing(text)).collect(),
@@ -49,8 +57,15 @@ pub(super) fn read(asked: &Asked) -> Reading {
 
 /// Returns the messages in one text.
 fn standing(text: &str) -> Vec<Standing> {
-    let tokens = Token::find_all(text).into_iter().filter(|(_, token)| token.text == Text::Message);
-    tokens.map(|(place, token)| Standing { token, marked: is_marked(text, place, token) }).collect()
+    let tokens = Token::find_all(text)
+        .into_iter()
+        .filter(|(_, token)| token.text == Text::Message);
+    tokens
+        .map(|(place, token)| Standing {
+            token,
+            marked: is_marked(text, place, token),
+        })
+        .collect()
 }
 
 /// Returns whether the message with that token is marked as shown before: in the origin line above a quoted text, or as a
@@ -59,7 +74,10 @@ fn is_marked(text: &str, place: usize, token: Token) -> bool {
     if let Ok(result) = serde_json::from_str::<Value>(text) {
         return is_repeated(&result, &token.to_string());
     }
-    text[..place].lines().rfind(|line| line.starts_with(ORIGIN)).is_some_and(|origin| origin.contains(MARK))
+    text[..place]
+        .lines()
+        .rfind(|line| line.starts_with(ORIGIN))
+        .is_some_and(|origin| origin.contains(MARK))
 }
 
 /// Returns whether the message that contains `token` is marked as repeated in that result.
@@ -67,9 +85,12 @@ fn is_repeated(result: &Value, token: &str) -> bool {
     match result {
         Value::Array(all) => all.iter().any(|one| is_repeated(one, token)),
         Value::Object(members) => {
-            let holds = ["message", "response"]
-                .iter()
-                .any(|name| members.get(*name).and_then(Value::as_str).is_some_and(|text| text.contains(token)));
+            let holds = ["message", "response"].iter().any(|name| {
+                members
+                    .get(*name)
+                    .and_then(Value::as_str)
+                    .is_some_and(|text| text.contains(token))
+            });
             holds && members.get("repeated") == Some(&Value::Bool(true))
                 || members.values().any(|member| is_repeated(member, token))
         }
@@ -84,11 +105,17 @@ mod tests {
     use super::*;
 
     fn reading(messages: Value) -> Reading {
-        read(&Asked::new(json!({"tools": [{"name": "Bash"}], "messages": messages})))
+        read(&Asked::new(
+            json!({"tools": [{"name": "Bash"}], "messages": messages}),
+        ))
     }
 
     fn message(number: usize) -> Token {
-        Token { text: Text::Message, seat: 0, number }
+        Token {
+            text: Text::Message,
+            seat: 0,
+            number,
+        }
     }
 
     #[test]
@@ -106,22 +133,46 @@ mod tests {
             {"role": "assistant", "content": [{"type": "tool_use", "input": {"prompt": "TOKt0n1E"}}]},
             {"role": "user", "content": results},
         ]));
-        let marks: Vec<_> = reading.standing.iter().map(|standing| (standing.token, standing.marked)).collect();
-        let expected = [(message(1), false), (message(2), true), (message(3), true), (message(4), false)];
+        let marks: Vec<_> = reading
+            .standing
+            .iter()
+            .map(|standing| (standing.token, standing.marked))
+            .collect();
+        let expected = [
+            (message(1), false),
+            (message(2), true),
+            (message(3), true),
+            (message(4), false),
+        ];
         assert_eq!(marks, expected);
-        assert_eq!((reading.asker, reading.prompt), (Asker::Session, None), "the prompt is answered");
+        assert_eq!(
+            (reading.asker, reading.prompt),
+            (Asker::Session, None),
+            "the prompt is answered"
+        );
     }
 
     #[test]
     fn requests_of_subagents_compactions_and_side_tasks_are_recognised() {
         let of = |first: &str, last: &str| {
-            reading(json!([{"role": "user", "content": first}, {"role": "assistant", "content": "ok"},
-                {"role": "user", "content": last}]))
+            reading(
+                json!([{"role": "user", "content": first}, {"role": "assistant", "content": "ok"},
+                {"role": "user", "content": last}]),
+            )
         };
         assert_eq!(of("TOKt0n1E", "TOKm0n1E").asker, Asker::Subagent);
-        assert_eq!(of("TOKp0n1E", "create a detailed summary").asker, Asker::Compaction);
+        assert_eq!(
+            of("TOKp0n1E", "create a detailed summary").asker,
+            Asker::Compaction
+        );
         assert_eq!(of("continued: TOKs0n1E", "go").asker, Asker::Session);
-        assert_eq!(of("x", "TOKp0n2E go\nmore").prompt.as_deref(), Some("TOKp0n2E go"));
-        assert_eq!(read(&Asked::new(json!({"messages": []}))).asker, Asker::Side);
+        assert_eq!(
+            of("x", "TOKp0n2E go\nmore").prompt.as_deref(),
+            Some("TOKp0n2E go")
+        );
+        assert_eq!(
+            read(&Asked::new(json!({"messages": []}))).asker,
+            Asker::Side
+        );
     }
 }

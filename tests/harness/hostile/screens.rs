@@ -22,8 +22,13 @@ const LINES: usize = 16;
 
 /// Returns whether the client accepts a prompt: the pointer is at the left, between two rules.
 pub(super) fn is_ready(screen: &str) -> bool {
-    let lines: Vec<_> = screen.lines().filter(|line| !line.trim().is_empty()).collect();
-    let Some(place) = lines.iter().rposition(|line| line.starts_with(POINTER)) else { return false };
+    let lines: Vec<_> = screen
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let Some(place) = lines.iter().rposition(|line| line.starts_with(POINTER)) else {
+        return false;
+    };
     let is_rule = |line: Option<&&str>| line.is_some_and(|line| line.starts_with("───"));
     // The rule below a prompt of several lines is further down.
     is_rule(place.checked_sub(1).and_then(|above| lines.get(above)))
@@ -32,19 +37,27 @@ pub(super) fn is_ready(screen: &str) -> bool {
 
 /// Returns the text on the input line.
 pub(super) fn typed(screen: &str) -> String {
-    let line = screen.lines().rfind(|line| line.starts_with(POINTER)).unwrap_or_default();
+    let line = screen
+        .lines()
+        .rfind(|line| line.starts_with(POINTER))
+        .unwrap_or_default();
     line.trim_start_matches(POINTER).trim().to_owned()
 }
 
 /// Returns the selected line of a menu: the last one that starts with a pointer.
 fn chosen(screen: &str) -> String {
-    let line = screen.lines().rfind(|line| line.trim_start().starts_with(POINTER));
+    let line = screen
+        .lines()
+        .rfind(|line| line.trim_start().starts_with(POINTER));
     line.unwrap_or_default().trim().to_owned()
 }
 
 /// Returns a line that must never be on a screen.
 pub(super) fn error_of_ours(screen: &str) -> Option<String> {
-    screen.lines().find(|line| line.contains("hook error")).map(|line| line.trim().to_owned())
+    screen
+        .lines()
+        .find(|line| line.contains("hook error"))
+        .map(|line| line.trim().to_owned())
 }
 
 /// Clears the input line.
@@ -65,7 +78,9 @@ pub(super) async fn clear_line(session: &Interactive) -> Result<()> {
 pub(super) async fn command(session: &Interactive, text: &str) -> Result<()> {
     clear_line(session).await?;
     session.write(text).await?;
-    session.wait_for_screen(text, APPEARS, |screen| typed(screen) == text).await?;
+    session
+        .wait_for_screen(text, APPEARS, |screen| typed(screen) == text)
+        .await?;
     sleep(KEY).await;
     session.key("Enter").await
 }
@@ -74,7 +89,9 @@ pub(super) async fn command(session: &Interactive, text: &str) -> Result<()> {
 ///
 /// Errors: there is no such line.
 pub(super) async fn choose(session: &Interactive, text: &str) -> Result<()> {
-    session.wait_for_screen(text, APPEARS, |screen| screen.contains(text)).await?;
+    session
+        .wait_for_screen(text, APPEARS, |screen| screen.contains(text))
+        .await?;
     let mut keys = ["Down", "Up"].into_iter();
     let mut key = keys.next().unwrap_or_default();
     for _ in 0..LINES {
@@ -88,10 +105,14 @@ pub(super) async fn choose(session: &Interactive, text: &str) -> Result<()> {
             continue;
         }
         session.key(key).await?;
-        let moves = session.wait_for_screen("a move", MOVES, |screen| chosen(screen) != before).await;
+        let moves = session
+            .wait_for_screen("a move", MOVES, |screen| chosen(screen) != before)
+            .await;
         if moves.is_err() {
             // That is the last line of the menu.
-            key = keys.next().with_context(|| format!("no line of the menu is {text:?}"))?;
+            key = keys
+                .next()
+                .with_context(|| format!("no line of the menu is {text:?}"))?;
         }
     }
     bail!("no line of the menu is {text:?}")
@@ -105,7 +126,8 @@ pub(super) async fn wait_idle(seat: &Seat, within: Duration) -> Result<()> {
         sleep(KEY).await;
         (seat.watch.status().as_deref() == Some("idle")).then_some(())
     });
-    idle.await.with_context(|| format!("it is {:?}", seat.watch.status()))
+    idle.await
+        .with_context(|| format!("it is {:?}", seat.watch.status()))
 }
 
 #[cfg(test)]
@@ -122,7 +144,9 @@ mod tests {
         let menu = "Rewind\n\n  first prompt\n❯ (current)\n\n  Enter to continue";
         assert!(!is_ready(menu));
         assert_eq!(chosen(menu), "❯ (current)");
-        let dialog = format!("❯ typed before\n● Write\n{RULE}\n Do you want to create it?\n ❯ 1. Yes\n   2. No\n");
+        let dialog = format!(
+            "❯ typed before\n● Write\n{RULE}\n Do you want to create it?\n ❯ 1. Yes\n   2. No\n"
+        );
         assert!(!is_ready(&dialog));
         assert_eq!(chosen(&dialog), "❯ 1. Yes");
         assert!(!is_ready(""));
@@ -130,7 +154,10 @@ mod tests {
 
     #[test]
     fn an_error_of_a_hook_is_noticed() {
-        assert_eq!(error_of_ours("x\n  ⎿ Stop hook error\n").as_deref(), Some("⎿ Stop hook error"));
+        assert_eq!(
+            error_of_ours("x\n  ⎿ Stop hook error\n").as_deref(),
+            Some("⎿ Stop hook error")
+        );
         assert_eq!(error_of_ours("● hooks are fine"), None);
     }
 }

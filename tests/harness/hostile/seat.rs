@@ -82,18 +82,34 @@ pub(super) struct Seat {
 
 impl Seat {
     /// Creates the folder and the model, without starting a client.
-    pub(super) async fn make(world: &World, number: checker::Seat, journal: Arc<Journal>) -> Result<Self> {
+    pub(super) async fn make(
+        world: &World,
+        number: checker::Seat,
+        journal: Arc<Journal>,
+    ) -> Result<Self> {
         let (work, name) = (world.work(), World::name(number));
         let folder = work.join(&name);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        fs::write(folder.join(NOTES), "There is nothing to note.\n").context("writing the notes")?;
-        let model = Arc::new(Model::new(number, &folder, journal, Dice::of(world.day.seed, 100 + number as u64)));
+        fs::write(folder.join(NOTES), "There is nothing to note.\n")
+            .context("writing the notes")?;
+        let model = Arc::new(Model::new(
+            number,
+            &folder,
+            journal,
+            Dice::of(world.day.seed, 100 + number as u64),
+        ));
         let service = FakeApi::start_forgetful(model.script()).await?;
         let options = Options::new(work, &name, &service, &world.url()).plugin(&world.plugin);
-        let options = options.environment("CLAUDE_CODE_MAX_RETRIES", RETRIES).environment("C3PO_LOG", "debug");
+        let options = options
+            .environment("CLAUDE_CODE_MAX_RETRIES", RETRIES)
+            .environment("C3PO_LOG", "debug");
         let log = work.join(format!("proxy-{name}.log")).display().to_string();
         let options = options.environment("C3PO_LOG_FILE", log);
-        let watch = Watch { home: options.home(), pid: AtomicU32::new(0), occupied: AtomicBool::new(true) };
+        let watch = Watch {
+            home: options.home(),
+            pid: AtomicU32::new(0),
+            occupied: AtomicBool::new(true),
+        };
         Ok(Self {
             number,
             model,
@@ -111,18 +127,26 @@ impl Seat {
     /// Errors: it does not start.
     pub(super) async fn start(&mut self, beginning: Beginning) -> Result<bool> {
         self.enable_server()?;
-        let known = self.conversation.clone().filter(|id| self.has_transcript(id));
+        let known = self
+            .conversation
+            .clone()
+            .filter(|id| self.has_transcript(id));
         let options = self.options.clone();
         let (options, carries) = match (beginning, known) {
             (Beginning::Anew, _) | (_, None) => (options, false),
-            (Beginning::Resumed, Some(id)) => (options.arguments(["--resume".to_owned(), id]), true),
-            (Beginning::Forked, Some(id)) => {
-                (options.arguments(["--resume".to_owned(), id, "--fork-session".to_owned()]), true)
+            (Beginning::Resumed, Some(id)) => {
+                (options.arguments(["--resume".to_owned(), id]), true)
             }
+            (Beginning::Forked, Some(id)) => (
+                options.arguments(["--resume".to_owned(), id, "--fork-session".to_owned()]),
+                true,
+            ),
             (Beginning::Continued, Some(_)) => (options.arguments(["-c"]), true),
         };
         let session = self.claude.interactive(&options).await?.quietly();
-        self.watch.pid.store(session.claude_pid(), Ordering::Relaxed);
+        self.watch
+            .pid
+            .store(session.claude_pid(), Ordering::Relaxed);
         self.session = Some(session);
         // A session whose server is not connected yet has no tools in its first request.
         let connected = eventually("a proxy", PROXY, async || {
@@ -170,12 +194,20 @@ impl Seat {
     pub(super) async fn kill_proxy(&self) -> Result<()> {
         let proxy = self.session()?.proxy_pid()?.to_string();
         // The exit code is irrelevant: the proxy may have ended meanwhile.
-        Command::new("kill").args(["-s", "KILL", &proxy]).status().await.context("running kill").map(drop)
+        Command::new("kill")
+            .args(["-s", "KILL", &proxy])
+            .status()
+            .await
+            .context("running kill")
+            .map(drop)
     }
 
     /// Remembers the client's conversation, to resume it later.
     fn remember(&mut self) {
-        let id = self.session.as_ref().and_then(|session| session.session_id().ok());
+        let id = self
+            .session
+            .as_ref()
+            .and_then(|session| session.session_id().ok());
         self.conversation = id.or(self.conversation.take());
     }
 
@@ -188,10 +220,14 @@ impl Seat {
     fn enable_server(&self) -> Result<()> {
         let path = self.options.home().join(".claude.json");
         // Before the first client there is no file.
-        let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
-        let mut answers: Value = serde_json::from_str(&text).context("the client's answers are no JSON")?;
+        let Ok(text) = fs::read_to_string(&path) else {
+            return Ok(());
+        };
+        let mut answers: Value =
+            serde_json::from_str(&text).context("the client's answers are no JSON")?;
         let folders = answers["projects"].as_object_mut().into_iter().flatten();
-        let disabled = folders.filter_map(|(_, folder)| folder.as_object_mut()?.remove("disabledMcpServers"));
+        let disabled =
+            folders.filter_map(|(_, folder)| folder.as_object_mut()?.remove("disabledMcpServers"));
         if disabled.count() > 0 {
             fs::write(&path, answers.to_string()).context("enabling the server")?;
         }
@@ -200,8 +236,14 @@ impl Seat {
 
     /// Returns whether that conversation has any user message.
     fn has_transcript(&self, id: &str) -> bool {
-        let Ok(projects) = fs::read_dir(self.options.home().join(".claude/projects")) else { return false };
-        let mut files = projects.flatten().map(|project| project.path().join(format!("{id}.jsonl")));
-        files.any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(r#""type":"user""#)))
+        let Ok(projects) = fs::read_dir(self.options.home().join(".claude/projects")) else {
+            return false;
+        };
+        let mut files = projects
+            .flatten()
+            .map(|project| project.path().join(format!("{id}.jsonl")));
+        files.any(|file| {
+            fs::read_to_string(file).is_ok_and(|text| text.contains(r#""type":"user""#))
+        })
     }
 }

@@ -16,14 +16,25 @@ pub enum Text {
 }
 
 impl Text {
-    const ALL: [(Self, char); 4] = [(Self::Message, 'm'), (Self::Prompt, 'p'), (Self::Summary, 's'), (Self::Task, 't')];
+    const ALL: [(Self, char); 4] = [
+        (Self::Message, 'm'),
+        (Self::Prompt, 'p'),
+        (Self::Summary, 's'),
+        (Self::Task, 't'),
+    ];
 
     fn sign(self) -> char {
-        Self::ALL.iter().find(|(text, _)| *text == self).map_or('?', |(_, sign)| *sign)
+        Self::ALL
+            .iter()
+            .find(|(text, _)| *text == self)
+            .map_or('?', |(_, sign)| *sign)
     }
 
     fn of(sign: char) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known)| *known == sign).map(|(text, _)| *text)
+        Self::ALL
+            .iter()
+            .find(|(_, known)| *known == sign)
+            .map(|(text, _)| *text)
     }
 }
 
@@ -47,20 +58,32 @@ impl Token {
     /// Returns the tokens of a text in order, each with its position.
     pub fn find_all(text: &str) -> Vec<(usize, Self)> {
         let places = text.match_indices(BEGIN);
-        places.filter_map(|(place, _)| Some((place, Self::read(&text[place + BEGIN.len()..])?))).collect()
+        places
+            .filter_map(|(place, _)| Some((place, Self::read(&text[place + BEGIN.len()..])?)))
+            .collect()
     }
 
     fn read(text: &str) -> Option<Self> {
         let sign = text.chars().next()?;
         let (numbers, _) = text[sign.len_utf8()..].split_once(END)?;
         let (seat, number) = numbers.split_once('n')?;
-        Some(Self { text: Text::of(sign)?, seat: seat.parse().ok()?, number: number.parse().ok()? })
+        Some(Self {
+            text: Text::of(sign)?,
+            seat: seat.parse().ok()?,
+            number: number.parse().ok()?,
+        })
     }
 }
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{BEGIN}{}{}n{}{END}", self.text.sign(), self.seat, self.number)
+        write!(
+            f,
+            "{BEGIN}{}{}n{}{END}",
+            self.text.sign(),
+            self.seat,
+            self.number
+        )
     }
 }
 
@@ -70,10 +93,21 @@ mod tests {
 
     #[test]
     fn a_token_is_found_wherever_it_stands_and_nothing_else_is() {
-        let one = Token { text: Text::Message, seat: 1, number: 12 };
-        let other = Token { text: Text::Prompt, seat: 0, number: 3 };
+        let one = Token {
+            text: Text::Message,
+            seat: 1,
+            number: 12,
+        };
+        let other = Token {
+            text: Text::Prompt,
+            seat: 0,
+            number: 3,
+        };
         let text = format!("> {one}: TOKEN, TOKm1n1 and \"{other}\" TOKx1n1E TOKm1n1xE é");
-        let found: Vec<_> = Token::find_all(&text).into_iter().map(|(_, token)| token).collect();
+        let found: Vec<_> = Token::find_all(&text)
+            .into_iter()
+            .map(|(_, token)| token)
+            .collect();
         assert_eq!(found, [one, other]);
         assert_eq!(one.to_string(), "TOKm1n12E");
     }

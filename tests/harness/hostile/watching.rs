@@ -26,7 +26,11 @@ pub(super) async fn watch(journal: &Journal, watches: &[Arc<Watch>], over: &Canc
                 (None, true) => since[seat] = Some(now),
                 (Some(from), false) => {
                     since[seat] = None;
-                    journal.idle(Idle { seat, from, to: now });
+                    journal.idle(Idle {
+                        seat,
+                        from,
+                        to: now,
+                    });
                 }
                 _ => {}
             }

@@ -41,7 +41,10 @@ pub(super) struct World {
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("day", &self.day).field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("World")
+            .field("day", &self.day)
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
     }
 }
 
@@ -57,7 +60,10 @@ impl World {
         for name in SENDERS {
             let command = proxy_command(folder, name, &coordinator.url())?;
             let sender = McpClient::start(command, &folder.join(format!("{name}.log")))?.quietly();
-            sender.initialize().await.with_context(|| format!("the proxy of {name}"))?;
+            sender
+                .initialize()
+                .await
+                .with_context(|| format!("the proxy of {name}"))?;
             senders.push(sender);
         }
         Ok(Self {
@@ -81,7 +87,9 @@ impl World {
 
     /// Returns the sender of the message with that id.
     pub(super) fn sender_of(&self, id: &str) -> &McpClient {
-        let number = SENDERS.iter().position(|name| id.starts_with(&format!("{name}::")));
+        let number = SENDERS
+            .iter()
+            .position(|name| id.starts_with(&format!("{name}::")));
         &self.senders[number.unwrap_or_default()]
     }
 
@@ -108,15 +116,30 @@ impl World {
     /// Writes a line to the log. An error with a screen in it is shortened to its beginning and end.
     pub(super) fn say(&self, text: &str) {
         let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
-        let rest: Vec<_> = rest.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        let rest: Vec<_> = rest
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty())
+            .collect();
         let shown = rest[rest.len().saturating_sub(LINES_MAX)..].iter();
-        let shown = shown.map(|line| format!("\n    {}", line.chars().take(LINE_MAX).collect::<String>()));
-        let line = format!("{:7.2} {first}{}", self.began.elapsed().as_secs_f64(), shown.collect::<String>());
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        let shown =
+            shown.map(|line| format!("\n    {}", line.chars().take(LINE_MAX).collect::<String>()));
+        let line = format!(
+            "{:7.2} {first}{}",
+            self.began.elapsed().as_secs_f64(),
+            shown.collect::<String>()
+        );
+        self.log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(line);
     }
 
     /// Returns the log.
     pub(super) fn log(&self) -> String {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+        self.log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .join("\n")
     }
 }

@@ -42,13 +42,19 @@ struct Numbered {
 
 impl Numbered {
     fn new(dice: Dice) -> Self {
-        Self { dice, lanes: BTreeMap::new() }
+        Self {
+            dice,
+            lanes: BTreeMap::new(),
+        }
     }
 
     fn key(&mut self, lane: String) -> Key {
         let number = self.lanes.entry(lane.clone()).or_default();
         *number += 1;
-        Key { number: *number, lane }
+        Key {
+            number: *number,
+            lane,
+        }
     }
 }
 
@@ -57,7 +63,15 @@ impl Driver {
         let first = 1_000 + 3 * u64::try_from(number).unwrap_or_default();
         let dice = |which: u64| Dice::of(world.storm.seed, first + which);
         let (sends, replies) = (Numbered::new(dice(1)), Numbered::new(dice(2)));
-        Self { number, name: World::name(number), dice: dice(0), sends, replies, first: None, world }
+        Self {
+            number,
+            name: World::name(number),
+            dice: dice(0),
+            sends,
+            replies,
+            first: None,
+            world,
+        }
     }
 
     /// Starts the first session, so that every agent exists before the first send.
@@ -81,7 +95,10 @@ impl Driver {
             };
             self.world.present(self.number, Some(Arc::clone(&session)));
             let sending = send(&self.world, self.number, &session, &mut self.sends);
-            tokio::join!(sending, receive(&self.world, &self.name, &session, &mut self.replies));
+            tokio::join!(
+                sending,
+                receive(&self.world, &self.name, &session, &mut self.replies)
+            );
             if session.is_dead() {
                 sleep(self.dice.millis(0, 300)).await;
             } else if name_of(&session).await.as_deref() == Some(&self.name) {
@@ -122,7 +139,11 @@ async fn send(world: &World, number: usize, session: &Session, chance: &mut Numb
         });
         let outcome = outcome(world.send(session, "send_message", arguments).await);
         let counts = matches!(outcome, Outcome::Accepted(_) | Outcome::Queued);
-        world.record.add(Event::Sent { key, outcome, answers: None });
+        world.record.add(Event::Sent {
+            key,
+            outcome,
+            answers: None,
+        });
         if counts {
             world.one_more_is_sent();
         }
@@ -134,7 +155,10 @@ async fn receive(world: &World, name: &str, session: &Session, chance: &mut Numb
     while !session.is_dead() {
         let over = world.over.is_cancelled();
         let timeout = if over { 1 } else { 1 + chance.dice.below(4) };
-        match session.call("wait_for_message", json!({"timeout": timeout})).await {
+        match session
+            .call("wait_for_message", json!({"timeout": timeout}))
+            .await
+        {
             Answer::Gone => return,
             Answer::Refused(_) => sleep(AGAIN).await,
             Answer::Reply(reply) if reply["timeout"] == true => {
@@ -150,19 +174,36 @@ async fn receive(world: &World, name: &str, session: &Session, chance: &mut Numb
     }
 }
 
-async fn deal_with(world: &World, name: &str, session: &Session, message: &Value, chance: &mut Numbered) {
-    let (answers, acknowledges, queued) =
-        (chance.dice.percent(50), chance.dice.percent(50), chance.dice.percent(QUEUED));
-    let (Some(id), Some(sender)) = (message["id"].as_str(), message["from_agent"].as_str()) else { return };
+async fn deal_with(
+    world: &World,
+    name: &str,
+    session: &Session,
+    message: &Value,
+    chance: &mut Numbered,
+) {
+    let (answers, acknowledges, queued) = (
+        chance.dice.percent(50),
+        chance.dice.percent(50),
+        chance.dice.percent(QUEUED),
+    );
+    let (Some(id), Some(sender)) = (message["id"].as_str(), message["from_agent"].as_str()) else {
+        return;
+    };
     if message["requires_response"] == true && answers && !world.calm.is_cancelled() {
         let key = chance.key(format!("{name}>{sender}/reply"));
         let response = format!("{key} says {name}");
         let arguments = json!({"message_id": id, "response": response, "queue_if_down": queued});
         let outcome = outcome(world.send(session, "reply", arguments).await);
-        world.record.add(Event::Sent { key, outcome, answers: Some(id.to_owned()) });
+        world.record.add(Event::Sent {
+            key,
+            outcome,
+            answers: Some(id.to_owned()),
+        });
     } else if acknowledges {
         // If that fails, the message stays in the inbox and is shown to the next session.
-        session.call("ack_messages", json!({"message_ids": [id]})).await;
+        session
+            .call("ack_messages", json!({"message_ids": [id]}))
+            .await;
     }
 }
 
@@ -175,11 +216,13 @@ fn outcome(answer: Answer) -> Outcome {
             Some(id) => Outcome::Accepted(id.to_owned()),
             None => Outcome::Unknown,
         },
-        Answer::Refused(refusal) => match (refusal["code"].as_str(), refusal["details"]["applied"].as_str()) {
+        Answer::Refused(refusal) => match (
+            refusal["code"].as_str(),
+            refusal["details"]["applied"].as_str(),
+        ) {
             (_, Some("no")) => Outcome::Refused,
-            (Some("STORE_UNAVAILABLE" | "INTERNAL" | "INTERRUPTED" | "COORD_DOWN"), _) | (_, Some(_)) => {
-                Outcome::Unknown
-            }
+            (Some("STORE_UNAVAILABLE" | "INTERNAL" | "INTERRUPTED" | "COORD_DOWN"), _)
+            | (_, Some(_)) => Outcome::Unknown,
             _ => Outcome::Refused,
         },
     }

@@ -21,7 +21,9 @@ const ANSWER: Duration = Duration::from_secs(30);
 
 /// Waits until no host has queued messages any more, and then ends the run. Everything must be up again.
 pub(super) async fn tell_the_end(world: &World, progress: &impl Fn(String)) {
-    let drained = eventually("everything is sent", DRAINED, async || world.is_settled().then_some(()));
+    let drained = eventually("everything is sent", DRAINED, async || {
+        world.is_settled().then_some(())
+    });
     if drained.await.is_err() {
         // The checker reports the remaining messages as lost.
         progress(format!("still on hosts: {:?}", world.journals()));
@@ -36,7 +38,10 @@ pub(super) async fn read_the_rest(world: &World, mut sessions: Vec<Arc<Session>>
     let names: BTreeSet<_> = (0..world.storm.agents).map(World::name).collect();
     let listed = ask(&first, "list_agents", json!({"limit": 500})).await?;
     let others = listed["agents"].as_array().into_iter().flatten();
-    for other in others.filter_map(|agent| agent["id"].as_str()).filter(|name| !names.contains(*name)) {
+    for other in others
+        .filter_map(|agent| agent["id"].as_str())
+        .filter(|name| !names.contains(*name))
+    {
         let session = world.session(other, &mut dice).await?;
         loop {
             let next = ask(&session, "wait_for_message", json!({"timeout": 1})).await?;
@@ -58,13 +63,15 @@ pub(super) async fn read_the_rest(world: &World, mut sessions: Vec<Arc<Session>>
 /// Repeats the call until there is a reply, because everything is running.
 async fn ask(session: &Session, tool: &str, arguments: Value) -> Result<Value> {
     let mut refused = Value::Null;
-    let asked = eventually(tool, ANSWER, async || match session.call(tool, arguments.clone()).await {
-        Answer::Reply(reply) => Some(Some(reply)),
-        Answer::Refused(refusal) => {
-            refused = refusal;
-            None
+    let asked = eventually(tool, ANSWER, async || {
+        match session.call(tool, arguments.clone()).await {
+            Answer::Reply(reply) => Some(Some(reply)),
+            Answer::Refused(refusal) => {
+                refused = refusal;
+                None
+            }
+            Answer::Gone => Some(None),
         }
-        Answer::Gone => Some(None),
     });
     match asked.await {
         Ok(Some(reply)) => Ok(reply),
@@ -81,7 +88,13 @@ async fn inbox(session: &Session) -> Result<Vec<(String, Key)>> {
             arguments["cursor"] = json!(cursor);
         }
         let page = ask(session, "get_messages", arguments).await?;
-        found.extend(page["messages"].as_array().into_iter().flatten().filter_map(read));
+        found.extend(
+            page["messages"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(read),
+        );
         cursor = page["next_cursor"].as_str().map(str::to_owned);
         if cursor.is_none() {
             return Ok(found);
@@ -94,7 +107,11 @@ async fn histories(world: &World, sessions: &[Arc<Session>]) -> Result<()> {
     let mut asked = BTreeSet::new();
     for event in world.record.events() {
         let id = match event {
-            Event::Sent { outcome: crate::checker::Outcome::Accepted(id), .. } | Event::Left { id, .. } => id,
+            Event::Sent {
+                outcome: crate::checker::Outcome::Accepted(id),
+                ..
+            }
+            | Event::Left { id, .. } => id,
             Event::Shown { shown, .. } => shown.id,
             _ => continue,
         };
@@ -102,9 +119,19 @@ async fn histories(world: &World, sessions: &[Arc<Session>]) -> Result<()> {
             continue;
         }
         let ends: Vec<_> = id.split("::").take(2).collect();
-        let Some(session) = sessions.iter().find(|session| ends.contains(&session.name.as_str())) else { continue };
+        let Some(session) = sessions
+            .iter()
+            .find(|session| ends.contains(&session.name.as_str()))
+        else {
+            continue;
+        };
         let status = ask(session, "message_status", json!({"message_id": id})).await?;
-        let steps = status["history"].as_array().into_iter().flatten().map(step).collect::<Result<_>>()?;
+        let steps = status["history"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(step)
+            .collect::<Result<_>>()?;
         world.record.add(Event::History { id, steps });
     }
     Ok(())
@@ -114,7 +141,9 @@ fn step(step: &Value) -> Result<Step> {
     let text = |name: &str| step[name].as_str().map(str::to_owned);
     Ok(Step {
         stage: text("stage").context("a step without a stage")?,
-        at: text("at").context("a step without a time")?.parse::<Timestamp>()?,
+        at: text("at")
+            .context("a step without a time")?
+            .parse::<Timestamp>()?,
         session: text("session"),
         reply: text("reply_id"),
     })

@@ -25,10 +25,16 @@ const SLOW: (u64, u64) = (50, 800);
 /// Kills until enough messages are sent, and leaves everything running. Returns the number of kills of coordinators, the
 /// store and proxies, and of broken links.
 pub(super) async fn until_all_is_sent(world: &World, progress: &impl Fn(String)) -> [usize; 4] {
-    let (coordinators, store, proxies, links) =
-        tokio::join!(coordinators(world), store(world), proxies(world), links(world));
+    let (coordinators, store, proxies, links) = tokio::join!(
+        coordinators(world),
+        store(world),
+        proxies(world),
+        links(world)
+    );
     let kills = [coordinators, store, proxies, links];
-    progress(format!("calm after {kills:?} kills of coordinators, the store and proxies, and breaks of links"));
+    progress(format!(
+        "calm after {kills:?} kills of coordinators, the store and proxies, and breaks of links"
+    ));
     kills
 }
 
@@ -44,7 +50,11 @@ async fn coordinators(world: &World) -> usize {
         // Sometimes all of them are down at once.
         let first = dice.below(world.coordinators.len());
         let all = dice.percent(25);
-        let victims = world.coordinators.iter().enumerate().filter(|(number, _)| all || *number == first);
+        let victims = world
+            .coordinators
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| all || *number == first);
         let mut killed = Vec::new();
         for (_, victim) in victims {
             let mut victim = victim.lock().await;
@@ -54,7 +64,11 @@ async fn coordinators(world: &World) -> usize {
             killed.push(victim);
         }
         // Sometimes long enough that sends are queued on their hosts.
-        let away = if all && dice.percent(40) { LONG } else { COORDINATOR[1] };
+        let away = if all && dice.percent(40) {
+            LONG
+        } else {
+            COORDINATOR[1]
+        };
         sleep(dice.millis(away.0, away.1)).await;
         for mut victim in killed {
             // It waits for its store. If that takes too long, it is restarted as a service manager would do.
@@ -85,7 +99,9 @@ async fn store(world: &World) -> usize {
 async fn proxies(world: &World) -> usize {
     let mut dice = Dice::of(world.storm.seed, 3);
     let mut kills = 0;
-    let pause = |dice: &mut Dice| dice.millis(PROXY.0, PROXY.1) * 10 / u32::try_from(world.storm.agents).unwrap_or(10);
+    let pause = |dice: &mut Dice| {
+        dice.millis(PROXY.0, PROXY.1) * 10 / u32::try_from(world.storm.agents).unwrap_or(10)
+    };
     while goes_on(world, pause(&mut dice)).await {
         if let Some(session) = world.session_of(dice.below(world.storm.agents))
             && !session.is_dead()
@@ -102,7 +118,11 @@ async fn links(world: &World) -> usize {
     let mut breaks = 0;
     while goes_on(world, dice.millis(LINK.0, LINK.1)).await {
         let link = &world.links[dice.below(world.links.len())];
-        let way = if dice.percent(50) { Way::There } else { Way::Back };
+        let way = if dice.percent(50) {
+            Way::There
+        } else {
+            Way::Back
+        };
         breaks += 1;
         match dice.below(10) {
             0..6 => link.cut_after(way, dice.throw() % 2_000),

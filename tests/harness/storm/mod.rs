@@ -71,8 +71,15 @@ pub async fn run(storm: Storm, progress: impl Fn(String)) -> Result<Aftermath> {
     let world = Arc::new(World::start(storm.clone()).await?);
     let drivers = (0..storm.agents).map(|number| Driver::new(number, Arc::clone(&world)));
     let mut drivers: Vec<_> = drivers.collect();
-    join_all(drivers.iter_mut().map(Driver::arrive)).await.into_iter().collect::<Result<Vec<_>>>()?;
-    progress(format!("{} agents are there after {:?}", storm.agents, began.elapsed()));
+    join_all(drivers.iter_mut().map(Driver::arrive))
+        .await
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
+    progress(format!(
+        "{} agents are there after {:?}",
+        storm.agents,
+        began.elapsed()
+    ));
     let killing = async {
         let kills = kills::until_all_is_sent(&world, &progress).await;
         close::tell_the_end(&world, &progress).await;
@@ -88,5 +95,11 @@ pub async fn run(storm: Storm, progress: impl Fn(String)) -> Result<Aftermath> {
     let scripts = world.scripts();
     let report = checker::check(&world.record.events());
     let logs = world.end(!report.findings.is_empty()).await;
-    Ok(Aftermath { report, kills, scripts, took: began.elapsed(), logs })
+    Ok(Aftermath {
+        report,
+        kills,
+        scripts,
+        took: began.elapsed(),
+        logs,
+    })
 }

@@ -27,16 +27,26 @@ impl Scripts {
     ///
     /// Errors: it does not respond.
     pub(super) async fn of(redis: &Redis) -> Result<Self> {
-        let mut connection = ::redis::Client::open(redis.url())?.get_multiplexed_async_connection().await?;
+        let mut connection = ::redis::Client::open(redis.url())?
+            .get_multiplexed_async_connection()
+            .await?;
         let mut command = ::redis::cmd("LATENCY");
         command.arg("HISTOGRAM").arg("evalsha").arg("fcall");
-        let found: Vec<(String, Histogram)> =
-            command.query_async(&mut connection).await.context("LATENCY HISTOGRAM")?;
+        let found: Vec<(String, Histogram)> = command
+            .query_async(&mut connection)
+            .await
+            .context("LATENCY HISTOGRAM")?;
         let mut scripts = Self::default();
         for (_, (_, calls, _, buckets)) in found {
-            let within =
-                buckets.iter().take_while(|(bound, _)| *bound <= BUCKET).last().map_or(0, |(_, within)| *within);
-            scripts += Self { calls, slow: calls - within };
+            let within = buckets
+                .iter()
+                .take_while(|(bound, _)| *bound <= BUCKET)
+                .last()
+                .map_or(0, |(_, within)| *within);
+            scripts += Self {
+                calls,
+                slow: calls - within,
+            };
         }
         Ok(scripts)
     }
@@ -62,13 +72,26 @@ mod tests {
     async fn short_and_long_scripts_are_counted() -> Result<()> {
         let redis = Redis::start().await?;
         assert_eq!(Scripts::of(&redis).await?, Scripts::default());
-        let loaded = redis.tell(&["SCRIPT", "LOAD", "for _ = 1, tonumber(ARGV[1]) do end return 1"]).await?;
-        let script = loaded.lines().nth(1).context("no name of the script")?.to_owned();
+        let loaded = redis
+            .tell(&[
+                "SCRIPT",
+                "LOAD",
+                "for _ = 1, tonumber(ARGV[1]) do end return 1",
+            ])
+            .await?;
+        let script = loaded
+            .lines()
+            .nth(1)
+            .context("no name of the script")?
+            .to_owned();
         for turns in ["1", "1", "2000000"] {
             redis.tell(&["EVALSHA", &script, "0", turns]).await?;
         }
         let scripts = Scripts::of(&redis).await?;
-        assert_eq!((scripts, scripts.are_short()), (Scripts { calls: 3, slow: 1 }, false));
+        assert_eq!(
+            (scripts, scripts.are_short()),
+            (Scripts { calls: 3, slow: 1 }, false)
+        );
         Ok(())
     }
 }

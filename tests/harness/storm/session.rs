@@ -23,11 +23,17 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn add(&self, event: Event) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(event);
     }
 
     pub(super) fn events(&self) -> Vec<Event> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn next_session(&self) -> checker::Session {
@@ -63,8 +69,17 @@ impl Session {
     /// Creates a session whose proxy was started at `at`.
     pub(super) fn new(name: &str, client: McpClient, at: Timestamp, record: Arc<Record>) -> Self {
         let number = record.next_session();
-        record.add(Event::Began { session: number, at });
-        Self { number, name: name.to_owned(), client, dead: AtomicBool::new(false), record }
+        record.add(Event::Began {
+            session: number,
+            at,
+        });
+        Self {
+            number,
+            name: name.to_owned(),
+            client,
+            dead: AtomicBool::new(false),
+            record,
+        }
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -74,7 +89,9 @@ impl Session {
     /// Kills the proxy. Its earlier output is still read.
     pub(super) async fn kill(&self) {
         if !self.dead.swap(true, Ordering::Relaxed) {
-            self.record.add(Event::Killed { session: self.number });
+            self.record.add(Event::Killed {
+                session: self.number,
+            });
             // It may already have ended.
             let _ = self.client.signal("KILL").await;
         }
@@ -89,13 +106,19 @@ impl Session {
     }
 
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        self.record.add(Event::Called { session: self.number, waits: tool == "wait_for_message" });
+        self.record.add(Event::Called {
+            session: self.number,
+            waits: tool == "wait_for_message",
+        });
         match self.answer(tool, arguments).await {
             Ok(answer) => answer,
             Err(error) => {
                 if !self.client.has_ended() && !self.is_dead() {
                     let what = format!("{tool}: {error:#}");
-                    self.record.add(Event::Hung { session: self.number, what });
+                    self.record.add(Event::Hung {
+                        session: self.number,
+                        what,
+                    });
                     self.kill().await;
                 }
                 Answer::Gone
@@ -107,20 +130,29 @@ impl Session {
         let id = self.client.begin_call(tool, arguments).await?;
         let result = self.client.call_result(id, ANSWER).await?;
         let said = result.json()?;
-        Ok(if result.is_error { Answer::Refused(said) } else { Answer::Reply(said) })
+        Ok(if result.is_error {
+            Answer::Refused(said)
+        } else {
+            Answer::Reply(said)
+        })
     }
 
     /// Records a message that a wait returned.
     pub(super) fn shown(&self, message: &Value) {
         if let Some((id, key)) = read(message) {
             let repeated = message["repeated"] == true;
-            self.record.add(Event::Shown { session: self.number, shown: Shown { id, key, repeated } });
+            self.record.add(Event::Shown {
+                session: self.number,
+                shown: Shown { id, key, repeated },
+            });
         }
     }
 }
 
 /// Returns the id of a message, and the key at the start of its text.
 pub(super) fn read(message: &Value) -> Option<(String, Key)> {
-    let text = message["message"].as_str().or(message["response"].as_str())?;
+    let text = message["message"]
+        .as_str()
+        .or(message["response"].as_str())?;
     Some((message["id"].as_str()?.to_owned(), Key::read(text)?))
 }

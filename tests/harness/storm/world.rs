@@ -54,7 +54,11 @@ async fn on(store: Store, work: &Path) -> Result<(Vec<Redis>, Vec<Coordinator>, 
             let mut coordinators = Vec::new();
             for name in ["0", "1"] {
                 let link = Breaker::before(redis.address()).await?;
-                coordinators.push(coordinator(work, name, &format!("redis://{}", link.address()))?);
+                coordinators.push(coordinator(
+                    work,
+                    name,
+                    &format!("redis://{}", link.address()),
+                )?);
                 links.push(link);
             }
             (vec![redis], coordinators)
@@ -64,7 +68,10 @@ async fn on(store: Store, work: &Path) -> Result<(Vec<Redis>, Vec<Coordinator>, 
             let cluster = Cluster::start_with(&["--appendfsync", "always"]).await?;
             let url = cluster.url();
             let coordinators = ["0", "1"].map(|name| coordinator(work, name, &url));
-            (cluster.masters, coordinators.into_iter().collect::<Result<_>>()?)
+            (
+                cluster.masters,
+                coordinators.into_iter().collect::<Result<_>>()?,
+            )
         }
         Store::Sqlite => {
             let store = format!("sqlite:{}", work.join("c3po.db").display());
@@ -76,7 +83,10 @@ async fn on(store: Store, work: &Path) -> Result<(Vec<Redis>, Vec<Coordinator>, 
 
 impl World {
     pub(super) async fn start(storm: Storm) -> Result<Self> {
-        let work = tempfile::Builder::new().prefix("c3po-storm-").tempdir().context("making a folder")?;
+        let work = tempfile::Builder::new()
+            .prefix("c3po-storm-")
+            .tempdir()
+            .context("making a folder")?;
         let (redis, coordinators, mut links) = on(storm.store, work.path()).await?;
         let mut urls = Vec::new();
         for coordinator in &coordinators {
@@ -112,21 +122,39 @@ impl World {
         let mut command = proxy_command(self.work.path(), name, &urls.join(","))?;
         command.env("C3PO_LOG", "debug");
         let at = Timestamp::now();
-        let client = McpClient::start(command, &self.work.path().join(format!("{name}.log")))?.quietly();
-        client.initialize().await.with_context(|| format!("the proxy of {name}"))?;
-        Ok(Arc::new(Session::new(name, client, at, Arc::clone(&self.record))))
+        let client =
+            McpClient::start(command, &self.work.path().join(format!("{name}.log")))?.quietly();
+        client
+            .initialize()
+            .await
+            .with_context(|| format!("the proxy of {name}"))?;
+        Ok(Arc::new(Session::new(
+            name,
+            client,
+            at,
+            Arc::clone(&self.record),
+        )))
     }
 
     /// Records the current session of an agent, for the loop that kills proxies.
     pub(super) fn present(&self, agent: usize, session: Option<Arc<Session>>) {
-        if let Some(seat) = self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get_mut(agent) {
+        if let Some(seat) = self
+            .sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_mut(agent)
+        {
             *seat = session;
         }
     }
 
     /// Returns the current session of an agent.
     pub(super) fn session_of(&self, agent: usize) -> Option<Arc<Session>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(agent)?.clone()
+        self.sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(agent)?
+            .clone()
     }
 
     /// Adds the script statistics of a Redis, which are lost when its process ends.
@@ -162,7 +190,10 @@ impl World {
         };
         let files = entries.flatten().map(|entry| entry.path());
         let holds = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
-        files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).filter(holds).collect()
+        files
+            .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
+            .filter(holds)
+            .collect()
     }
 
     /// Makes a send, and counts it as open until it is answered.
@@ -180,11 +211,16 @@ impl World {
 
     /// Ends the run. Returns the folder of the logs, if it is to be kept.
     pub(super) async fn end(&self, keep: bool) -> Option<PathBuf> {
-        let folder = keep.then(|| std::env::temp_dir().join(format!("c3po-storm-{:x}", self.storm.seed)));
+        let folder =
+            keep.then(|| std::env::temp_dir().join(format!("c3po-storm-{:x}", self.storm.seed)));
         if let Some(folder) = &folder {
             // The logs are only for people; the findings are complete without them.
             let _ = std::fs::remove_dir_all(folder);
-            let copied = std::process::Command::new("cp").arg("-r").arg(self.work.path()).arg(folder).status();
+            let copied = std::process::Command::new("cp")
+                .arg("-r")
+                .arg(self.work.path())
+                .arg(folder)
+                .status();
             copied.ok().filter(std::process::ExitStatus::success)?;
         }
         folder

@@ -21,7 +21,9 @@ async fn two_hosts() -> Result<(Gate, String, String)> {
 async fn forgotten(gate: &Gate, link: &mut Link, key: &str, name: &str) -> Result<()> {
     link.notify("goodbye", json!({})).await?;
     let is_gone = async || {
-        let agents = ask(gate, "GET", "/api/agents", Some(key), None, "").await.ok()?;
+        let agents = ask(gate, "GET", "/api/agents", Some(key), None, "")
+            .await
+            .ok()?;
         (!agents.body.contains(&format!("\"{name}\""))).then_some(())
     };
     eventually("the agent is forgotten", SOON, is_gone).await
@@ -39,20 +41,40 @@ async fn another_host_gets_neither_the_name_of_a_forgotten_agent_nor_its_message
 
     for path in ["/api/sent", "/api/pending"] {
         let answer = ask(&gate, "GET", path, Some(&laptop), Some("web-2"), "").await?;
-        assert_eq!((answer.status, code(&answer).as_deref()), (403, Some("FORBIDDEN")), "{path}: {}", answer.body);
+        assert_eq!(
+            (answer.status, code(&answer).as_deref()),
+            (403, Some("FORBIDDEN")),
+            "{path}: {}",
+            answer.body
+        );
     }
     let mut person = Link::open_with(&gate.served.address, Some(&laptop)).await?;
-    let refused = person.hello(&Who::person("web-2")).await?.expect_err("it is of the nas");
+    let refused = person
+        .hello(&Who::person("web-2"))
+        .await?
+        .expect_err("it is of the nas");
     assert_eq!(refused["data"]["code"], "FORBIDDEN", "{refused}");
     let (mut other, welcome) = session(&gate, &laptop, "web").await?;
     assert_eq!(welcome["agent_id"], "web-3");
-    assert_eq!(other.refusal("get_thread", json!({"message_id": asked})).await?, "MESSAGE_NOT_FOUND");
+    assert_eq!(
+        other
+            .refusal("get_thread", json!({"message_id": asked}))
+            .await?,
+        "MESSAGE_NOT_FOUND"
+    );
 
     // The next session of the same host gets the name, and the answer.
     let (mut heir, welcome) = session(&gate, &nas, "web").await?;
     assert_eq!(welcome["agent_id"], "web-2");
-    first.call("reply", json!({"message_id": asked, "response": "for the nas"})).await?;
-    let waited = heir.call("wait_for_message", json!({"timeout": 10})).await?;
+    first
+        .call(
+            "reply",
+            json!({"message_id": asked, "response": "for the nas"}),
+        )
+        .await?;
+    let waited = heir
+        .call("wait_for_message", json!({"timeout": 10}))
+        .await?;
     assert_eq!(waited["response"], "for the nas", "{waited}");
     Ok(())
 }
@@ -62,28 +84,48 @@ async fn no_session_gets_the_name_of_a_hosts_person() -> Result<()> {
     let (gate, nas, laptop) = two_hosts().await?;
     let hello = async |key: &str, who: Who| -> Result<Result<Value, Value>> {
         let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
-        Ok(link.hello(&who).await?.map(|welcome| welcome["agent_id"].clone()))
+        Ok(link
+            .hello(&who)
+            .await?
+            .map(|welcome| welcome["agent_id"].clone()))
     };
-    let person = |name: &str| Who { more: json!({"person": true}), ..Who::new(name) };
+    let person = |name: &str| Who {
+        more: json!({"person": true}),
+        ..Who::new(name)
+    };
     for key in [&nas, &laptop] {
-        for (name, expected) in [("nas-cli", "nas-cli-2"), ("NAS-CLI", "NAS-CLI-2"), ("my-cli", "my-cli")] {
+        for (name, expected) in [
+            ("nas-cli", "nas-cli-2"),
+            ("NAS-CLI", "NAS-CLI-2"),
+            ("my-cli", "my-cli"),
+        ] {
             let (mut link, welcome) = session(&gate, key, name).await?;
             assert_eq!(welcome["agent_id"], expected);
             link.notify("goodbye", json!({})).await?;
-            let removed =
-                eventually("the session is over", SOON, async || gate.ask(&["agents", "rm", expected]).await.ok());
+            let removed = eventually("the session is over", SOON, async || {
+                gate.ask(&["agents", "rm", expected]).await.ok()
+            });
             removed.await?;
         }
     }
-    let refused = hello(&laptop, person("nas-cli")).await?.err().context("it is of the nas")?;
-    assert_eq!(refused["data"]["error"], "nas-cli belongs to the host nas, and this is laptop");
+    let refused = hello(&laptop, person("nas-cli"))
+        .await?
+        .err()
+        .context("it is of the nas")?;
+    assert_eq!(
+        refused["data"]["error"],
+        "nas-cli belongs to the host nas, and this is laptop"
+    );
     assert_eq!(hello(&nas, person("human")).await?, Ok(json!("nas-cli")));
 
     // A host that joins later is not called after the agent of another host.
     let (_link, welcome) = session(&gate, &laptop, "desk-cli").await?;
     assert_eq!(welcome["agent_id"], "desk-cli");
     let (desk, host) = joined(&gate, &invited(&gate, &[]).await?, "desk", None).await?;
-    assert_eq!((host.as_str(), hello(&desk, person("human")).await?), ("desk-2", Ok(json!("desk-2-cli"))));
+    assert_eq!(
+        (host.as_str(), hello(&desk, person("human")).await?),
+        ("desk-2", Ok(json!("desk-2-cli")))
+    );
     Ok(())
 }
 
@@ -91,23 +133,39 @@ async fn no_session_gets_the_name_of_a_hosts_person() -> Result<()> {
 async fn the_name_of_a_persons_agent_stays_reserved_and_so_does_every_spelling() -> Result<()> {
     let (gate, nas, laptop) = two_hosts().await?;
     let mut person = Link::open_with(&gate.served.address, Some(&nas)).await?;
-    person.hello(&Who::person("desk")).await?.ok().context("a person may act as an agent of its host")?;
+    person
+        .hello(&Who::person("desk"))
+        .await?
+        .ok()
+        .context("a person may act as an agent of its host")?;
     let question = json!({"target": "desk", "message": "of the nas alone"});
     let asked = person.call("send_message", question).await?["id"].clone();
     person.notify("goodbye", json!({})).await?;
     let body = json!({"agent_id": "desk"}).to_string();
     let removed = async || {
-        let answer = ask(&gate, "POST", "/api/agents/remove", Some(&nas), None, &body).await.ok()?;
+        let answer = ask(&gate, "POST", "/api/agents/remove", Some(&nas), None, &body)
+            .await
+            .ok()?;
         (answer.status == 200).then_some(())
     };
     eventually("the host removes its agent", SOON, removed).await?;
 
     let sent = ask(&gate, "GET", "/api/sent", Some(&laptop), Some("desk"), "").await?;
-    assert_eq!((sent.status, code(&sent).as_deref()), (403, Some("FORBIDDEN")), "{}", sent.body);
+    assert_eq!(
+        (sent.status, code(&sent).as_deref()),
+        (403, Some("FORBIDDEN")),
+        "{}",
+        sent.body
+    );
     for (name, expected) in [("desk", "desk-2"), ("DESK", "DESK-3")] {
         let (mut other, welcome) = session(&gate, &laptop, name).await?;
         assert_eq!(welcome["agent_id"], expected);
-        assert_eq!(other.refusal("get_thread", json!({"message_id": asked})).await?, "MESSAGE_NOT_FOUND");
+        assert_eq!(
+            other
+                .refusal("get_thread", json!({"message_id": asked}))
+                .await?,
+            "MESSAGE_NOT_FOUND"
+        );
     }
     let (_own, welcome) = session(&gate, &nas, "desk").await?;
     assert_eq!(welcome["agent_id"], "desk");
@@ -122,23 +180,38 @@ async fn another_spelling_of_a_name_by_another_host_leads_to_a_number() -> Resul
     let (_second, welcome) = session(&gate, &nas, "web").await?;
     assert_eq!(welcome["agent_id"], "web-2");
     let mut own = Link::open_with(&gate.served.address, Some(&laptop)).await?;
-    let refused = own.hello(&Who::new("Web")).await?.err().context("a typing error of the same host")?;
+    let refused = own
+        .hello(&Who::new("Web"))
+        .await?
+        .err()
+        .context("a typing error of the same host")?;
     assert_eq!(refused["data"]["code"], "CONFLICT", "{refused}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_host_that_takes_the_former_name_of_another_inherits_none_of_its_reservations() -> Result<()> {
+async fn a_host_that_takes_the_former_name_of_another_inherits_none_of_its_reservations()
+-> Result<()> {
     let (gate, nas, _) = two_hosts().await?;
     let (_first, _) = session(&gate, &nas, "web").await?;
     let (mut second, _) = session(&gate, &nas, "web").await?;
-    second.call("send_message", json!({"target": "web", "message": "of the nas alone"})).await?;
+    second
+        .call(
+            "send_message",
+            json!({"target": "web", "message": "of the nas alone"}),
+        )
+        .await?;
     forgotten(&gate, &mut second, &nas, "web-2").await?;
     gate.ask(&["hosts", "rename", "nas", "attic"]).await?;
     let (other, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     assert_eq!(host, "nas");
     let sent = ask(&gate, "GET", "/api/sent", Some(&other), Some("web-2"), "").await?;
-    assert_eq!((sent.status, code(&sent).as_deref()), (403, Some("FORBIDDEN")), "{}", sent.body);
+    assert_eq!(
+        (sent.status, code(&sent).as_deref()),
+        (403, Some("FORBIDDEN")),
+        "{}",
+        sent.body
+    );
     let (_one, welcome) = session(&gate, &nas, "web").await?;
     assert_eq!(welcome["agent_id"], "web");
     let (_two, welcome) = session(&gate, &nas, "web").await?;

@@ -21,25 +21,48 @@ pub(super) const SOON: Duration = Duration::from_secs(20);
 /// Opens a session with that key and a false host name.
 pub(super) async fn session(gate: &Gate, key: &str, name: &str) -> Result<(Link, Value)> {
     let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
-    let who = Who { more: json!({"host": "whatever"}), ..Who::new(name) };
-    let welcome = link.hello(&who).await?.map_err(|error| anyhow::anyhow!("{error}"))?;
+    let who = Who {
+        more: json!({"host": "whatever"}),
+        ..Who::new(name)
+    };
+    let welcome = link
+        .hello(&who)
+        .await?
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok((link, welcome))
 }
 
 /// Makes an invite. Returns its join code.
 pub(super) async fn invited(gate: &Gate, more: &[&str]) -> Result<String> {
     let line = gate.ask(&[&["invite"], more].concat()).await?;
-    let line = line.lines().find(|line| line.contains("c3po join")).context("a line")?;
+    let line = line
+        .lines()
+        .find(|line| line.contains("c3po join"))
+        .context("a line")?;
     Ok(join_code(line)?.to_owned())
 }
 
 /// Joins, and returns the key and the name of its host.
-pub(super) async fn joined(gate: &Gate, code: &str, host: &str, proof: Option<&str>) -> Result<(String, String)> {
+pub(super) async fn joined(
+    gate: &Gate,
+    code: &str,
+    host: &str,
+    proof: Option<&str>,
+) -> Result<(String, String)> {
     let body = json!({"code": code, "host": host, "proof": proof});
-    let body = if proof.is_some() { body } else { json!({"code": code, "host": host}) };
+    let body = if proof.is_some() {
+        body
+    } else {
+        json!({"code": code, "host": host})
+    };
     let answer = ask(gate, "POST", "/api/join", None, None, &body.to_string()).await?;
     let reply: Value = serde_json::from_str(&answer.body)?;
-    let text = |name: &str| reply[name].as_str().map(str::to_owned).with_context(|| answer.body.clone());
+    let text = |name: &str| {
+        reply[name]
+            .as_str()
+            .map(str::to_owned)
+            .with_context(|| answer.body.clone())
+    };
     Ok((text("key")?, text("host")?))
 }
 
@@ -66,7 +89,10 @@ async fn a_host_is_identified_by_its_key_and_not_by_its_reported_name() -> Resul
     let (other, other_host) = joined(&gate, &invited(&gate, &[]).await?, "NAS", None).await?;
     assert_eq!((host.as_str(), other_host.as_str()), ("nas", "NAS-2"));
     let (mut web, welcome) = session(&gate, &nas, "web").await?;
-    assert_eq!((&welcome["agent_id"], &welcome["host"]), (&json!("web"), &json!("nas")));
+    assert_eq!(
+        (&welcome["agent_id"], &welcome["host"]),
+        (&json!("web"), &json!("nas"))
+    );
     let sent = send(&mut web, "web", "to myself").await?;
     assert_eq!(sent["from_host"], "nas");
     web.notify("goodbye", json!({})).await?;
@@ -74,23 +100,47 @@ async fn a_host_is_identified_by_its_key_and_not_by_its_reported_name() -> Resul
     // The name is not held any more, but it still belongs to the first host.
     for _ in 0..2 {
         let (mut link, welcome) = session(&gate, &other, "web").await?;
-        assert_eq!((&welcome["agent_id"], &welcome["pending"]), (&json!("web-2"), &json!(0)));
+        assert_eq!(
+            (&welcome["agent_id"], &welcome["pending"]),
+            (&json!("web-2"), &json!(0))
+        );
         link.notify("goodbye", json!({})).await?;
     }
     let mut link = Link::open_with(&gate.served.address, Some(&other)).await?;
-    let refused = link.hello(&Who::person("web")).await?.expect_err("it is of nas");
+    let refused = link
+        .hello(&Who::person("web"))
+        .await?
+        .expect_err("it is of nas");
     assert_eq!(refused["data"]["code"], "FORBIDDEN");
-    assert_eq!(refused["data"]["error"], "web belongs to the host nas, and this is NAS-2");
+    assert_eq!(
+        refused["data"]["error"],
+        "web belongs to the host nas, and this is NAS-2"
+    );
     for (method, path) in [("GET", "/api/pending"), ("POST", "/api/unregister")] {
         let answer = ask(&gate, method, path, Some(&other), Some("web"), "").await?;
-        assert_eq!((answer.status, code(&answer).as_deref()), (403, Some("FORBIDDEN")), "{path}");
+        assert_eq!(
+            (answer.status, code(&answer).as_deref()),
+            (403, Some("FORBIDDEN")),
+            "{path}"
+        );
     }
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ping", "arguments": {}}});
-    let answer = ask(&gate, "POST", "/mcp", Some(&other), Some("web"), &ping.to_string()).await?;
+    let answer = ask(
+        &gate,
+        "POST",
+        "/mcp",
+        Some(&other),
+        Some("web"),
+        &ping.to_string(),
+    )
+    .await?;
     let pong: Value = serde_json::from_str(&answer.body)?;
     assert_eq!(pong["result"]["structuredContent"]["agent_id"], "web-2");
     let (mut back, welcome) = session(&gate, &nas, "web").await?;
-    assert_eq!((&welcome["agent_id"], &welcome["pending"]), (&json!("web"), &json!(1)));
+    assert_eq!(
+        (&welcome["agent_id"], &welcome["pending"]),
+        (&json!("web"), &json!(1))
+    );
     assert_eq!(back.call("get_messages", json!({})).await?["count"], 1);
     Ok(())
 }
@@ -100,12 +150,24 @@ async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
     let gate = Gate::start().await?;
     let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
-    let (desk, _) = joined(&gate, &invited(&gate, &["--agents", "*,human"]).await?, "desk", None).await?;
+    let (desk, _) = joined(
+        &gate,
+        &invited(&gate, &["--agents", "*,human"]).await?,
+        "desk",
+        None,
+    )
+    .await?;
     let admin = gate.key("admin", "*", &[]).await?;
     let person = async |key: &str, name: &str| -> Result<Result<(Link, Value), Value>> {
         let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
-        let who = Who { more: json!({"person": true}), ..Who::new(name) };
-        Ok(link.hello(&who).await?.map(|welcome| (link, welcome["agent_id"].clone())))
+        let who = Who {
+            more: json!({"person": true}),
+            ..Who::new(name)
+        };
+        Ok(link
+            .hello(&who)
+            .await?
+            .map(|welcome| (link, welcome["agent_id"].clone())))
     };
     let (mut at_desk, name) = person(&desk, "human").await?.expect("it is named");
     assert_eq!(name, "human");
@@ -115,14 +177,29 @@ async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
     assert_eq!(sent["from_agent"], "nas-cli");
     send(&mut at_desk, "nas-cli", "for the nas alone").await?;
     // It can use neither that name nor that of another host's person.
-    let refused = person(&laptop, "nas-cli").await?.err().context("it is of nas")?;
+    let refused = person(&laptop, "nas-cli")
+        .await?
+        .err()
+        .context("it is of nas")?;
     assert_eq!(refused["data"]["code"], "FORBIDDEN", "{refused}");
     for name in ["human", "nas-cli"] {
         let answer = ask(&gate, "GET", "/api/pending", Some(&laptop), Some(name), "").await?;
         assert_eq!(answer.status, 403, "{name}: {}", answer.body);
     }
-    let noted = ask(&gate, "GET", "/api/audit?limit=1000", Some(&admin), None, "").await?.body;
-    assert!(noted.matches("belongs to the host").count() <= 1, "a request that only reads leaves no entry: {noted}");
+    let noted = ask(
+        &gate,
+        "GET",
+        "/api/audit?limit=1000",
+        Some(&admin),
+        None,
+        "",
+    )
+    .await?
+    .body;
+    assert!(
+        noted.matches("belongs to the host").count() <= 1,
+        "a request that only reads leaves no entry: {noted}"
+    );
     assert_eq!(at_nas.call("get_messages", json!({})).await?["count"], 1);
     Ok(())
 }
@@ -138,7 +215,13 @@ async fn a_host_that_joins_again_keeps_its_name_only_by_its_key_or_by_the_invite
     let code = invited(&gate, &[]).await?;
     let (_, host) = joined(&gate, &code, "new name", Some(&proof(&key, &code))).await?;
     assert_eq!(host, "laptop");
-    let (_, host) = joined(&gate, &invited(&gate, &["--host", "laptop"]).await?, "laptop.local", None).await?;
+    let (_, host) = joined(
+        &gate,
+        &invited(&gate, &["--host", "laptop"]).await?,
+        "laptop.local",
+        None,
+    )
+    .await?;
     assert_eq!(host, "laptop");
     let (_, welcome) = session(&gate, &key, "web").await?;
     assert_eq!(welcome["host"], "laptop", "no key was revoked");
@@ -146,7 +229,10 @@ async fn a_host_that_joins_again_keeps_its_name_only_by_its_key_or_by_the_invite
     let id = key.split('_').nth(1).context("its id")?;
     let rotated = gate.ask(&["keys", "rotate", id]).await?;
     assert!(rotated.contains(" invite --host laptop "), "{rotated}");
-    let (before, key) = (key, rotated.lines().next().context("the new text")?.to_owned());
+    let (before, key) = (
+        key,
+        rotated.lines().next().context("the new text")?.to_owned(),
+    );
     for (text, expected) in [(&before, "laptop-3"), (&key, "laptop")] {
         let code = invited(&gate, &[]).await?;
         let (_, host) = joined(&gate, &code, "laptop", Some(&proof(text, &code))).await?;
@@ -157,7 +243,10 @@ async fn a_host_that_joins_again_keeps_its_name_only_by_its_key_or_by_the_invite
     let code = invited(&gate, &[]).await?;
     let (_, host) = joined(&gate, &code, "laptop", Some(&proof(&key, &code))).await?;
     assert_eq!(host, "laptop-4");
-    let refused = gate.ask(&["invite", "--host", "nas", "--uses", "2"]).await.expect_err("two hosts of one name");
+    let refused = gate
+        .ask(&["invite", "--host", "nas", "--uses", "2"])
+        .await
+        .expect_err("two hosts of one name");
     assert!(refused.to_string().contains("one use"), "{refused}");
     Ok(())
 }
@@ -169,7 +258,10 @@ async fn a_host_with_another_key_has_the_same_agents() -> Result<()> {
     let (_web, _) = session(&gate, &laptop, "web").await?;
     let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     let (before, welcome) = session(&gate, &nas, "web").await?;
-    assert_eq!((&welcome["agent_id"], &welcome["wished"]), (&json!("web-2"), &json!("web")));
+    assert_eq!(
+        (&welcome["agent_id"], &welcome["wished"]),
+        (&json!("web-2"), &json!("web"))
+    );
     let code = invited(&gate, &[]).await?;
     let (newer, _) = joined(&gate, &code, "nas", Some(&proof(&nas, &code))).await?;
     drop(before);
@@ -206,7 +298,9 @@ async fn an_agent_is_forgotten_by_its_own_host_or_by_an_administrator() -> Resul
     let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
     let (desk, _) = joined(&gate, &invited(&gate, &[]).await?, "desk", None).await?;
     let admin = gate.key("admin", "*", &[]).await?;
-    let remove = async |key: &str, name: &str| post(&gate, "/api/agents/remove", key, json!({"agent_id": name})).await;
+    let remove = async |key: &str, name: &str| {
+        post(&gate, "/api/agents/remove", key, json!({"agent_id": name})).await
+    };
     let (mut web, _) = session(&gate, &nas, "web").await?;
     send(&mut web, "web", "to myself").await?;
     assert_eq!(remove(&nas, "web").await?.1["code"], "CONFLICT");
@@ -217,19 +311,34 @@ async fn an_agent_is_forgotten_by_its_own_host_or_by_an_administrator() -> Resul
         (answer.0 == 200).then_some(answer)
     })
     .await?;
-    assert_eq!(removed, json!({"agent_id": "web", "host": "nas", "expired": 1}));
+    assert_eq!(
+        removed,
+        json!({"agent_id": "web", "host": "nas", "expired": 1})
+    );
     assert_eq!(remove(&nas, "web").await?.1["code"], "AGENT_NOT_FOUND");
     assert_eq!(remove(&admin, "human").await?.0, 400);
     let (mut api, welcome) = session(&gate, &laptop, "web").await?;
     assert_eq!(welcome["agent_id"], "web-2", "the name stays with its host");
     api.notify("goodbye", json!({})).await?;
     let said = gate.ask(&["agents", "rm", "web"]).await?;
-    assert_eq!(said, "web is deleted; 0 messages in its inbox have expired.");
+    assert_eq!(
+        said,
+        "web is deleted; 0 messages in its inbox have expired."
+    );
     let (mut new, welcome) = session(&gate, &desk, "web").await?;
-    assert_eq!(welcome["agent_id"], "web", "an administrator frees it for every host");
+    assert_eq!(
+        welcome["agent_id"], "web",
+        "an administrator frees it for every host"
+    );
     new.notify("goodbye", json!({})).await?;
-    let said = eventually("the session is over", SOON, async || gate.ask(&["agents", "rm", "web"]).await.ok()).await?;
-    assert_eq!(said, "web is deleted; 0 messages in its inbox have expired.");
+    let said = eventually("the session is over", SOON, async || {
+        gate.ask(&["agents", "rm", "web"]).await.ok()
+    })
+    .await?;
+    assert_eq!(
+        said,
+        "web is deleted; 0 messages in its inbox have expired."
+    );
     Ok(())
 }
 
@@ -242,17 +351,45 @@ async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<(
     send(&mut web, "web", "to myself").await?;
     let (status, _) = rename_host(&gate, &nas, "laptop", "nas").await?;
     assert_eq!(status, 403);
-    let said = gate.ask(&["hosts", "rename", "laptop", "macbook", "--json"]).await?;
+    let said = gate
+        .ask(&["hosts", "rename", "laptop", "macbook", "--json"])
+        .await?;
     let renamed: Value = serde_json::from_str(&said)?;
-    assert_eq!(renamed, json!({"from": "laptop", "to": "macbook", "agents": 1, "keys": 1}));
-    eventually("the session is told to come back", SOON, async || web.call("ping", json!({})).await.err()).await?;
-    let (_link, welcome) = eventually("the key counts", SOON, async || session(&gate, &old, "web").await.ok()).await?;
+    assert_eq!(
+        renamed,
+        json!({"from": "laptop", "to": "macbook", "agents": 1, "keys": 1})
+    );
+    eventually("the session is told to come back", SOON, async || {
+        web.call("ping", json!({})).await.err()
+    })
+    .await?;
+    let (_link, welcome) = eventually("the key counts", SOON, async || {
+        session(&gate, &old, "web").await.ok()
+    })
+    .await?;
     assert_eq!(welcome["host"], "macbook");
-    let agents: Value = serde_json::from_str(&ask(&gate, "GET", "/api/agents", Some(&nas), None, "").await?.body)?;
-    let hosts: Vec<_> = agents.as_array().context("agents")?.iter().map(|agent| &agent["host"]).collect();
+    let agents: Value = serde_json::from_str(
+        &ask(&gate, "GET", "/api/agents", Some(&nas), None, "")
+            .await?
+            .body,
+    )?;
+    let hosts: Vec<_> = agents
+        .as_array()
+        .context("agents")?
+        .iter()
+        .map(|agent| &agent["host"])
+        .collect();
     assert_eq!(hosts.first(), Some(&&json!("macbook")), "{agents}");
-    let refused = gate.ask(&["hosts", "rename", "laptop", "macbook"]).await.expect_err("it is gone");
-    assert!(refused.to_string().contains("no agent and no key belongs to the host laptop"), "{refused}");
+    let refused = gate
+        .ask(&["hosts", "rename", "laptop", "macbook"])
+        .await
+        .expect_err("it is gone");
+    assert!(
+        refused
+            .to_string()
+            .contains("no agent and no key belongs to the host laptop"),
+        "{refused}"
+    );
     let admin = gate.key("admin", "*", &[]).await?;
     for (from, to, expected) in [("nobody", "nas", 404), ("nas", "nas", 409)] {
         let (status, said) = rename_host(&gate, &admin, from, to).await?;
@@ -265,29 +402,47 @@ async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<(
 async fn a_body_may_write_an_integer_with_a_fraction() -> Result<()> {
     let gate = Gate::start().await?;
     let admin = gate.key("admin", "*", &[]).await?;
-    let made = async |life: Value| post(&gate, "/api/keys", &admin, json!({"name": "new", "expires_in": life})).await;
+    let made = async |life: Value| {
+        post(
+            &gate,
+            "/api/keys",
+            &admin,
+            json!({"name": "new", "expires_in": life}),
+        )
+        .await
+    };
     assert_eq!(made(json!(3600)).await?.0, made(json!(3600.0)).await?.0);
     assert_eq!(made(json!(3600.5)).await?.0, 400);
     Ok(())
 }
 
 #[tokio::test]
-async fn agents_of_a_container_without_a_name_are_forgotten_when_they_leave_nothing() -> Result<()> {
+async fn agents_of_a_container_without_a_name_are_forgotten_when_they_leave_nothing() -> Result<()>
+{
     let served = Served::start().await?;
     let there = async |name: &str| {
         let (mut link, _) = Link::join(&served.address, "looks").await?;
-        let known = link.try_call("get_agent_status", json!({"agent_id": name})).await?.is_ok();
+        let known = link
+            .try_call("get_agent_status", json!({"agent_id": name}))
+            .await?
+            .is_ok();
         anyhow::Ok(known)
     };
     for (host, stays) in [("9b0c5f6a1e2d", false), ("media", true)] {
         let name = format!("web-of-{host}");
-        let who = Who { more: json!({"host": host}), ..Who::new(&name) };
+        let who = Who {
+            more: json!({"host": host}),
+            ..Who::new(&name)
+        };
         let (mut link, _) = Link::join_as(&served.address, &who).await?;
         link.notify("goodbye", json!({})).await?;
         if stays {
             assert!(there(&name).await?);
         } else {
-            eventually("it is forgotten", SOON, async || (!there(&name).await.ok()?).then_some(())).await?;
+            eventually("it is forgotten", SOON, async || {
+                (!there(&name).await.ok()?).then_some(())
+            })
+            .await?;
         }
     }
     Ok(())

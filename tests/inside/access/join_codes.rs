@@ -16,7 +16,10 @@ use super::{ask, code};
 /// Makes an invite. Returns its code.
 async fn invited(gate: &Gate, more: &[&str]) -> Result<JoinCode> {
     let said = gate.ask(&[&["invite"], more].concat()).await?;
-    let line = said.lines().find(|line| line.contains("c3po join ")).with_context(|| said.clone())?;
+    let line = said
+        .lines()
+        .find(|line| line.contains("c3po join "))
+        .with_context(|| said.clone())?;
     Ok(join_code(line)?.parse()?)
 }
 
@@ -38,9 +41,15 @@ async fn a_join_code_makes_one_key_for_the_agents_it_names() -> Result<()> {
     assert!(linked(&gate, key, "api").await.is_err());
 
     let stolen = join(&gate, &code_of, "thief").await?;
-    assert_eq!((stolen.status, code(&stolen).as_deref()), (401, Some("UNAUTHORIZED")));
+    assert_eq!(
+        (stolen.status, code(&stolen).as_deref()),
+        (401, Some("UNAUTHORIZED"))
+    );
     let listed = gate.ask(&["keys", "list"]).await?;
-    assert!(listed.contains("laptop") && !listed.contains("thief"), "{listed}");
+    assert!(
+        listed.contains("laptop") && !listed.contains("thief"),
+        "{listed}"
+    );
     Ok(())
 }
 
@@ -48,11 +57,21 @@ async fn a_join_code_makes_one_key_for_the_agents_it_names() -> Result<()> {
 async fn a_join_code_under_concurrent_use_admits_exactly_its_number_of_uses() -> Result<()> {
     let gate = Gate::start().await?;
     let code_of = invited(&gate, &["--uses", "3"]).await?;
-    let answers = futures_util::future::join_all((0..25).map(|_| join(&gate, &code_of, "racer"))).await;
-    let statuses: Vec<u16> =
-        answers.into_iter().map(|answer| answer.map(|answer| answer.status)).collect::<Result<_>>()?;
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 3, "{statuses:?}");
-    assert!(statuses.iter().all(|status| [200, 401].contains(status)), "{statuses:?}");
+    let answers =
+        futures_util::future::join_all((0..25).map(|_| join(&gate, &code_of, "racer"))).await;
+    let statuses: Vec<u16> = answers
+        .into_iter()
+        .map(|answer| answer.map(|answer| answer.status))
+        .collect::<Result<_>>()?;
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 200).count(),
+        3,
+        "{statuses:?}"
+    );
+    assert!(
+        statuses.iter().all(|status| [200, 401].contains(status)),
+        "{statuses:?}"
+    );
     Ok(())
 }
 
@@ -62,12 +81,28 @@ async fn guessing_join_codes_is_throttled_and_blocks_no_other_host() -> Result<(
     let code_of = invited(&gate, &[]).await?;
     let mut statuses = Vec::new();
     for number in 0..40_u8 {
-        statuses.push(join(&gate, &JoinCode::new([number; 16], None), "guesser").await?.status);
+        statuses.push(
+            join(&gate, &JoinCode::new([number; 16], None), "guesser")
+                .await?
+                .status,
+        );
     }
-    assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 30, "{statuses:?}");
-    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 10, "{statuses:?}");
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 401).count(),
+        30,
+        "{statuses:?}"
+    );
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 429).count(),
+        10,
+        "{statuses:?}"
+    );
     let told = join(&gate, &JoinCode::new([0; 16], None), "guesser").await?;
-    assert!(told.body.contains("join code") && !told.body.contains("sent"), "{}", told.body);
+    assert!(
+        told.body.contains("join code") && !told.body.contains("sent"),
+        "{}",
+        told.body
+    );
     assert_eq!(join(&gate, &code_of, "laptop").await?.status, 200);
     Ok(())
 }
@@ -77,7 +112,10 @@ async fn an_expired_invite_is_refused() -> Result<()> {
     let gate = Gate::start().await?;
     let code_of = invited(&gate, &["--expires", "1s"]).await?;
     let end = Instant::now() + Duration::from_secs(1);
-    eventually("its time is over", SOON, async || (Instant::now() > end).then_some(())).await?;
+    eventually("its time is over", SOON, async || {
+        (Instant::now() > end).then_some(())
+    })
+    .await?;
     assert_eq!(join(&gate, &code_of, "late").await?.status, 401);
     Ok(())
 }
@@ -88,7 +126,11 @@ async fn a_refused_join_leaves_the_code_as_good_as_it_was() -> Result<()> {
     let code_of = invited(&gate, &[]).await?;
     for host in ["", " ", "a\u{7}b", &"a".repeat(501)] {
         let refused = join(&gate, &code_of, host).await?;
-        assert!([400, 413].contains(&refused.status), "{host}: {}", refused.body);
+        assert!(
+            [400, 413].contains(&refused.status),
+            "{host}: {}",
+            refused.body
+        );
     }
     assert_eq!(join(&gate, &code_of, "laptop").await?.status, 200);
     Ok(())
@@ -96,29 +138,53 @@ async fn a_refused_join_leaves_the_code_as_good_as_it_was() -> Result<()> {
 
 /// Makes an invite over HTTP with a key. Returns its id and its code.
 async fn invited_with(gate: &Gate, key: &str, body: &Value) -> Result<(String, JoinCode)> {
-    let answer = ask(gate, "POST", "/api/invites", Some(key), None, &body.to_string()).await?;
+    let answer = ask(
+        gate,
+        "POST",
+        "/api/invites",
+        Some(key),
+        None,
+        &body.to_string(),
+    )
+    .await?;
     let invite: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
     let code_of = join_code(invite["line"].as_str().context("a line")?)?;
-    Ok((invite["id"].as_str().context("its id")?.to_owned(), code_of.parse()?))
+    Ok((
+        invite["id"].as_str().context("its id")?.to_owned(),
+        code_of.parse()?,
+    ))
 }
 
 #[tokio::test]
 async fn an_invite_ends_with_the_key_that_made_it_and_the_audit_names_both() -> Result<()> {
     let gate = Gate::start().await?;
-    let (admin, other) = (gate.key("admin", "*", &[]).await?, gate.key("operator", "*", &[]).await?);
-    let (invite, code_of) = invited_with(&gate, &admin, &json!({"uses": 5, "scope": "admin"})).await?;
+    let (admin, other) = (
+        gate.key("admin", "*", &[]).await?,
+        gate.key("operator", "*", &[]).await?,
+    );
+    let (invite, code_of) =
+        invited_with(&gate, &admin, &json!({"uses": 5, "scope": "admin"})).await?;
     let joined = join(&gate, &code_of, "laptop").await?;
     let joined: Value = serde_json::from_str(&joined.body)?;
     let listed = gate.ask(&["keys", "list", "--json"]).await?;
     assert!(listed.contains(&format!("invite {invite}")), "{listed}");
     gate.revoke(&admin).await?;
     let late = join(&gate, &code_of, "accomplice").await?;
-    assert_eq!((late.status, code(&late).as_deref()), (401, Some("UNAUTHORIZED")));
+    assert_eq!(
+        (late.status, code(&late).as_deref()),
+        (401, Some("UNAUTHORIZED"))
+    );
     // The first start made an invite, and then two keys were made.
     let said = changes(&gate, &other, 6).await?;
     let by = id(&admin)?;
     assert_eq!(said[3], format!("invited {invite} by {by}"));
-    assert_eq!(said[4], format!("joined {} by invite {invite}", joined["key_id"].as_str().unwrap_or_default()));
+    assert_eq!(
+        said[4],
+        format!(
+            "joined {} by invite {invite}",
+            joined["key_id"].as_str().unwrap_or_default()
+        )
+    );
     assert_eq!(said[5], format!("revoked {by} by local"));
     Ok(())
 }
@@ -130,6 +196,9 @@ async fn an_invite_ends_when_the_key_that_made_it_gets_another_text() -> Result<
     let (_, code_of) = invited_with(&gate, &admin, &json!({"uses": 5, "scope": "admin"})).await?;
     gate.ask(&["keys", "rotate", id(&admin)?]).await?;
     let late = join(&gate, &code_of, "thief").await?;
-    assert_eq!((late.status, code(&late).as_deref()), (401, Some("UNAUTHORIZED")));
+    assert_eq!(
+        (late.status, code(&late).as_deref()),
+        (401, Some("UNAUTHORIZED"))
+    );
     Ok(())
 }

@@ -27,23 +27,31 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 /// Opens a session with that key.
 pub(super) async fn linked(gate: &Gate, key: &str, name: &str) -> Result<Link> {
     let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
-    link.hello(&Who::new(name)).await?.map_err(|error| anyhow::anyhow!("{error}"))?;
+    link.hello(&Who::new(name))
+        .await?
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(link)
 }
 
 #[tokio::test]
 async fn a_revoked_key_ends_its_links_and_waits_within_a_second() -> Result<()> {
     let gate = Gate::start().await?;
-    let (key, other) = (gate.key("agent", "*", &[]).await?, gate.key("agent", "*", &[]).await?);
+    let (key, other) = (
+        gate.key("agent", "*", &[]).await?,
+        gate.key("agent", "*", &[]).await?,
+    );
     let mut link = linked(&gate, &key, "one").await?;
     let mut unharmed = linked(&gate, &other, "two").await?;
-    link.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 600})).await?;
+    link.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 600}))
+        .await?;
     let waiting = json!({"timeout": 600});
     let waits = call(&gate, Some(&key), "three", "wait_for_message", &waiting);
     let ends = async {
         // The wait over HTTP has begun when its agent is listed.
         eventually("three waits", Duration::from_secs(10), async || {
-            let agents = ask(&gate, "GET", "/api/agents", Some(&other), None, "").await.ok()?;
+            let agents = ask(&gate, "GET", "/api/agents", Some(&other), None, "")
+                .await
+                .ok()?;
             agents.body.contains("\"three\"").then_some(())
         })
         .await?;
@@ -54,10 +62,17 @@ async fn a_revoked_key_ends_its_links_and_waits_within_a_second() -> Result<()> 
     };
     let (waited, began) = tokio::join!(waits, ends);
     let (status, refusal) = waited?;
-    assert!(status == 401 || refusal.as_deref() == Some("UNAUTHORIZED"), "{status} {refusal:?}");
+    assert!(
+        status == 401 || refusal.as_deref() == Some("UNAUTHORIZED"),
+        "{status} {refusal:?}"
+    );
     assert!(began?.elapsed() < AT_ONCE);
     unharmed.call("ping", json!({})).await?;
-    assert!(Link::open_with(&gate.served.address, Some(&key)).await.is_err());
+    assert!(
+        Link::open_with(&gate.served.address, Some(&key))
+            .await
+            .is_err()
+    );
     Ok(())
 }
 
@@ -73,7 +88,11 @@ async fn a_rotated_key_ends_the_links_that_used_its_old_text() -> Result<()> {
     let fresh = said.lines().next().context("the new text")?;
     assert!(fresh != key && id(fresh)? == id(&key)?);
     linked(&gate, fresh, "one").await?;
-    assert!(Link::open_with(&gate.served.address, Some(&key)).await.is_err());
+    assert!(
+        Link::open_with(&gate.served.address, Some(&key))
+            .await
+            .is_err()
+    );
     Ok(())
 }
 
@@ -84,29 +103,48 @@ async fn a_key_that_expires_ends_its_links() -> Result<()> {
     let began = Instant::now();
     let mut link = linked(&gate, &key, "one").await?;
     assert_eq!(link.hear_close().await?, CLOSE_REVOKED);
-    assert!(began.elapsed() < Duration::from_secs(2) + AT_ONCE, "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(2) + AT_ONCE,
+        "{:?}",
+        began.elapsed()
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn a_key_cannot_take_over_the_processes_of_another() -> Result<()> {
     let gate = Gate::start().await?;
-    let (key, other) = (gate.key("agent", "*", &[]).await?, gate.key("agent", "*", &[]).await?);
+    let (key, other) = (
+        gate.key("agent", "*", &[]).await?,
+        gate.key("agent", "*", &[]).await?,
+    );
     let who = Who::new("one");
     let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
     link.hello(&who).await?.expect("a free name");
     for forged in [
-        Who { more: json!({"succeeds": [who.instance]}), ..Who::new("one") },
-        Who { instance: who.instance, ..Who::new("one") },
+        Who {
+            more: json!({"succeeds": [who.instance]}),
+            ..Who::new("one")
+        },
+        Who {
+            instance: who.instance,
+            ..Who::new("one")
+        },
     ] {
         let mut thief = Link::open_with(&gate.served.address, Some(&other)).await?;
         let welcome = thief.hello(&forged).await?.expect("another name");
         assert_ne!(welcome["agent_id"], "one", "{forged:?}");
         thief.notify("goodbye", json!({})).await?;
     }
-    let person = Who { more: json!({"person": true, "succeeds": [who.instance]}), ..Who::new("one") };
+    let person = Who {
+        more: json!({"person": true, "succeeds": [who.instance]}),
+        ..Who::new("one")
+    };
     let mut thief = Link::open_with(&gate.served.address, Some(&other)).await?;
-    assert_eq!(thief.hello(&person).await?.expect_err("it lives")["data"]["code"], "CONFLICT");
+    assert_eq!(
+        thief.hello(&person).await?.expect_err("it lives")["data"]["code"],
+        "CONFLICT"
+    );
     link.call("ping", json!({})).await?;
     Ok(())
 }
@@ -119,10 +157,17 @@ pub(super) async fn changes(gate: &Gate, key: &str, count: usize) -> Result<Vec<
 /// Returns the audit entries of that event as `verb key why`, when there are at least `count`.
 async fn noted(gate: &Gate, key: &str, event: &str, count: usize) -> Result<Vec<String>> {
     eventually("the audit says so", SOON, async || {
-        let page = ask(gate, "GET", "/api/audit?limit=1000", Some(key), None, "").await.ok()?;
+        let page = ask(gate, "GET", "/api/audit?limit=1000", Some(key), None, "")
+            .await
+            .ok()?;
         let page: Value = serde_json::from_str(&page.body).ok()?;
-        let entries = page["entries"].as_array()?.iter().filter(|entry| entry["event"] == event);
-        let said = |entry: &Value| ["verb", "key", "why"].map(|name| entry[name].as_str().unwrap_or("-").to_owned());
+        let entries = page["entries"]
+            .as_array()?
+            .iter()
+            .filter(|entry| entry["event"] == event);
+        let said = |entry: &Value| {
+            ["verb", "key", "why"].map(|name| entry[name].as_str().unwrap_or("-").to_owned())
+        };
         let lines: Vec<String> = entries.map(|entry| said(entry).join(" ")).collect();
         (lines.len() >= count).then_some(lines)
     })
@@ -132,13 +177,41 @@ async fn noted(gate: &Gate, key: &str, event: &str, count: usize) -> Result<Vec<
 #[tokio::test]
 async fn the_audit_names_the_key_of_each_action_and_denial() -> Result<()> {
     let gate = Gate::start().await?;
-    let (key, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
-    assert_eq!(ask(&gate, "POST", "/api/keys", Some(&key), None, "").await?.status, 403);
-    assert_eq!(ask(&gate, "GET", "/api/keys", Some(&key), None, "").await?.status, 403);
+    let (key, admin) = (
+        gate.key("agent", "*", &[]).await?,
+        gate.key("admin", "*", &[]).await?,
+    );
+    assert_eq!(
+        ask(&gate, "POST", "/api/keys", Some(&key), None, "")
+            .await?
+            .status,
+        403
+    );
+    assert_eq!(
+        ask(&gate, "GET", "/api/keys", Some(&key), None, "")
+            .await?
+            .status,
+        403
+    );
     call(&gate, Some(&key), "three", "ping", &json!({})).await?;
-    assert_eq!(ask(&gate, "POST", "/api/unregister", Some(&key), Some("three"), "").await?.status, 200);
+    assert_eq!(
+        ask(
+            &gate,
+            "POST",
+            "/api/unregister",
+            Some(&key),
+            Some("three"),
+            ""
+        )
+        .await?
+        .status,
+        200
+    );
     let (own, denied) = (id(&key)?, noted(&gate, &admin, "denied", 1).await?);
-    assert!(denied.len() == 1 && denied[0].starts_with(&format!("administer {own} the key {own}")), "{denied:?}");
+    assert!(
+        denied.len() == 1 && denied[0].starts_with(&format!("administer {own} the key {own}")),
+        "{denied:?}"
+    );
     let ended = noted(&gate, &admin, "session_ended", 1).await?;
     assert_eq!(ended, [format!("unregistered {own} -")]);
     Ok(())
@@ -147,14 +220,23 @@ async fn the_audit_names_the_key_of_each_action_and_denial() -> Result<()> {
 #[tokio::test]
 async fn a_key_that_has_ended_is_not_ended_again() -> Result<()> {
     let gate = Gate::start().await?;
-    let (key, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
+    let (key, admin) = (
+        gate.key("agent", "*", &[]).await?,
+        gate.key("admin", "*", &[]).await?,
+    );
     let path = format!("/api/keys/{}", id(&key)?);
     let revoke = async || ask(&gate, "DELETE", &path, Some(&admin), None, "").await;
     let (first, second) = (revoke().await?, revoke().await?);
     assert_eq!((first.status, &first.body), (200, &second.body));
     gate.key("agent", "*", &[]).await?;
     let said = changes(&gate, &admin, 5).await?;
-    assert_eq!(said.iter().filter(|line| line.starts_with("revoked")).count(), 1, "{said:?}");
+    assert_eq!(
+        said.iter()
+            .filter(|line| line.starts_with("revoked"))
+            .count(),
+        1,
+        "{said:?}"
+    );
     Ok(())
 }
 
@@ -172,7 +254,12 @@ async fn a_key_that_ends_makes_no_key_by_a_request_that_it_began_before() -> Res
     );
     making.write_all(head.as_bytes()).await?;
     // The request has begun when a later one is answered.
-    assert_eq!(ask(&gate, "GET", "/metrics", Some(&admin), None, "").await?.status, 200);
+    assert_eq!(
+        ask(&gate, "GET", "/metrics", Some(&admin), None, "")
+            .await?
+            .status,
+        200
+    );
     gate.revoke(&admin).await?;
     // The connection may have ended already, or the rest is not read.
     let _ = making.write_all(rest.as_bytes()).await;
@@ -196,18 +283,32 @@ async fn a_key_that_rotates_itself_gets_its_new_text() -> Result<()> {
     }
     let path = format!("/api/keys/{}", id(&key)?);
     let ended = ask(&gate, "DELETE", &path, Some(&key), None, "").await?;
-    assert!(ended.status == 200 && ended.body.contains("revoked"), "{ended:?}");
+    assert!(
+        ended.status == 200 && ended.body.contains("revoked"),
+        "{ended:?}"
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn the_list_of_keys_has_when_each_was_used_last() -> Result<()> {
     let gate = Gate::start().await?;
-    let (admin, unused) = (gate.key("admin", "*", &[]).await?, gate.key("agent", "*", &[]).await?);
-    let listed: Value = serde_json::from_str(&ask(&gate, "GET", "/api/keys", Some(&admin), None, "").await?.body)?;
+    let (admin, unused) = (
+        gate.key("admin", "*", &[]).await?,
+        gate.key("agent", "*", &[]).await?,
+    );
+    let listed: Value = serde_json::from_str(
+        &ask(&gate, "GET", "/api/keys", Some(&admin), None, "")
+            .await?
+            .body,
+    )?;
     let used = |key: &str| -> Result<bool> {
         let id = id(key)?;
-        let shown = listed["keys"].as_array().into_iter().flatten().find(|shown| shown["id"] == id);
+        let shown = listed["keys"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|shown| shown["id"] == id);
         Ok(shown.context("it is listed")?["last_used_at"].is_string())
     };
     assert_eq!((used(&admin)?, used(&unused)?), (true, false));
@@ -219,9 +320,14 @@ async fn on_redis() -> Result<(Gate, Redis)> {
     let redis = Redis::start().await?;
     let store = redis.url().parse()?;
     let started = Served::start_with(|config| (config.is_open, config.store) = (false, store));
-    let gate = Gate { served: started.await? };
+    let gate = Gate {
+        served: started.await?,
+    };
     let address = gate.address()?;
-    eventually("it answers", SOON, async || http::get(address, "/api/health").await.ok()).await?;
+    eventually("it answers", SOON, async || {
+        http::get(address, "/api/health").await.ok()
+    })
+    .await?;
     Ok((gate, redis))
 }
 
@@ -230,15 +336,24 @@ async fn a_key_expires_in_time_while_the_store_is_away() -> Result<()> {
     let (gate, redis) = on_redis().await?;
     let key = gate.key("admin", "*", &["--expires", "2s"]).await?;
     let listed: Value = serde_json::from_str(&gate.ask(&["keys", "list", "--json"]).await?)?;
-    let end: Timestamp = listed["keys"][0]["expires_at"].as_str().context("its end")?.parse()?;
+    let end: Timestamp = listed["keys"][0]["expires_at"]
+        .as_str()
+        .context("its end")?
+        .parse()?;
     let near = end.millis() - 400;
-    eventually("its end is near", SOON, async || (Timestamp::now().millis() > near).then_some(())).await?;
+    eventually("its end is near", SOON, async || {
+        (Timestamp::now().millis() > near).then_some(())
+    })
+    .await?;
     redis.pause()?;
     // The requests wait for the store longer than the key is valid.
     let paths = ["/api/agents", "/api/keys", "/api/invites"];
     let asked = paths.map(|path| ask(&gate, "GET", path, Some(&key), None, ""));
     for cut in futures_util::future::try_join_all(asked).await? {
-        assert_eq!((cut.status, code(&cut).as_deref()), (401, Some("UNAUTHORIZED")));
+        assert_eq!(
+            (cut.status, code(&cut).as_deref()),
+            (401, Some("UNAUTHORIZED"))
+        );
     }
     redis.resume()
 }
@@ -246,18 +361,31 @@ async fn a_key_expires_in_time_while_the_store_is_away() -> Result<()> {
 #[tokio::test]
 async fn a_key_is_revoked_although_the_client_has_disconnected() -> Result<()> {
     let (gate, redis) = on_redis().await?;
-    let (key, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
+    let (key, admin) = (
+        gate.key("agent", "*", &[]).await?,
+        gate.key("admin", "*", &[]).await?,
+    );
     redis.pause()?;
     let mut asking = TcpStream::connect(gate.address()?).await?;
     let path = format!("/api/keys/{}", id(&key)?);
-    let request = format!("DELETE {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {admin}\r\n\r\n");
+    let request = format!(
+        "DELETE {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {admin}\r\n\r\n"
+    );
     asking.write_all(request.as_bytes()).await?;
     drop(asking);
     // A later request that needs no store is answered after the disconnect was noticed.
-    assert_eq!(ask(&gate, "GET", "/metrics", Some(&admin), None, "").await?.status, 200);
+    assert_eq!(
+        ask(&gate, "GET", "/metrics", Some(&admin), None, "")
+            .await?
+            .status,
+        200
+    );
     redis.resume()?;
     let said = changes(&gate, &admin, 4).await?;
-    assert!(said[3].starts_with(&format!("revoked {}", id(&key)?)), "{said:?}");
+    assert!(
+        said[3].starts_with(&format!("revoked {}", id(&key)?)),
+        "{said:?}"
+    );
     Ok(())
 }
 
@@ -285,7 +413,15 @@ async fn malformed_requests_for_keys_are_refused_with_a_reason() -> Result<()> {
             answer.body
         );
     }
-    let unknown = ask(&gate, "DELETE", "/api/keys/ffffffff", Some(&admin), None, "").await?;
+    let unknown = ask(
+        &gate,
+        "DELETE",
+        "/api/keys/ffffffff",
+        Some(&admin),
+        None,
+        "",
+    )
+    .await?;
     assert_eq!(unknown.status, 404, "{}", unknown.body);
     Ok(())
 }

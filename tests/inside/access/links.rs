@@ -41,27 +41,57 @@ impl Scene {
         let mut sent = [String::new(), String::new()];
         for id in &mut sent {
             let message = json!({"target": "mine", "message": SECRET});
-            *id = others.call("send_message", message).await?["id"].as_str().context("an id")?.to_owned();
-            mine.hear(|frame| frame["method"] == "deliver" && frame.to_string().contains(id.as_str())).await?;
+            *id = others.call("send_message", message).await?["id"]
+                .as_str()
+                .context("an id")?
+                .to_owned();
+            mine.hear(|frame| {
+                frame["method"] == "deliver" && frame.to_string().contains(id.as_str())
+            })
+            .await?;
             let on_host = json!({"message_id": id, "until": "on_host", "timeout": 20});
-            ensure!(others.call("wait_for_message", on_host).await?["stage"] == "on_host", "it does not arrive");
+            ensure!(
+                others.call("wait_for_message", on_host).await?["stage"] == "on_host",
+                "it does not arrive"
+            );
         }
-        Ok(Self { gate, mine, who, welcome, others, third, third_key, sent })
+        Ok(Self {
+            gate,
+            mine,
+            who,
+            welcome,
+            others,
+            third,
+            third_key,
+            sent,
+        })
     }
 
     /// Returns the histories of both messages, as their sender receives them.
     async fn receipts(&mut self) -> Result<Vec<Value>> {
         let mut receipts = Vec::new();
         for id in &self.sent {
-            receipts.push(self.others.call("message_status", json!({"message_id": id})).await?["history"].clone());
+            receipts.push(
+                self.others
+                    .call("message_status", json!({"message_id": id}))
+                    .await?["history"]
+                    .clone(),
+            );
         }
         Ok(receipts)
     }
 
     /// Asserts that the two messages have not changed.
     async fn is_untouched(&mut self, before: &[Value]) -> Result<()> {
-        ensure!(self.receipts().await? == before, "a receipt was moved: {:?}", self.receipts().await?);
-        ensure!(self.mine.call("get_messages", json!({})).await?["count"] == 2, "a message is gone");
+        ensure!(
+            self.receipts().await? == before,
+            "a receipt was moved: {:?}",
+            self.receipts().await?
+        );
+        ensure!(
+            self.mine.call("get_messages", json!({})).await?["count"] == 2,
+            "a message is gone"
+        );
         Ok(())
     }
 }
@@ -70,7 +100,10 @@ impl Scene {
 async fn linked(gate: &Gate, name: &str, who: &Who) -> Result<(Link, Value, String)> {
     let key = gate.key("agent", name, &[]).await?;
     let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
-    let welcome = link.hello(who).await?.map_err(|error| anyhow::anyhow!("{error}"))?;
+    let welcome = link
+        .hello(who)
+        .await?
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok((link, welcome, key))
 }
 
@@ -80,7 +113,10 @@ fn tools() -> Vec<&'static str> {
 
 /// Returns arguments for a valid call by `mine`, about these two messages.
 fn example(tool: &str, sent: &[String; 2]) -> Value {
-    let tool = Tool::ALL.iter().find(|listed| listed.name() == tool).expect("a listed tool");
+    let tool = Tool::ALL
+        .iter()
+        .find(|listed| listed.name() == tool)
+        .expect("a listed tool");
     arguments(*tool, SECRET, [&sent[0], &sent[1]])
 }
 
@@ -104,7 +140,12 @@ async fn every_tool_is_called_by_the_right_key_alone() -> Result<()> {
     let mut scene = Scene::set().await?;
     for kind in [Kind::None, Kind::Wrong, Kind::Read, Kind::Operator] {
         let key = kind.key(&scene.gate).await?;
-        ensure!(Link::open_with(&scene.gate.served.address, key.as_deref()).await.is_err(), "{kind:?}");
+        ensure!(
+            Link::open_with(&scene.gate.served.address, key.as_deref())
+                .await
+                .is_err(),
+            "{kind:?}"
+        );
     }
     let (address, before) = (scene.gate.served.address.clone(), scene.receipts().await?);
     let right = scene.gate.key("agent", "mine", &[]).await?;
@@ -112,17 +153,33 @@ async fn every_tool_is_called_by_the_right_key_alone() -> Result<()> {
         for key in [&scene.third_key, &right] {
             // A link has no agent before `hello`.
             let mut link = Link::open_with(&address, Some(key)).await?;
-            assert_eq!(link.refusal(tool, example(tool, &scene.sent)).await?, "INVALID_REQUEST", "{tool}");
+            assert_eq!(
+                link.refusal(tool, example(tool, &scene.sent)).await?,
+                "INVALID_REQUEST",
+                "{tool}"
+            );
         }
         for who in [Who::new("mine"), Who::person("mine")] {
             let mut link = Link::open_with(&address, Some(&scene.third_key)).await?;
-            assert_eq!(link.hello(&who).await?.expect_err("not covered")["data"]["code"], "FORBIDDEN", "{who:?}");
-            ensure!(link.try_call(tool, example(tool, &scene.sent)).await.is_err(), "{tool} after a refused hello");
+            assert_eq!(
+                link.hello(&who).await?.expect_err("not covered")["data"]["code"],
+                "FORBIDDEN",
+                "{who:?}"
+            );
+            ensure!(
+                link.try_call(tool, example(tool, &scene.sent))
+                    .await
+                    .is_err(),
+                "{tool} after a refused hello"
+            );
         }
     }
     scene.is_untouched(&before).await?;
     for tool in tools() {
-        let answer = scene.mine.try_call(tool, example(tool, &scene.sent)).await?;
+        let answer = scene
+            .mine
+            .try_call(tool, example(tool, &scene.sent))
+            .await?;
         ensure!(answer.is_ok(), "{tool} with the right key: {answer:?}");
     }
     Ok(())
@@ -137,7 +194,9 @@ async fn a_key_that_ends_midway_ends_every_tool() -> Result<()> {
         let mut links = Vec::new();
         for tool in tools() {
             let mut link = Link::open_with(&address, Some(&key)).await?;
-            link.hello(&Who::new(&format!("mine-{tool}"))).await?.expect("it is covered");
+            link.hello(&Who::new(&format!("mine-{tool}")))
+                .await?
+                .expect("it is covered");
             link.call("ping", json!({})).await?;
             links.push((tool, link));
         }
@@ -149,9 +208,16 @@ async fn a_key_that_ends_midway_ends_every_tool() -> Result<()> {
         for (tool, link) in &mut links {
             is_cut(link, tool, example(tool, &scene.sent)).await?;
         }
-        ensure!(Link::open_with(&address, Some(&key)).await.is_err(), "nor is there another link");
+        ensure!(
+            Link::open_with(&address, Some(&key)).await.is_err(),
+            "nor is there another link"
+        );
     }
-    assert_eq!(scene.others.call("get_messages", json!({})).await?["count"], 0, "nothing was sent");
+    assert_eq!(
+        scene.others.call("get_messages", json!({})).await?["count"],
+        0,
+        "nothing was sent"
+    );
     scene.is_untouched(&before).await
 }
 
@@ -167,13 +233,17 @@ async fn a_foreign_message_is_refused_as_an_unknown_one() -> Result<()> {
             ("message_status", json!({"message_id": id})),
             ("get_messages", json!({"thread_id": id})),
             ("wait_for_message", json!({"message_id": id, "timeout": 1})),
-            ("wait_for_message", json!({"message_id": id, "until": "seen", "timeout": 1})),
+            (
+                "wait_for_message",
+                json!({"message_id": id, "until": "seen", "timeout": 1}),
+            ),
         ]
     };
     for ((tool, of_others), (_, of_none)) in asked(&scene.sent[0]).into_iter().zip(asked(NOWHERE)) {
         let told = scene.third.try_call(tool, of_others).await?;
         let told = format!("{told:?}").replace(&scene.sent[0], "ID");
-        let of_none = format!("{:?}", scene.third.try_call(tool, of_none).await?).replace(NOWHERE, "ID");
+        let of_none =
+            format!("{:?}", scene.third.try_call(tool, of_none).await?).replace(NOWHERE, "ID");
         assert_eq!(told, of_none, "{tool}");
         assert!(!told.contains(SECRET), "{tool}: {told}");
     }
@@ -191,18 +261,32 @@ async fn a_frame_of_one_link_is_worth_nothing_on_another() -> Result<()> {
         scene.third.send_text(&text).await?;
         let replayed = scene.third.end(number).await?;
         match tool {
-            "send_message" => assert_eq!(replayed.expect_err("another's")["data"]["code"], "INVALID_REQUEST"),
+            "send_message" => assert_eq!(
+                replayed.expect_err("another's")["data"]["code"],
+                "INVALID_REQUEST"
+            ),
             "reply" | "get_thread" | "message_status" => {
-                assert_eq!(replayed.expect_err("another's")["data"]["code"], "MESSAGE_NOT_FOUND", "{tool}");
+                assert_eq!(
+                    replayed.expect_err("another's")["data"]["code"],
+                    "MESSAGE_NOT_FOUND",
+                    "{tool}"
+                );
             }
             "ack_messages" => assert_eq!(replayed.expect("none of its own")["acked"], json!([])),
             // The other tools may return information about `third` itself.
-            _ => assert!(!format!("{replayed:?}").contains("others::mine"), "{tool}: {replayed:?}"),
+            _ => assert!(
+                !format!("{replayed:?}").contains("others::mine"),
+                "{tool}: {replayed:?}"
+            ),
         }
     }
     let inbox = scene.others.call("get_messages", json!({})).await?;
-    let senders: Vec<_> =
-        inbox["messages"].as_array().context("a list")?.iter().map(|one| &one["from_agent"]).collect();
+    let senders: Vec<_> = inbox["messages"]
+        .as_array()
+        .context("a list")?
+        .iter()
+        .map(|one| &one["from_agent"])
+        .collect();
     assert_eq!(
         senders.iter().filter(|sender| **sender == "mine").count(),
         3,
@@ -225,19 +309,41 @@ async fn receipts_for_foreign_messages_change_nothing() -> Result<()> {
         scene.third.send_text(&answer).await?;
     }
     let call = CallId::fresh();
-    let waits = scene.mine.begin(call, "wait_for_message", json!({"message_id": NOWHERE, "timeout": 1})).await?;
-    let refused = scene.mine.end(waits).await?.expect_err("no such message")["data"]["code"].clone();
+    let waits = scene
+        .mine
+        .begin(
+            call,
+            "wait_for_message",
+            json!({"message_id": NOWHERE, "timeout": 1}),
+        )
+        .await?;
+    let refused =
+        scene.mine.end(waits).await?.expect_err("no such message")["data"]["code"].clone();
     assert_eq!(refused, "MESSAGE_NOT_FOUND");
     scene.is_untouched(&before).await?;
 
     // A wait continues if another session cancels it.
     let (mut other_wait, ..) = linked(&scene.gate, "fourth", &Who::new("fourth")).await?;
     let call = CallId::fresh();
-    let waits = other_wait.begin(call, "wait_for_message", json!({"timeout": 600})).await?;
-    scene.third.notify("cancel", json!({"call_id": call})).await?;
+    let waits = other_wait
+        .begin(call, "wait_for_message", json!({"timeout": 600}))
+        .await?;
+    scene
+        .third
+        .notify("cancel", json!({"call_id": call}))
+        .await?;
     scene.third.call("ping", json!({})).await?;
-    scene.others.call("send_message", json!({"target": "fourth", "message": "go on"})).await?;
-    assert_eq!(other_wait.end(waits).await?.expect("it goes on")["message"], "go on");
+    scene
+        .others
+        .call(
+            "send_message",
+            json!({"target": "fourth", "message": "go on"}),
+        )
+        .await?;
+    assert_eq!(
+        other_wait.end(waits).await?.expect("it goes on")["message"],
+        "go on"
+    );
     Ok(())
 }
 
@@ -247,15 +353,28 @@ async fn answers_with_foreign_ids_do_not_confirm_a_delivery() -> Result<()> {
     let (mut mine, ..) = linked(&gate, "mine", &Who::new("mine")).await?;
     let (mut others, ..) = linked(&gate, "others", &Who::new("others")).await?;
     mine.accepts = false;
-    let sent = others.call("send_message", json!({"target": "mine", "message": SECRET})).await?;
-    let real = mine.hear(|frame| frame["method"] == "deliver").await?["id"].as_i64().context("an id")?;
-    for id in [json!(real + 1), json!(real - 1), json!(real.to_string()), json!(null)] {
-        mine.send_text(&json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string()).await?;
+    let sent = others
+        .call("send_message", json!({"target": "mine", "message": SECRET}))
+        .await?;
+    let real = mine.hear(|frame| frame["method"] == "deliver").await?["id"]
+        .as_i64()
+        .context("an id")?;
+    for id in [
+        json!(real + 1),
+        json!(real - 1),
+        json!(real.to_string()),
+        json!(null),
+    ] {
+        mine.send_text(&json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string())
+            .await?;
     }
     let refusal = json!({"code": -32603, "message": "no"});
-    mine.send_text(&json!({"jsonrpc": "2.0", "id": real, "error": refusal}).to_string()).await?;
+    mine.send_text(&json!({"jsonrpc": "2.0", "id": real, "error": refusal}).to_string())
+        .await?;
     mine.call("ping", json!({})).await?;
-    let tracked = others.call("message_status", json!({"message_id": sent["id"]})).await?;
+    let tracked = others
+        .call("message_status", json!({"message_id": sent["id"]}))
+        .await?;
     assert_eq!(tracked["stage"], "stored", "{tracked}");
     Ok(())
 }
@@ -268,24 +387,57 @@ async fn a_hello_in_the_place_of_another_is_a_hello_of_ones_own() -> Result<()> 
         "succeeds": [scene.who.instance], "uid": scene.welcome["uid"], "generation": scene.welcome["generation"],
         "agent_id": "mine", "last_delivered": 0, "context": 0,
     });
-    let thief = |name: &str| Who { instance: scene.who.instance, more: stolen.clone(), ..Who::new(name) };
+    let thief = |name: &str| Who {
+        instance: scene.who.instance,
+        more: stolen.clone(),
+        ..Who::new(name)
+    };
     let mut said = Vec::new();
     for name in ["mine", "nobody"] {
-        for person in [json!({}), json!({"person": true}), json!({"person": true, "leftover": true})] {
+        for person in [
+            json!({}),
+            json!({"person": true}),
+            json!({"person": true, "leftover": true}),
+        ] {
             let mut forged = thief(name);
-            forged.more.as_object_mut().context("an object")?.extend(person.as_object().cloned().unwrap_or_default());
+            forged
+                .more
+                .as_object_mut()
+                .context("an object")?
+                .extend(person.as_object().cloned().unwrap_or_default());
             let mut link = Link::open_with(&address, Some(&scene.third_key)).await?;
-            said.push(link.hello(&forged).await?.expect_err("not covered").to_string().replace(name, "NAME"));
+            said.push(
+                link.hello(&forged)
+                    .await?
+                    .expect_err("not covered")
+                    .to_string()
+                    .replace(name, "NAME"),
+            );
         }
     }
-    assert!(said[0].contains("FORBIDDEN") && said.iter().all(|one| *one == said[0]), "{said:?}");
+    assert!(
+        said[0].contains("FORBIDDEN") && said.iter().all(|one| *one == said[0]),
+        "{said:?}"
+    );
 
     scene.third.notify("goodbye", json!({})).await?;
     let mut link = Link::open_with(&address, Some(&scene.third_key)).await?;
-    let welcome = link.hello(&thief("third")).await?.map_err(|error| anyhow::anyhow!("{error}"))?;
-    assert!(welcome["agent_id"].as_str().is_some_and(|name| name.starts_with("third")), "{welcome}");
+    let welcome = link
+        .hello(&thief("third"))
+        .await?
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
+    assert!(
+        welcome["agent_id"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("third")),
+        "{welcome}"
+    );
     assert_ne!(welcome["uid"], scene.welcome["uid"]);
-    assert_eq!(link.call("get_messages", json!({})).await?["count"], 0, "nothing of the other's mail");
+    assert_eq!(
+        link.call("get_messages", json!({})).await?["count"],
+        0,
+        "nothing of the other's mail"
+    );
     scene.mine.call("ping", json!({})).await?;
     Ok(())
 }
@@ -297,17 +449,24 @@ async fn a_link_of_nothing_but_pings_ends() -> Result<()> {
     for greets in [false, true] {
         let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
         if greets {
-            link.hello(&Who::new("pings")).await?.expect("it is covered");
+            link.hello(&Who::new("pings"))
+                .await?
+                .expect("it is covered");
         }
         link.ping(100).await?;
         if greets {
             link.call("ping", json!({})).await?;
             link.ping(100).await?;
-            link.call("ping", json!({})).await.context("the count begins with each message")?;
+            link.call("ping", json!({}))
+                .await
+                .context("the count begins with each message")?;
         }
         // Both the pings and the call may find the link closed.
         let _ = link.ping(200).await;
-        ensure!(link.try_call("ping", json!({})).await.is_err(), "it goes on");
+        ensure!(
+            link.try_call("ping", json!({})).await.is_err(),
+            "it goes on"
+        );
     }
     Ok(())
 }

@@ -26,11 +26,20 @@ async fn a_receipt_explains_the_evidence_of_each_step() -> Result<()> {
         "the model's next tool call came after it (session 1, context 1)",
     ];
     let said = host.says(&format!("receipt {id}")).await?;
-    assert!(said.lines().skip(1).zip(evidence).all(|(line, words)| line.ends_with(words)), "{said}");
+    assert!(
+        said.lines()
+            .skip(1)
+            .zip(evidence)
+            .all(|(line, words)| line.ends_with(words)),
+        "{said}"
+    );
     assert_eq!(said.lines().count(), 5, "{said}");
     let told: Value = serde_json::from_str(&host.says(&format!("receipt {id} --json")).await?)?;
     let steps = told["history"].as_array().context("a history")?;
-    assert!(steps.iter().map(|step| &step["evidence"]).eq(evidence), "{told}");
+    assert!(
+        steps.iter().map(|step| &step["evidence"]).eq(evidence),
+        "{told}"
+    );
     assert_eq!(
         (&told["stage"], &steps[2]["via"], &steps[2]["session"]),
         (&json!("seen"), &json!("stop"), &json!("1.1"))
@@ -43,16 +52,32 @@ async fn a_message_that_was_never_in_the_inbox_is_not_acknowledged() -> Result<(
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    sender.hello(&Who::new("sender")).await?.expect("it is covered");
+    sender
+        .hello(&Who::new("sender"))
+        .await?
+        .expect("it is covered");
     host.says("inbox").await?;
-    let sent = sender.call("send_message", json!({"target": "human", "message": "hello"})).await?;
+    let sent = sender
+        .call(
+            "send_message",
+            json!({"target": "human", "message": "hello"}),
+        )
+        .await?;
     let id = sent["id"].as_str().context("an id")?;
     let said = host.fails("ack sender::human::00000000", 1).await?;
-    ensure!(said.contains("sender::human::00000000") && said.contains("MESSAGE_NOT_FOUND"), "{said}");
+    ensure!(
+        said.contains("sender::human::00000000") && said.contains("MESSAGE_NOT_FOUND"),
+        "{said}"
+    );
     // An existing message is still acknowledged, and this can be repeated.
-    host.fails(&format!("ack {id} sender::human::00000000"), 1).await?;
+    host.fails(&format!("ack {id} sender::human::00000000"), 1)
+        .await?;
     ensure!(host.says("inbox").await?.contains("The inbox is empty."));
-    ensure!(host.says(&format!("ack {id}")).await?.contains("acknowledged"));
+    ensure!(
+        host.says(&format!("ack {id}"))
+            .await?
+            .contains("acknowledged")
+    );
     Ok(())
 }
 
@@ -61,16 +86,35 @@ async fn a_message_that_waits_is_named_by_the_end_of_its_id() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    sender.hello(&Who::new("sender")).await?.expect("it is covered");
+    sender
+        .hello(&Who::new("sender"))
+        .await?
+        .expect("it is covered");
     host.says("inbox").await?;
-    let question = sender.call("send_message", json!({"target": "human", "message": "May I?"})).await?;
+    let question = sender
+        .call(
+            "send_message",
+            json!({"target": "human", "message": "May I?"}),
+        )
+        .await?;
     let id = question["id"].as_str().context("an id")?;
     let end = &id[id.len() - 8..];
-    ensure!(host.says(&format!("thread {end}")).await?.contains("> May I?"));
+    ensure!(
+        host.says(&format!("thread {end}"))
+            .await?
+            .contains("> May I?")
+    );
     ensure!(host.says(&format!("receipt {end}")).await?.starts_with(id));
     let said = host.fails("reply 00000000 yes", 1).await?;
-    ensure!(said.contains("no id in the inbox ends in 00000000") && said.contains("`c3po inbox`"), "{said}");
-    ensure!(host.says(&format!("reply {end} yes")).await?.contains("::sender::"));
+    ensure!(
+        said.contains("no id in the inbox ends in 00000000") && said.contains("`c3po inbox`"),
+        "{said}"
+    );
+    ensure!(
+        host.says(&format!("reply {end} yes"))
+            .await?
+            .contains("::sender::")
+    );
     sender.hear(|frame| frame["method"] == "deliver").await?;
     Ok(())
 }
@@ -80,17 +124,31 @@ async fn an_inbox_is_emptied_of_news_and_keeps_its_questions() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    sender.hello(&Who::new("sender")).await?.expect("it is covered");
+    sender
+        .hello(&Who::new("sender"))
+        .await?
+        .expect("it is covered");
     host.says("inbox").await?;
     for wants_answer in [false, true, false] {
-        let message = json!({"target": "human", "message": "hello", "requires_response": wants_answer});
+        let message =
+            json!({"target": "human", "message": "hello", "requires_response": wants_answer});
         sender.call("send_message", message).await?;
     }
     let output = host.run("ack --all").await?;
-    let (said, noted) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 2), "{said}{noted}");
+    let (said, noted) = (
+        String::from_utf8(output.stdout)?,
+        String::from_utf8(output.stderr)?,
+    );
+    assert_eq!(
+        (output.status.code(), said.lines().count()),
+        (Some(0), 2),
+        "{said}{noted}"
+    );
     ensure!(noted.contains("1 more message wants an answer"), "{noted}");
-    ensure!(host.says("inbox").await?.lines().count() == 2, "the question stays");
+    ensure!(
+        host.says("inbox").await?.lines().count() == 2,
+        "the question stays"
+    );
     Ok(())
 }
 
@@ -102,13 +160,23 @@ async fn a_person_broadcasts_and_is_warned_of_offline_recipients() -> Result<()>
     web.hello(&Who::new("web")).await?.expect("it is covered");
     ensure!(host.says("broadcast hello").await?.contains("web  stored"));
     let output = host.run("send web hello").await?;
-    ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    ensure!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
     web.notify("goodbye", json!({})).await?;
     let _ = web.hear_close().await;
     let output = host.run("send web again").await?;
     let noted = String::from_utf8(output.stderr)?;
-    ensure!(output.status.success() && noted.contains("web is offline since 20"), "{noted}");
-    ensure!(host.fails("send all hello", 1).await?.contains("`c3po broadcast "));
+    ensure!(
+        output.status.success() && noted.contains("web is offline since 20"),
+        "{noted}"
+    );
+    ensure!(
+        host.fails("send all hello", 1)
+            .await?
+            .contains("`c3po broadcast ")
+    );
     Ok(())
 }
 
@@ -118,25 +186,53 @@ async fn sent_messages_are_listed_with_their_stage() -> Result<()> {
     let host = Host::with(&gate, "agent", "*").await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
-    assert_eq!(host.says("sent").await?, "somebody-cli has sent nothing recently.\n");
+    assert_eq!(
+        host.says("sent").await?,
+        "somebody-cli has sent nothing recently.\n"
+    );
     host.says("inbox").await?;
-    let asked = web.call("send_message", json!({"target": "somebody-cli", "message": "Which?"})).await?;
+    let asked = web
+        .call(
+            "send_message",
+            json!({"target": "somebody-cli", "message": "Which?"}),
+        )
+        .await?;
     let asked = asked["id"].as_str().context("an id")?;
     host.says("send web hello --title Topics").await?;
     host.says(&format!("reply {asked} all")).await?;
     web.hear(|frame| frame["method"] == "deliver").await?;
-    let whole = async || host.says("sent").await.ok().filter(|said| said.lines().count() == 2);
+    let whole = async || {
+        host.says("sent")
+            .await
+            .ok()
+            .filter(|said| said.lines().count() == 2)
+    };
     let said = eventually("both are in the audit", SOON, whole).await?;
     let lines: Vec<_> = said.lines().collect();
-    ensure!(lines[0].starts_with("somebody-cli::web::") && lines[0].ends_with("  Topics"), "{said}");
-    ensure!(lines[1].contains("  to web  ") && lines[1].ends_with(&format!("answers {asked}")), "{said}");
-    let list: Value = serde_json::from_str(&host.says("sent --json --as web").await.unwrap_or_default())?;
+    ensure!(
+        lines[0].starts_with("somebody-cli::web::") && lines[0].ends_with("  Topics"),
+        "{said}"
+    );
+    ensure!(
+        lines[1].contains("  to web  ") && lines[1].ends_with(&format!("answers {asked}")),
+        "{said}"
+    );
+    let list: Value =
+        serde_json::from_str(&host.says("sent --json --as web").await.unwrap_or_default())?;
     assert_eq!(
-        (&list["messages"][0]["message_id"], &list["messages"][0]["stage"]),
+        (
+            &list["messages"][0]["message_id"],
+            &list["messages"][0]["stage"]
+        ),
         (&json!(asked), &json!("answered"))
     );
     let narrow = Host::with(&gate, "agent", "api").await?;
-    ensure!(narrow.fails("sent --as web", 1).await?.contains("does not cover web"));
+    ensure!(
+        narrow
+            .fails("sent --as web", 1)
+            .await?
+            .contains("does not cover web")
+    );
     Ok(())
 }
 
@@ -149,17 +245,33 @@ async fn queued_messages_are_sent_once_and_before_newer_ones() -> Result<()> {
     web.hello(&Who::new("web")).await?.expect("it is covered");
     for text in ["one", "two"] {
         let mut send = host.c3po(&format!("send web {text} --queue"))?;
-        ensure!(send.env("C3PO_COORDINATOR_URL", NOBODY).output().await?.status.success(), "{text}");
+        ensure!(
+            send.env("C3PO_COORDINATOR_URL", NOBODY)
+                .output()
+                .await?
+                .status
+                .success(),
+            "{text}"
+        );
     }
     // The queued messages are for another coordinator, so this one is not used.
     host.fails("send web early", 3).await?;
     let both = format!("{NOBODY},{}", host.url);
     for text in ["three", "four"] {
-        let output = host.c3po(&format!("send web {text}"))?.env("C3PO_COORDINATOR_URL", &both).output().await?;
+        let output = host
+            .c3po(&format!("send web {text}"))?
+            .env("C3PO_COORDINATOR_URL", &both)
+            .output()
+            .await?;
         ensure!(output.status.success(), "{output:?}");
     }
     let inbox = web.call("get_messages", json!({})).await?;
-    let texts: Vec<_> = inbox["messages"].as_array().context("messages")?.iter().map(|one| &one["message"]).collect();
+    let texts: Vec<_> = inbox["messages"]
+        .as_array()
+        .context("messages")?
+        .iter()
+        .map(|one| &one["message"])
+        .collect();
     assert_eq!(texts, ["one", "two", "three", "four"]);
     Ok(())
 }

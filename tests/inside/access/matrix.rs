@@ -44,7 +44,10 @@ impl Kind {
 
     /// Returns whether it is accepted at all.
     fn is_valid(self) -> bool {
-        !matches!(self, Self::None | Self::Wrong | Self::Expired | Self::Revoked)
+        !matches!(
+            self,
+            Self::None | Self::Wrong | Self::Expired | Self::Revoked
+        )
     }
 
     /// Returns whether it may act as the agent `mine`.
@@ -64,7 +67,12 @@ impl Kind {
             Self::Expired => {
                 let key = gate.key("admin", "*", &["--expires", "1s"]).await?;
                 eventually("it has ended", SOON, async || {
-                    (ask(gate, "GET", "/api/agents", Some(&key), None, "").await.ok()?.status == 401).then_some(())
+                    (ask(gate, "GET", "/api/agents", Some(&key), None, "")
+                        .await
+                        .ok()?
+                        .status
+                        == 401)
+                        .then_some(())
                 })
                 .await?;
                 Some(key)
@@ -78,7 +86,10 @@ impl Kind {
             Self::Read => Some(gate.key("read", "*", &[]).await?),
             Self::Operator => Some(gate.key("operator", "*", &[]).await?),
             // Both belong to the host of `mine`.
-            Self::Right => Some(gate.key("agent", "mine,mine-*", &["--host", "here"]).await?),
+            Self::Right => Some(
+                gate.key("agent", "mine,mine-*", &["--host", "here"])
+                    .await?,
+            ),
             Self::Admin => Some(gate.key("admin", "*", &["--host", "here"]).await?),
         })
     }
@@ -108,7 +119,11 @@ async fn only_the_right_key_speaks_as_an_agent_over_a_link() -> Result<()> {
         assert_eq!(status, expected, "{kind:?}");
         let Ok(mut link) = opened else { continue };
         for who in [Who::new("mine"), Who::person("mine")] {
-            let refused = link.hello(&who).await?.err().map(|error| error["data"]["code"].clone());
+            let refused = link
+                .hello(&who)
+                .await?
+                .err()
+                .map(|error| error["data"]["code"].clone());
             if !kind.speaks() {
                 assert_eq!(refused, Some(json!("FORBIDDEN")), "{kind:?} {who:?}");
             }
@@ -116,9 +131,15 @@ async fn only_the_right_key_speaks_as_an_agent_over_a_link() -> Result<()> {
         }
         if kind.speaks() {
             let mut link = Link::open_with(&gate.served.address, key.as_deref()).await?;
-            assert_eq!(link.hello(&Who::new("mine")).await?.expect("the right key")["agent_id"], "mine", "{kind:?}");
+            assert_eq!(
+                link.hello(&Who::new("mine")).await?.expect("the right key")["agent_id"],
+                "mine",
+                "{kind:?}"
+            );
             if kind == Kind::Right {
-                let code = link.refusal("register_agent", json!({"name": "others"})).await?;
+                let code = link
+                    .refusal("register_agent", json!({"name": "others"}))
+                    .await?;
                 assert_eq!(code, "FORBIDDEN", "another name is not taken either");
             }
             link.notify("goodbye", json!({})).await?;
@@ -138,14 +159,22 @@ async fn only_the_right_key_calls_tools_over_mcp() -> Result<()> {
             let (status, refusal) = call(&gate, key.as_deref(), "mine", tool, &arguments).await?;
             let refusal = refusal.as_deref();
             if !kind.is_valid() {
-                assert_eq!((status, refusal), (401, Some("UNAUTHORIZED")), "{kind:?} {tool}");
+                assert_eq!(
+                    (status, refusal),
+                    (401, Some("UNAUTHORIZED")),
+                    "{kind:?} {tool}"
+                );
             } else if kind.speaks() {
                 assert!(
                     status == 200 && !matches!(refusal, Some("FORBIDDEN" | "UNAUTHORIZED")),
                     "{kind:?} {tool} {refusal:?}"
                 );
             } else {
-                assert_eq!((status, refusal), (200, Some("FORBIDDEN")), "{kind:?} {tool}");
+                assert_eq!(
+                    (status, refusal),
+                    (200, Some("FORBIDDEN")),
+                    "{kind:?} {tool}"
+                );
             }
         }
     }
@@ -156,7 +185,15 @@ async fn only_the_right_key_calls_tools_over_mcp() -> Result<()> {
 async fn requests(gate: &Gate) -> Result<Vec<(&'static str, String, &'static str)>> {
     let spare = gate.key("agent", "spare", &[]).await?;
     let spare = inside::gate::id(&spare)?;
-    let invited = ask(gate, "POST", "/api/invites", Kind::Admin.key(gate).await?.as_deref(), None, "{}").await?;
+    let invited = ask(
+        gate,
+        "POST",
+        "/api/invites",
+        Kind::Admin.key(gate).await?.as_deref(),
+        None,
+        "{}",
+    )
+    .await?;
     let invited: Value = serde_json::from_str(&invited.body)?;
     Ok(vec![
         ("GET", "/api/pending".to_owned(), ""),
@@ -167,11 +204,19 @@ async fn requests(gate: &Gate) -> Result<Vec<(&'static str, String, &'static str
         ("POST", "/api/keys".to_owned(), r#"{"name":"made"}"#),
         ("POST", "/api/invites".to_owned(), "{}"),
         ("GET", "/api/invites".to_owned(), ""),
-        ("DELETE", format!("/api/invites/{}", invited["id"].as_str().context("its id")?), ""),
+        (
+            "DELETE",
+            format!("/api/invites/{}", invited["id"].as_str().context("its id")?),
+            "",
+        ),
         ("POST", format!("/api/keys/{spare}/rotate"), ""),
         ("DELETE", format!("/api/keys/{spare}"), ""),
         ("GET", "/api/guard".to_owned(), ""),
-        ("POST", "/api/guard/allow".to_owned(), r#"{"agents":["mine","others"]}"#),
+        (
+            "POST",
+            "/api/guard/allow".to_owned(),
+            r#"{"agents":["mine","others"]}"#,
+        ),
     ])
 }
 
@@ -193,9 +238,17 @@ async fn only_the_right_key_passes_on_every_path() -> Result<()> {
                 kind if !kind.is_valid() => 401,
                 _ => 403,
             };
-            assert_eq!(answer.status, expected, "{kind:?} {method} {path}: {}", answer.body);
+            assert_eq!(
+                answer.status, expected,
+                "{kind:?} {method} {path}: {}",
+                answer.body
+            );
             if !passes {
-                let word = if expected == 401 { "UNAUTHORIZED" } else { "FORBIDDEN" };
+                let word = if expected == 401 {
+                    "UNAUTHORIZED"
+                } else {
+                    "FORBIDDEN"
+                };
                 assert_eq!(code(&answer).as_deref(), Some(word), "{kind:?} {path}");
             }
         }
@@ -208,17 +261,37 @@ async fn a_refusal_does_not_reveal_whether_an_agent_exists() -> Result<()> {
     let gate = Gate::start().await?;
     let theirs = gate.key("agent", "others", &[]).await?;
     let mut link = Link::open_with(&gate.served.address, Some(&theirs)).await?;
-    link.hello(&Who::new("others")).await?.expect("it covers that");
+    link.hello(&Who::new("others"))
+        .await?
+        .expect("it covers that");
     let mine = gate.key("agent", "mine", &[]).await?;
     let mut said = Vec::new();
     for name in ["others", "nobody"] {
         let pending = ask(&gate, "GET", "/api/pending", Some(&mine), Some(name), "").await?;
-        let unregister = ask(&gate, "POST", "/api/unregister", Some(&mine), Some(name), "").await?;
+        let unregister = ask(
+            &gate,
+            "POST",
+            "/api/unregister",
+            Some(&mine),
+            Some(name),
+            "",
+        )
+        .await?;
         let mut link = Link::open_with(&gate.served.address, Some(&mine)).await?;
-        let hello = link.hello(&Who::new(name)).await?.expect_err("not covered").to_string();
+        let hello = link
+            .hello(&Who::new(name))
+            .await?
+            .expect_err("not covered")
+            .to_string();
         let mut link = Link::open_with(&gate.served.address, Some(&mine)).await?;
-        let person = link.hello(&Who::person(name)).await?.expect_err("not covered").to_string();
-        said.push([pending.body, unregister.body, hello, person].map(|text| text.replace(name, "NAME")));
+        let person = link
+            .hello(&Who::person(name))
+            .await?
+            .expect_err("not covered")
+            .to_string();
+        said.push(
+            [pending.body, unregister.body, hello, person].map(|text| text.replace(name, "NAME")),
+        );
     }
     assert_eq!(said[0], said[1]);
     Ok(())

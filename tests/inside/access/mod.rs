@@ -47,8 +47,12 @@ async fn ask(
     body: &str,
 ) -> Result<Answer> {
     let address = gate.address()?;
-    let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
-    let agent = agent.map(|agent| format!("X-Agent-ID: {agent}\r\n")).unwrap_or_default();
+    let key = key
+        .map(|key| format!("Authorization: Bearer {key}\r\n"))
+        .unwrap_or_default();
+    let agent = agent
+        .map(|agent| format!("X-Agent-ID: {agent}\r\n"))
+        .unwrap_or_default();
     let length = body.len();
     http::request(
         address,
@@ -76,9 +80,16 @@ async fn call(
     }
     let reply: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
     let said = &reply["result"]["structuredContent"]["code"];
-    Ok((200, said.as_str().filter(|_| reply["result"]["isError"] == true).map(str::to_owned)))
+    Ok((
+        200,
+        said.as_str()
+            .filter(|_| reply["result"]["isError"] == true)
+            .map(str::to_owned),
+    ))
 }
 
 fn code(answer: &Answer) -> Option<String> {
-    serde_json::from_str::<Value>(&answer.body).ok()?["code"].as_str().map(str::to_owned)
+    serde_json::from_str::<Value>(&answer.body).ok()?["code"]
+        .as_str()
+        .map(str::to_owned)
 }

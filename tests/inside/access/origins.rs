@@ -15,13 +15,21 @@ const ASKED: [(&str, &str); 8] = [
     ("GET /api/agents", CLOSE),
     ("GET /api/pending", "Connection: close\r\nX-Agent-ID: a\r\n"),
     ("GET /api/audit", CLOSE),
-    ("POST /api/unregister", "Connection: close\r\nX-Agent-ID: a\r\n"),
+    (
+        "POST /api/unregister",
+        "Connection: close\r\nX-Agent-ID: a\r\n",
+    ),
     ("GET /metrics", CLOSE),
     ("GET /api/health", CLOSE),
     ("GET /join.sh", CLOSE),
 ];
 
-async fn ask(coordinator: &Coordinator, asked: (&str, &str), host: &str, more: &str) -> Result<Answer> {
+async fn ask(
+    coordinator: &Coordinator,
+    asked: (&str, &str),
+    host: &str,
+    more: &str,
+) -> Result<Answer> {
     let (line, needs) = asked;
     let text = format!("{line} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n{needs}{more}\r\n");
     http::request(coordinator.address(), &text).await
@@ -46,7 +54,10 @@ async fn pages_of_other_sites_and_foreign_host_names_are_refused() -> Result<()>
             (own.as_str(), "Sec-Fetch-Site: cross-site\r\n"),
         ] {
             let answer = ask(&coordinator, asked, host, more).await?;
-            ensure!(answer.status == 403 && answer.body.contains("FORBIDDEN"), "{asked:?} {host} {more}: {answer:?}");
+            ensure!(
+                answer.status == 403 && answer.body.contains("FORBIDDEN"),
+                "{asked:?} {host} {more}: {answer:?}"
+            );
         }
     }
     for asked in &ASKED[1..] {
@@ -64,7 +75,11 @@ async fn mcp_is_there_for_pages_of_this_machine_alone() -> Result<()> {
     let coordinator = Coordinator::start(work.path()).await?;
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let accept = ("Accept", "application/json, text/event-stream");
-    for (origin, status) in [("http://localhost:6274", 200), ("http://evil.example", 403), ("null", 403)] {
+    for (origin, status) in [
+        ("http://localhost:6274", 200),
+        ("http://evil.example", 403),
+        ("null", 403),
+    ] {
         let headers = [accept, ("X-Agent-ID", "a"), ("Origin", origin)];
         let answer = http::post(coordinator.address(), "/mcp", &headers, body).await?;
         ensure!(answer.status == status, "{origin}: {answer:?}");

@@ -30,14 +30,21 @@ impl Host {
     /// Creates a host with a new key.
     pub(super) async fn with(gate: &Gate, scope: &str, agents: &str) -> Result<Self> {
         let key = gate.key(scope, agents, &[]).await?;
-        Ok(Self { home: TempDir::new()?, url: format!("http://{}", gate.served.address), key })
+        Ok(Self {
+            home: TempDir::new()?,
+            url: format!("http://{}", gate.served.address),
+            key,
+        })
     }
 
     /// Returns a command of the host.
     pub(super) fn c3po(&self, words: &str) -> Result<Command> {
         let mut c3po = command(program("c3po")?, self.home.path());
-        c3po.args(words.split_whitespace()).env("C3PO_COORDINATOR_URL", &self.url).env("C3PO_TOKEN", &self.key);
-        c3po.env("PATH", "/usr/bin:/bin").env("XDG_RUNTIME_DIR", self.home.path());
+        c3po.args(words.split_whitespace())
+            .env("C3PO_COORDINATOR_URL", &self.url)
+            .env("C3PO_TOKEN", &self.key);
+        c3po.env("PATH", "/usr/bin:/bin")
+            .env("XDG_RUNTIME_DIR", self.home.path());
         Ok(c3po)
     }
 
@@ -69,7 +76,11 @@ async fn a_shell_completes_the_ids_of_the_agents_that_the_coordinator_knows() ->
     web.hello(&Who::new("web-1")).await?.expect("it is covered");
     for words in ["send we", "--as we", "policy check we", "audit --agent we"] {
         let mut shell = host.c3po("-- c3po")?;
-        let offered = shell.args(words.split(' ')).env("C3PO_COMPLETE", "fish").output().await?;
+        let offered = shell
+            .args(words.split(' '))
+            .env("C3PO_COMPLETE", "fish")
+            .output()
+            .await?;
         assert_eq!(String::from_utf8(offered.stdout)?, "web-1\n", "{words}");
     }
     Ok(())
@@ -80,7 +91,13 @@ async fn audited_events(host: &Host) -> Result<Vec<Value>> {
     let entries = host.says("audit --json").await?;
     let entries: Value = serde_json::from_str(&format!("[{}]", entries.replace("}\n{", "},\n{")))?;
     let of_keys = |entry: &&Value| entry["event"] != "key_changed";
-    Ok(entries.as_array().context("entries")?.iter().filter(of_keys).map(|entry| entry["event"].clone()).collect())
+    Ok(entries
+        .as_array()
+        .context("entries")?
+        .iter()
+        .filter(of_keys)
+        .map(|entry| entry["event"].clone())
+        .collect())
 }
 
 #[tokio::test]
@@ -96,15 +113,29 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
         ensure!(host.says("agents").await?.contains("web-1"));
         ensure!(host.says("agents --online").await?.contains("web-1"));
         let status = host.says("status").await?;
-        ensure!(status.contains("web-1 (1 of 1)") && status.contains("none to http"), "{status}");
+        ensure!(
+            status.contains("web-1 (1 of 1)") && status.contains("none to http"),
+            "{status}"
+        );
         let status: Value = serde_json::from_str(&host.says("status --json").await?)?;
-        assert_eq!((&status["agents_online"], &status["error"]["code"]), (&json!(["web-1"]), &json!("FORBIDDEN")));
+        assert_eq!(
+            (&status["agents_online"], &status["error"]["code"]),
+            (&json!(["web-1"]), &json!("FORBIDDEN"))
+        );
     }
     let audit = operator.says("audit --since 1h --agent web-1").await?;
     ensure!(audit.contains("web-1"), "{audit}");
-    ensure!(operator.says("audit --since 1s --agent nobody").await?.is_empty());
+    ensure!(
+        operator
+            .says("audit --since 1s --agent nobody")
+            .await?
+            .is_empty()
+    );
     let checked = operator.says("policy check web-1 web-2 message").await?;
-    ensure!(checked.contains("allow  message from web-1 (host somebody) to web-2"), "{checked}");
+    ensure!(
+        checked.contains("allow  message from web-1 (host somebody) to web-2"),
+        "{checked}"
+    );
     for words in ["audit", "policy check web-1 web-2 message"] {
         for host in [&read, &narrow] {
             ensure!(host.fails(words, 1).await?.contains("FORBIDDEN"), "{words}");
@@ -116,7 +147,12 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
         "reading leaves no entry, be it allowed or refused"
     );
     // Commands that need an agent are refused as before.
-    ensure!(operator.fails("send web-1 hello", 1).await?.contains("may not act as an agent"));
+    ensure!(
+        operator
+            .fails("send web-1 hello", 1)
+            .await?
+            .contains("may not act as an agent")
+    );
     web.call("ping", json!({})).await?;
     Ok(())
 }
@@ -132,7 +168,10 @@ async fn an_offline_agent_is_not_reported_as_unknown() -> Result<()> {
     let _ = gone.hear_close().await;
     let all = host.says("agents").await?;
     ensure!(all.contains("gone") && all.contains("last seen"), "{all}");
-    assert_eq!(host.says("agents --online").await?, "No agent is online; `c3po agents` lists all agents.\n");
+    assert_eq!(
+        host.says("agents --online").await?,
+        "No agent is online; `c3po agents` lists all agents.\n"
+    );
     Ok(())
 }
 
@@ -148,7 +187,12 @@ async fn a_person_is_referred_to_commands_and_not_to_tools() -> Result<()> {
     ] {
         let said = host.fails(words, 1).await?;
         ensure!(said.contains(command), "{words}: {said}");
-        ensure!(!["list_agents", "send_message", "get_messages"].iter().any(|tool| said.contains(tool)), "{said}");
+        ensure!(
+            !["list_agents", "send_message", "get_messages"]
+                .iter()
+                .any(|tool| said.contains(tool)),
+            "{said}"
+        );
     }
     Ok(())
 }
@@ -160,23 +204,47 @@ async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
     let sent: Value = serde_json::from_str(&host.says("--as ops send web hello --json").await?)?;
-    assert_eq!((&sent["from_agent"], &sent["from_host"]), (&json!("ops"), &json!("somebody")));
+    assert_eq!(
+        (&sent["from_agent"], &sent["from_host"]),
+        (&json!("ops"), &json!("somebody"))
+    );
     let id = sent["id"].as_str().context("an id")?;
-    web.call("reply", json!({"message_id": id, "response": "for ops"})).await?;
+    web.call("reply", json!({"message_id": id, "response": "for ops"}))
+        .await?;
     ensure!(host.says("--as ops inbox").await?.contains("> for ops"));
-    let other =
-        Host { key: gate.key("agent", "*", &["--host", "box"]).await?, ..Host::with(&gate, "agent", "*").await? };
-    ensure!(other.fails("--as ops inbox", 1).await?.contains("ops belongs to the host somebody, and this is box"));
+    let other = Host {
+        key: gate.key("agent", "*", &["--host", "box"]).await?,
+        ..Host::with(&gate, "agent", "*").await?
+    };
+    ensure!(
+        other
+            .fails("--as ops inbox", 1)
+            .await?
+            .contains("ops belongs to the host somebody, and this is box")
+    );
     let narrow = Host::with(&gate, "agent", "api").await?;
-    for (words, why) in [("--as other inbox", "does not cover other"), ("--as human inbox", "does not cover human")] {
+    for (words, why) in [
+        ("--as other inbox", "does not cover other"),
+        ("--as human inbox", "does not cover human"),
+    ] {
         ensure!(narrow.fails(words, 1).await?.contains(why), "{words}");
     }
-    ensure!(host.fails("--as web inbox", 1).await?.contains("web is held by a connected session"));
+    ensure!(
+        host.fails("--as web inbox", 1)
+            .await?
+            .contains("web is held by a connected session")
+    );
     for words in ["--as system inbox", "--as all inbox"] {
-        ensure!(host.fails(words, 1).await?.contains("no agent named"), "{words}");
+        ensure!(
+            host.fails(words, 1).await?.contains("no agent named"),
+            "{words}"
+        );
     }
     let agents = host.says("agents").await?;
-    ensure!(agents.contains("ops") && !agents.contains("other"), "{agents}");
+    ensure!(
+        agents.contains("ops") && !agents.contains("other"),
+        "{agents}"
+    );
     Ok(())
 }
 
@@ -184,17 +252,46 @@ async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<
 async fn a_command_that_follows_ends_with_an_error_when_its_key_is_revoked() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
-    let mut sender = Link::open_with(&gate.served.address, Some(&gate.key("agent", "*", &[]).await?)).await?;
-    sender.hello(&Who::new("sender")).await?.expect("it is covered");
+    let mut sender = Link::open_with(
+        &gate.served.address,
+        Some(&gate.key("agent", "*", &[]).await?),
+    )
+    .await?;
+    sender
+        .hello(&Who::new("sender"))
+        .await?
+        .expect("it is covered");
     host.says("inbox").await?;
-    let mut tail = host.c3po("tail")?.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
-    sender.call("send_message", json!({"target": "human", "message": "it follows"})).await?;
+    let mut tail = host
+        .c3po("tail")?
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    sender
+        .call(
+            "send_message",
+            json!({"target": "human", "message": "it follows"}),
+        )
+        .await?;
     let mut lines = BufReader::new(tail.stdout.take().context("its output")?).lines();
-    while !lines.next_line().await?.context("it ended")?.contains("it follows") {}
+    while !lines
+        .next_line()
+        .await?
+        .context("it ended")?
+        .contains("it follows")
+    {}
     gate.revoke(&host.key).await?;
-    let ended = timeout(SOON, tail.wait_with_output()).await.context("it goes on")??;
+    let ended = timeout(SOON, tail.wait_with_output())
+        .await
+        .context("it goes on")??;
     let said = String::from_utf8(ended.stderr)?;
-    ensure!(ended.status.code() == Some(1) && said.contains("UNAUTHORIZED") && said.contains("c3po join"), "{said}");
+    ensure!(
+        ended.status.code() == Some(1)
+            && said.contains("UNAUTHORIZED")
+            && said.contains("c3po join"),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -205,18 +302,35 @@ async fn a_person_is_online_as_long_as_a_terminal_follows() -> Result<()> {
     let person = async || -> Result<Value> {
         let agents: Value = serde_json::from_str(&host.says("agents --json").await?)?;
         let agents = agents["agents"].as_array().context("no agents")?;
-        Ok(agents.iter().find(|agent| agent["id"] == "human").cloned().unwrap_or_default())
+        Ok(agents
+            .iter()
+            .find(|agent| agent["id"] == "human")
+            .cloned()
+            .unwrap_or_default())
     };
     let is = async |status: &str| -> Result<()> {
-        eventually(status, SOON, async || person().await.ok().filter(|person| person["status"] == status))
-            .await
-            .map(drop)
+        eventually(status, SOON, async || {
+            person()
+                .await
+                .ok()
+                .filter(|person| person["status"] == status)
+        })
+        .await
+        .map(drop)
     };
     host.says("inbox").await?;
     is("offline").await?;
-    let mut tail = host.c3po("inbox --follow")?.stdout(Stdio::null()).kill_on_drop(true).spawn()?;
+    let mut tail = host
+        .c3po("inbox --follow")?
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()?;
     is("online").await?;
-    ensure!(person().await?["reach"] == json!(["terminal"]), "{}", person().await?);
+    ensure!(
+        person().await?["reach"] == json!(["terminal"]),
+        "{}",
+        person().await?
+    );
     host.says("send human note-to-self").await?;
     tail.kill().await?;
     is("offline").await
@@ -228,15 +342,34 @@ async fn a_person_is_online_until_the_last_terminal_ends() -> Result<()> {
     let key = gate.key("agent", "*,human", &[]).await?;
     let terminal = async || -> Result<Link> {
         let mut terminal = Link::open_with(&gate.served.address, Some(&key)).await?;
-        let who = Who { more: json!({"person": true, "reach": ["terminal"]}), ..Who::new("human") };
+        let who = Who {
+            more: json!({"person": true, "reach": ["terminal"]}),
+            ..Who::new("human")
+        };
         terminal.hello(&who).await?.expect("it is covered");
         Ok(terminal)
     };
-    let person = async || anyhow::Ok(gate.served.store.agent(&AgentId::human()).await?.context("it exists")?);
+    let person = async || {
+        anyhow::Ok(
+            gate.served
+                .store
+                .agent(&AgentId::human())
+                .await?
+                .context("it exists")?,
+        )
+    };
     let (mut first, mut second) = (terminal().await?, terminal().await?);
     let before = person().await?.held_until;
-    first.request("heartbeat", json!({"timestamp": "2026-01-15T10:30:00Z"})).await?.expect("it is answered");
-    let extended = async || person().await.ok().filter(|person| person.held_until > before);
+    first
+        .request("heartbeat", json!({"timestamp": "2026-01-15T10:30:00Z"}))
+        .await?
+        .expect("it is answered");
+    let extended = async || {
+        person()
+            .await
+            .ok()
+            .filter(|person| person.held_until > before)
+    };
     eventually("a heartbeat extends it", SOON, extended).await?;
     for (terminal, online) in [(&mut first, true), (&mut second, false)] {
         terminal.notify("goodbye", json!({})).await?;
@@ -255,13 +388,19 @@ async fn a_host_whose_key_is_for_some_agents_is_well() -> Result<()> {
         let found: Value = serde_json::from_slice(&host.run("doctor --json").await?.stdout)?;
         let findings = found["findings"].as_array().context("findings")?;
         for rung in ["by a wait", "by a hook", "by a waiter"] {
-            let finding = findings.iter().find(|finding| finding["check"] == rung).context(rung)?;
+            let finding = findings
+                .iter()
+                .find(|finding| finding["check"] == rung)
+                .context(rung)?;
             ensure!(
                 finding["verdict"] == "skip" && finding["found"].to_string().contains("cover"),
                 "{agents}: {finding}"
             );
         }
-        let coordinator = findings.iter().find(|finding| finding["check"] == "coordinator").context("a finding")?;
+        let coordinator = findings
+            .iter()
+            .find(|finding| finding["check"] == "coordinator")
+            .context("a finding")?;
         assert_eq!(coordinator["verdict"], "ok", "{coordinator}");
     }
     Ok(())
@@ -271,7 +410,11 @@ async fn a_host_whose_key_is_for_some_agents_is_well() -> Result<()> {
 async fn a_configuration_that_cannot_be_meant_is_wrong_usage() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
-    for (variable, value) in [("C3PO_TIMEOUT", "0"), ("C3PO_TIMEOUT", "3601"), ("C3PO_COORDINATOR_URL", "nonsense")] {
+    for (variable, value) in [
+        ("C3PO_TIMEOUT", "0"),
+        ("C3PO_TIMEOUT", "3601"),
+        ("C3PO_COORDINATOR_URL", "nonsense"),
+    ] {
         let output = host.c3po("agents")?.env(variable, value).output().await?;
         let said = String::from_utf8(output.stderr)?;
         ensure!(
@@ -283,19 +426,41 @@ async fn a_configuration_that_cannot_be_meant_is_wrong_usage() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_host_has_its_own_agents_forgotten_and_a_host_renamed_only_as_administrator() -> Result<()> {
+async fn a_host_has_its_own_agents_forgotten_and_a_host_renamed_only_as_administrator() -> Result<()>
+{
     let gate = Gate::start().await?;
-    let (host, admin) = (Host::with(&gate, "agent", "*,human").await?, Host::with(&gate, "admin", "*").await?);
+    let (host, admin) = (
+        Host::with(&gate, "agent", "*,human").await?,
+        Host::with(&gate, "admin", "*").await?,
+    );
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
-    ensure!(host.fails("agents rm web", 1).await?.contains("connected session"));
+    ensure!(
+        host.fails("agents rm web", 1)
+            .await?
+            .contains("connected session")
+    );
     web.notify("goodbye", json!({})).await?;
-    let said = eventually("the session is over", SOON, async || host.says("agents rm web").await.ok()).await?;
+    let said = eventually("the session is over", SOON, async || {
+        host.says("agents rm web").await.ok()
+    })
+    .await?;
     assert_eq!(said, "web is deleted, and its name is free.\n");
-    ensure!(host.fails("agents rm web", 1).await?.contains("no agent named web"));
+    ensure!(
+        host.fails("agents rm web", 1)
+            .await?
+            .contains("no agent named web")
+    );
     let refused = host.fails("hosts rename somebody nas", 1).await?;
-    ensure!(refused.contains("`c3po-coordinator hosts rename somebody nas`"), "{refused}");
-    let renamed: Value = serde_json::from_str(&admin.says("hosts rename somebody nas --json").await?)?;
-    assert_eq!(renamed, json!({"from": "somebody", "to": "nas", "agents": 0, "keys": 1}));
+    ensure!(
+        refused.contains("`c3po-coordinator hosts rename somebody nas`"),
+        "{refused}"
+    );
+    let renamed: Value =
+        serde_json::from_str(&admin.says("hosts rename somebody nas --json").await?)?;
+    assert_eq!(
+        renamed,
+        json!({"from": "somebody", "to": "nas", "agents": 0, "keys": 1})
+    );
     Ok(())
 }

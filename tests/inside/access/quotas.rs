@@ -14,14 +14,21 @@ const LIMIT: u64 = 60_000;
 
 async fn linked(gate: &Gate, key: &str, name: &str) -> Result<Link> {
     let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
-    link.hello(&Who::new(name)).await?.map_err(|error| anyhow::anyhow!("{error}"))?;
+    link.hello(&Who::new(name))
+        .await?
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(link)
 }
 
 /// Sends texts of 1,000 characters until one is refused. Returns the refusal.
 async fn fill(link: &mut Link, to: &str) -> Result<Value> {
     for _ in 0..100 {
-        if let Err(refusal) = link.try_call("send_message", json!({"target": to, "message": "x".repeat(1_000)})).await?
+        if let Err(refusal) = link
+            .try_call(
+                "send_message",
+                json!({"target": to, "message": "x".repeat(1_000)}),
+            )
+            .await?
         {
             return Ok(refusal);
         }
@@ -31,46 +38,93 @@ async fn fill(link: &mut Link, to: &str) -> Result<Value> {
 
 /// Checks that the refusal names the key with its numbers, and the time at which there is room again.
 fn check_refusal(refusal: &Value, key: &str) -> Result<()> {
-    assert_eq!((&refusal["code"], &refusal["details"]["limit"]), (&json!("QUOTA_EXCEEDED"), &json!(LIMIT)));
+    assert_eq!(
+        (&refusal["code"], &refusal["details"]["limit"]),
+        (&json!("QUOTA_EXCEEDED"), &json!(LIMIT))
+    );
     let said = refusal["error"].as_str().context("a sentence")?;
-    assert!(said.contains(key) && said.contains("of 0.0 MB were used") && !said.contains("  "), "{said}");
-    let (count, left) = (refusal["details"]["count"].as_u64(), refusal["details"]["left"].as_u64());
-    assert!(count.zip(left).is_some_and(|(count, left)| count + left == LIMIT), "{refusal}");
+    assert!(
+        said.contains(key) && said.contains("of 0.0 MB were used") && !said.contains("  "),
+        "{said}"
+    );
+    let (count, left) = (
+        refusal["details"]["count"].as_u64(),
+        refusal["details"]["left"].as_u64(),
+    );
+    assert!(
+        count
+            .zip(left)
+            .is_some_and(|(count, left)| count + left == LIMIT),
+        "{refusal}"
+    );
     let until = refusal["details"]["until"].as_str().context("until when")?;
-    assert!(refusal["suggestion"].as_str().is_some_and(|said| said.contains(until)), "{refusal}");
+    assert!(
+        refusal["suggestion"]
+            .as_str()
+            .is_some_and(|said| said.contains(until)),
+        "{refusal}"
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> Result<()> {
     let gate = Gate::start_with(|config| config.store_quota = Some(LIMIT)).await?;
-    let (greedy, other) = (gate.key("agent", "web", &[]).await?, gate.key("agent", "*", &[]).await?);
-    let (mut web, mut api) = (linked(&gate, &greedy, "web").await?, linked(&gate, &other, "api").await?);
-    let asked = api.call("send_message", json!({"target": "web", "message": "?"})).await?;
-    let more = api.call("send_message", json!({"target": "web", "message": "and?"})).await?;
+    let (greedy, other) = (
+        gate.key("agent", "web", &[]).await?,
+        gate.key("agent", "*", &[]).await?,
+    );
+    let (mut web, mut api) = (
+        linked(&gate, &greedy, "web").await?,
+        linked(&gate, &other, "api").await?,
+    );
+    let asked = api
+        .call("send_message", json!({"target": "web", "message": "?"}))
+        .await?;
+    let more = api
+        .call("send_message", json!({"target": "web", "message": "and?"}))
+        .await?;
 
     let refusal = fill(&mut web, "api").await?;
     check_refusal(&refusal, id(&greedy)?)?;
 
     // To itself, by broadcast, over HTTP, under a numbered name: the key is the same.
     let long = "x".repeat(3_000);
-    assert_eq!(web.refusal("send_message", json!({"target": "web", "message": long})).await?, "QUOTA_EXCEEDED");
+    assert_eq!(
+        web.refusal("send_message", json!({"target": "web", "message": long}))
+            .await?,
+        "QUOTA_EXCEEDED"
+    );
     let copies = web.call("broadcast", json!({"message": long})).await?;
-    assert_eq!(copies["receipts"][0]["refusal"]["code"], "QUOTA_EXCEEDED", "{copies}");
+    assert_eq!(
+        copies["receipts"][0]["refusal"]["code"], "QUOTA_EXCEEDED",
+        "{copies}"
+    );
     let sending = json!({"target": "api", "message": long});
     let over_http = call(&gate, Some(&greedy), "web", "send_message", &sending).await?;
     assert_eq!(over_http.1.as_deref(), Some("QUOTA_EXCEEDED"));
 
     // A reply may exceed the quota a little, but is limited too. The question of a refused reply stays open.
-    web.call("reply", json!({"message_id": asked["id"], "response": "x".repeat(1_000)})).await?;
+    web.call(
+        "reply",
+        json!({"message_id": asked["id"], "response": "x".repeat(1_000)}),
+    )
+    .await?;
     let longer = json!({"message_id": more["id"], "response": "x".repeat(20_000)});
     assert_eq!(web.refusal("reply", longer).await?, "QUOTA_EXCEEDED");
-    assert_eq!(web.call("get_messages", json!({})).await?["messages"][0]["id"], more["id"]);
-    web.call("ack_messages", json!({"message_ids": [more["id"]]})).await?;
+    assert_eq!(
+        web.call("get_messages", json!({})).await?["messages"][0]["id"],
+        more["id"]
+    );
+    web.call("ack_messages", json!({"message_ids": [more["id"]]}))
+        .await?;
     web.call("set_status", json!({"status": "busy"})).await?;
 
-    api.call("send_message", json!({"target": "web", "message": long})).await?;
-    let answered = api.call("message_status", json!({"message_id": asked["id"]})).await?;
+    api.call("send_message", json!({"target": "web", "message": long}))
+        .await?;
+    let answered = api
+        .call("message_status", json!({"message_id": asked["id"]}))
+        .await?;
     assert_eq!(answered["stage"], "answered", "{answered}");
     Ok(())
 }
@@ -84,28 +138,60 @@ async fn clients_without_a_key_share_one_quota() -> Result<()> {
     .await?;
     let (mut a, mut b) = (gate.served.join("a").await?, gate.served.join("b").await?);
     let refusal = fill(&mut a, "b").await?;
-    assert!(refusal["error"].as_str().is_some_and(|said| said.contains("clients without a key")), "{refusal}");
+    assert!(
+        refusal["error"]
+            .as_str()
+            .is_some_and(|said| said.contains("clients without a key")),
+        "{refusal}"
+    );
     let long = json!({"target": "a", "message": "x".repeat(2_000)});
-    assert_eq!(b.refusal("send_message", long.clone()).await?, "QUOTA_EXCEEDED");
+    assert_eq!(
+        b.refusal("send_message", long.clone()).await?,
+        "QUOTA_EXCEEDED"
+    );
     let key = gate.key("agent", "c", &[]).await?;
-    linked(&gate, &key, "c").await?.call("send_message", long).await?;
+    linked(&gate, &key, "c")
+        .await?
+        .call("send_message", long)
+        .await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn one_agent_too_many_of_a_key_is_refused_at_hello_with_the_command_that_makes_room() -> Result<()> {
+async fn one_agent_too_many_of_a_key_is_refused_at_hello_with_the_command_that_makes_room()
+-> Result<()> {
     let gate = Gate::start().await?;
-    let (key, other) = (gate.key("agent", "*", &[]).await?, gate.key("agent", "*", &[]).await?);
-    let quota = Quota { key: id(&key)?.to_owned(), bytes: None, agents: Some(AGENTS_PER_KEY) };
+    let (key, other) = (
+        gate.key("agent", "*", &[]).await?,
+        gate.key("agent", "*", &[]).await?,
+    );
+    let quota = Quota {
+        key: id(&key)?.to_owned(),
+        bytes: None,
+        agents: Some(AGENTS_PER_KEY),
+    };
     let store = &gate.served.store;
-    let names = (0..AGENTS_PER_KEY).map(|number| format!("a{number}").parse()).collect::<Result<Vec<_>, _>>()?;
+    let names = (0..AGENTS_PER_KEY)
+        .map(|number| format!("a{number}").parse())
+        .collect::<Result<Vec<_>, _>>()?;
     for some in names.chunks(100) {
-        try_join_all(some.iter().map(|name| store.introduce(name, Some("somebody"), &quota))).await?;
+        try_join_all(
+            some.iter()
+                .map(|name| store.introduce(name, Some("somebody"), &quota)),
+        )
+        .await?;
     }
     let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
-    let refusal = link.hello(&Who::new("web")).await?.expect_err("it is one too many")["data"].clone();
+    let refusal = link
+        .hello(&Who::new("web"))
+        .await?
+        .expect_err("it is one too many")["data"]
+        .clone();
     let expected = (json!("QUOTA_EXCEEDED"), json!(AGENTS_PER_KEY));
-    assert_eq!((refusal["code"].clone(), refusal["details"]["limit"].clone()), expected);
+    assert_eq!(
+        (refusal["code"].clone(), refusal["details"]["limit"].clone()),
+        expected
+    );
     let suggestion = refusal["suggestion"].as_str().context("a suggestion")?;
     assert!(suggestion.contains("`c3po agents rm NAME`"), "{refusal}");
     linked(&gate, &key, "a7").await?;

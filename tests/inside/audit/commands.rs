@@ -17,15 +17,21 @@ use super::{WRITTEN, lines, scenario, served, short};
 /// Returns a command that uses the coordinator.
 fn c3po(home: &Path, served: &Served, arguments: &[&str]) -> Result<Command> {
     let mut c3po = command(program("c3po")?, home);
-    c3po.args(arguments).env("C3PO_COORDINATOR_URL", format!("http://{}", served.address));
+    c3po.args(arguments)
+        .env("C3PO_COORDINATOR_URL", format!("http://{}", served.address));
     Ok(c3po)
 }
 
 /// Follows the audit with a command while a session comes and goes.
 async fn follow_a_session(home: &Path, served: &Served) -> Result<()> {
-    let mut following =
-        c3po(home, served, &["audit", "--follow", "--json"])?.stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
-    let out = following.stdout.take().ok_or_else(|| anyhow::anyhow!("no output"))?;
+    let mut following = c3po(home, served, &["audit", "--follow", "--json"])?
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let out = following
+        .stdout
+        .take()
+        .ok_or_else(|| anyhow::anyhow!("no output"))?;
     let mut out = BufReader::new(out).lines();
     let mut hear = async |wanted: &str, within: Duration| -> Result<()> {
         let found = async {
@@ -40,7 +46,10 @@ async fn follow_a_session(home: &Path, served: &Served) -> Result<()> {
     };
     // The command follows from its start on, but that moment cannot be observed.
     let mut late = served.join("late").await?;
-    while hear("session_begun late session", Duration::from_secs(1)).await.is_err() {
+    while hear("session_begun late session", Duration::from_secs(1))
+        .await
+        .is_err()
+    {
         late.notify("goodbye", json!({})).await?;
         late = served.join("late").await?;
     }
@@ -56,13 +65,38 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
     let _a = scenario(&served).await?;
     lines(&served, "", 10).await?;
     let home = tempfile::TempDir::new()?;
-    let read = c3po(home.path(), &served, &["audit", "--utc", "--since", "10m", "--agent", "c"])?.output().await?;
+    let read = c3po(
+        home.path(),
+        &served,
+        &["audit", "--utc", "--since", "10m", "--agent", "c"],
+    )?
+    .output()
+    .await?;
     let text = String::from_utf8(read.stdout)?;
-    assert_eq!(read.status.code(), Some(0), "{}", String::from_utf8_lossy(&read.stderr));
-    let ends: Vec<_> = text.lines().filter_map(|line| line.split_once("Z  ")).map(|(_, rest)| rest).collect();
-    assert_eq!(ends, ["renamed        b  -> c", "session_ended  c        goodbye"], "{text}");
+    assert_eq!(
+        read.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&read.stderr)
+    );
+    let ends: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.split_once("Z  "))
+        .map(|(_, rest)| rest)
+        .collect();
+    assert_eq!(
+        ends,
+        ["renamed        b  -> c", "session_ended  c        goodbye"],
+        "{text}"
+    );
 
-    let checked = c3po(home.path(), &served, &["policy", "check", "a", "vault", "message"])?.output().await?;
+    let checked = c3po(
+        home.path(),
+        &served,
+        &["policy", "check", "a", "vault", "message"],
+    )?
+    .output()
+    .await?;
     assert_eq!(checked.status.code(), Some(1), "it is denied");
     let text = String::from_utf8(checked.stdout)?;
     assert_eq!(
@@ -71,10 +105,20 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
     );
 
     for looking in ["agents", "status", "inbox"] {
-        assert!(c3po(home.path(), &served, &[looking])?.output().await?.status.success(), "{looking}");
+        assert!(
+            c3po(home.path(), &served, &[looking])?
+                .output()
+                .await?
+                .status
+                .success(),
+            "{looking}"
+        );
     }
     follow_a_session(home.path(), &served).await?;
     let (entries, _) = lines(&served, "", 12).await?;
-    assert!(!entries.iter().any(|entry| short(entry).contains("human")), "looking leaves no entry: {entries:?}");
+    assert!(
+        !entries.iter().any(|entry| short(entry).contains("human")),
+        "looking leaves no entry: {entries:?}"
+    );
     Ok(())
 }

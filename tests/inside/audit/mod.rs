@@ -33,7 +33,9 @@ async fn lines(served: &Served, query: &str, count: usize) -> Result<(Vec<Value>
     let address = served.address.parse()?;
     let mut last = String::new();
     let found = eventually("everything is written", WRITTEN, async || {
-        let answer = http::get(address, &format!("/api/audit?limit=1000{query}")).await.ok()?;
+        let answer = http::get(address, &format!("/api/audit?limit=1000{query}"))
+            .await
+            .ok()?;
         let page: Value = serde_json::from_str(&answer.body).ok()?;
         last.clone_from(&answer.body);
         let entries = page["entries"].as_array()?.clone();
@@ -50,21 +52,35 @@ async fn scenario(served: &Served) -> Result<Link> {
     a.accepts = false;
     let mut b = served.join("b").await?;
     let text = format!("the password is {SECRET}");
-    let asked = a.call("send_message", json!({"target": "b", "message": text, "title": text, "context": text})).await?;
+    let asked = a
+        .call(
+            "send_message",
+            json!({"target": "b", "message": text, "title": text, "context": text}),
+        )
+        .await?;
     let id = asked["id"].as_str().unwrap_or_default();
     b.hear(|frame| frame["method"] == "deliver").await?;
-    let on_host = async |link: &mut Link| link.call("message_status", json!({"message_id": id})).await;
+    let on_host =
+        async |link: &mut Link| link.call("message_status", json!({"message_id": id})).await;
     eventually("it is on the host", WRITTEN, async || {
-        on_host(&mut a).await.ok().filter(|status| status["stage"] == "on_host")
+        on_host(&mut a)
+            .await
+            .ok()
+            .filter(|status| status["stage"] == "on_host")
     })
     .await?;
     b.receipt(&[id], "in_session", "hook").await?;
     b.receipt(&[id], "in_session", "hook").await?;
     b.receipt(&["b::a::00000001", id], "seen", "hook").await?;
-    b.call("reply", json!({"message_id": id, "response": text})).await?;
+    b.call("reply", json!({"message_id": id, "response": text}))
+        .await?;
     let denied = json!({"target": "vault", "message": text});
-    assert_eq!(a.refusal("send_message", denied).await?, "FORBIDDEN_BY_POLICY");
-    b.call("register_agent", json!({"name": "c", "description": text})).await?;
+    assert_eq!(
+        a.refusal("send_message", denied).await?,
+        "FORBIDDEN_BY_POLICY"
+    );
+    b.call("register_agent", json!({"name": "c", "description": text}))
+        .await?;
     b.notify("goodbye", json!({})).await?;
     Ok(a)
 }
@@ -105,11 +121,24 @@ async fn check(served: &Served) -> Result<()> {
         "session_ended c goodbye",
     ];
     assert_eq!(found.iter().map(short).collect::<Vec<_>>(), expected);
-    let positions: Vec<_> = found.iter().filter_map(|entry| entry["position"].as_u64()).collect();
+    let positions: Vec<_> = found
+        .iter()
+        .filter_map(|entry| entry["position"].as_u64())
+        .collect();
     assert_eq!(positions, (1..=found.len() as u64).collect::<Vec<_>>());
     assert_eq!(found[2]["message_id"], found[4]["message_id"]);
-    let answered = found.iter().find(|entry| entry["event"] == "answered").cloned().unwrap_or_default();
-    assert_eq!((&answered["about"], answered["message_id"] != answered["about"]), (&found[2]["message_id"], true));
+    let answered = found
+        .iter()
+        .find(|entry| entry["event"] == "answered")
+        .cloned()
+        .unwrap_or_default();
+    assert_eq!(
+        (
+            &answered["about"],
+            answered["message_id"] != answered["about"]
+        ),
+        (&found[2]["message_id"], true)
+    );
     assert!(!text.contains(SECRET), "{text}");
     Ok(())
 }
@@ -130,18 +159,38 @@ async fn a_receipt_of_two_stages_leaves_a_line_for_each_that_is_recorded() -> Re
     let served = served(None).await?;
     let (mut a, mut b) = (served.join("a").await?, served.join("b").await?);
     b.accepts = false;
-    let sent = a.call("send_message", json!({"target": "b", "message": "hi"})).await?;
+    let sent = a
+        .call("send_message", json!({"target": "b", "message": "hi"}))
+        .await?;
     let receipt = json!({
         "message_ids": [sent["id"]], "stage": "in_session", "via": "inbox_socket", "seen_via": "hook",
     });
     for _ in 0..2 {
         assert_eq!(b.request("receipt", receipt.clone()).await?, Ok(json!({})));
     }
-    let status = a.call("message_status", json!({"message_id": sent["id"]})).await?;
-    let history: Vec<_> = status["history"].as_array().into_iter().flatten().map(short).collect();
-    assert_eq!(history, ["stored", "on_host inbox_socket", "in_session inbox_socket", "seen hook"]);
+    let status = a
+        .call("message_status", json!({"message_id": sent["id"]}))
+        .await?;
+    let history: Vec<_> = status["history"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(short)
+        .collect();
+    assert_eq!(
+        history,
+        [
+            "stored",
+            "on_host inbox_socket",
+            "in_session inbox_socket",
+            "seen hook"
+        ]
+    );
     let (found, _) = lines(&served, "", 5).await?;
-    let expected = ["receipt b a in_session inbox_socket", "receipt b a seen hook"];
+    let expected = [
+        "receipt b a in_session inbox_socket",
+        "receipt b a seen hook",
+    ];
     assert_eq!(found[3..].iter().map(short).collect::<Vec<_>>(), expected);
     Ok(())
 }
@@ -152,7 +201,10 @@ async fn a_part_of_it_is_read_by_agent_by_time_and_page_by_page() -> Result<()> 
     let _a = scenario(&served).await?;
     let (all, _) = lines(&served, "", 10).await?;
     let (of_c, _) = lines(&served, "&agent=c", 2).await?;
-    assert_eq!(of_c.iter().map(short).collect::<Vec<_>>(), ["renamed b c", "session_ended c goodbye"]);
+    assert_eq!(
+        of_c.iter().map(short).collect::<Vec<_>>(),
+        ["renamed b c", "session_ended c goodbye"]
+    );
     let address = served.address.parse()?;
     let ask = async |query: &str| -> Result<(u16, Value)> {
         let answer = http::get(address, &format!("/api/audit?{query}")).await?;
@@ -168,11 +220,28 @@ async fn a_part_of_it_is_read_by_agent_by_time_and_page_by_page() -> Result<()> 
         }
     }
     assert_eq!(paged, all);
-    assert_eq!(ask("since=2999-01-01T00:00:00Z").await?.1["entries"], json!([]));
-    assert_eq!(ask("since=2001-01-01T00:00:00Z&limit=2").await?.1["entries"], json!(all[..2]));
-    for wrong in ["limit=0", "limit=1001", "since=yesterday", "agent=-", "after=-1", "colour=red"] {
+    assert_eq!(
+        ask("since=2999-01-01T00:00:00Z").await?.1["entries"],
+        json!([])
+    );
+    assert_eq!(
+        ask("since=2001-01-01T00:00:00Z&limit=2").await?.1["entries"],
+        json!(all[..2])
+    );
+    for wrong in [
+        "limit=0",
+        "limit=1001",
+        "since=yesterday",
+        "agent=-",
+        "after=-1",
+        "colour=red",
+    ] {
         let (status, refusal) = ask(wrong).await?;
-        assert_eq!((status, &refusal["code"]), (400, &json!("INVALID_REQUEST")), "{wrong}: {refusal}");
+        assert_eq!(
+            (status, &refusal["code"]),
+            (400, &json!("INVALID_REQUEST")),
+            "{wrong}: {refusal}"
+        );
     }
     Ok(())
 }
@@ -181,7 +250,10 @@ async fn a_part_of_it_is_read_by_agent_by_time_and_page_by_page() -> Result<()> 
 async fn a_coordinator_without_an_audit_reports_that() -> Result<()> {
     let without = Served::start_with(|config| config.audit_entries = None).await?;
     let answer = http::get(without.address.parse()?, "/api/audit").await?;
-    assert_eq!(serde_json::from_str::<Value>(&answer.body)?["code"], "NOT_SUPPORTED");
+    assert_eq!(
+        serde_json::from_str::<Value>(&answer.body)?["code"],
+        "NOT_SUPPORTED"
+    );
     Ok(())
 }
 
@@ -191,16 +263,35 @@ async fn rate_limited_sends_are_audited_and_shutdown_flushes_the_audit() -> Resu
     let mut a = served.join("a").await?;
     served.join("b").await?;
     for _ in 0..2 {
-        a.call("send_message", json!({"target": "b", "message": SECRET})).await?;
+        a.call("send_message", json!({"target": "b", "message": SECRET}))
+            .await?;
     }
-    assert_eq!(a.refusal("send_message", json!({"target": "b", "message": SECRET})).await?, "RATE_LIMITED");
+    assert_eq!(
+        a.refusal("send_message", json!({"target": "b", "message": SECRET}))
+            .await?,
+        "RATE_LIMITED"
+    );
     let folder = served.stop().await?;
     let address = c3po_coordinator::config::StoreAddress::Sqlite(folder.path().join("c3po.db"));
-    let store = c3po_coordinator::store::open(&address, &c3po_coordinator::config::Fleet::default()).await?;
-    let entries: Vec<_> = store.audit(0, 100).await?.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
-    let of_a: Vec<_> = entries.iter().filter(|entry| entry["agent"] == "a").map(short).collect();
+    let store =
+        c3po_coordinator::store::open(&address, &c3po_coordinator::config::Fleet::default())
+            .await?;
+    let entries: Vec<_> = store
+        .audit(0, 100)
+        .await?
+        .iter()
+        .map(serde_json::to_value)
+        .collect::<Result<Vec<_>, _>>()?;
+    let of_a: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry["agent"] == "a")
+        .map(short)
+        .collect();
     assert_eq!(of_a.len(), 5, "{of_a:?}");
-    assert!(of_a[3].starts_with("denied a message rate limit: 2 sends in the last 60 seconds"), "{of_a:?}");
+    assert!(
+        of_a[3].starts_with("denied a message rate limit: 2 sends in the last 60 seconds"),
+        "{of_a:?}"
+    );
     assert_eq!(of_a[4], "session_ended a draining");
     Ok(())
 }
@@ -228,12 +319,28 @@ async fn sends_without_a_wait_are_in_the_audit() -> Result<()> {
     };
     let found = once("session_ended").await?;
     let told = |found: &[Value]| -> Vec<String> {
-        let sent = found.iter().filter(|entry| entry["event"] == "accepted" || entry["event"] == "unknown");
-        sent.filter_map(|entry| entry["message_id"].as_str().map(str::to_owned)).collect()
+        let sent = found
+            .iter()
+            .filter(|entry| entry["event"] == "accepted" || entry["event"] == "unknown");
+        sent.filter_map(|entry| entry["message_id"].as_str().map(str::to_owned))
+            .collect()
     };
     let b: AgentId = "b".parse()?;
-    let stored = served.store.inbox(&b, Selection { limit: 10, bytes: 1 << 20, ..Selection::default() }).await?;
-    let stored: Vec<_> = stored.iter().map(|placed| placed.message.id.to_string()).collect();
+    let stored = served
+        .store
+        .inbox(
+            &b,
+            Selection {
+                limit: 10,
+                bytes: 1 << 20,
+                ..Selection::default()
+            },
+        )
+        .await?;
+    let stored: Vec<_> = stored
+        .iter()
+        .map(|placed| placed.message.id.to_string())
+        .collect();
     assert_eq!(told(&found), stored);
     // The store hangs, so the outcome is unknown.
     let mut a = served.join("a").await?;
@@ -252,17 +359,23 @@ async fn a_session_that_renames_itself_and_goes_is_gone_under_the_new_name() -> 
     let mut a = served.join("a").await?;
     // The store hangs until the session has sent its goodbye.
     redis.pause()?;
-    a.begin(CallId::fresh(), "register_agent", json!({"name": "b"})).await?;
+    a.begin(CallId::fresh(), "register_agent", json!({"name": "b"}))
+        .await?;
     a.notify("goodbye", json!({})).await?;
     // The arrival of the goodbye cannot be observed. Half the time limit of a call is long enough for it.
     tokio::time::sleep(Duration::from_millis(900)).await;
     redis.resume()?;
     let (found, _) = lines(&served, "", 3).await?;
-    assert_eq!(found[1..].iter().map(short).collect::<Vec<_>>(), ["renamed a b", "session_ended b goodbye"]);
+    assert_eq!(
+        found[1..].iter().map(short).collect::<Vec<_>>(),
+        ["renamed a b", "session_ended b goodbye"]
+    );
     let b: AgentId = "b".parse()?;
     eventually("nobody holds the name", WRITTEN, async || {
         let known = served.store.agent(&b).await.ok()?;
-        known.is_none_or(|known| !known.is_online(Timestamp::now())).then_some(())
+        known
+            .is_none_or(|known| !known.is_online(Timestamp::now()))
+            .then_some(())
     })
     .await
 }
@@ -272,11 +385,19 @@ async fn an_entry_that_the_store_refuses_for_good_leaves_a_gap() -> Result<()> {
     let redis = Redis::start().await?;
     let address = redis.url().parse()?;
     let served = Served::start_with(|config| config.store = address).await?;
-    redis.tell(&["SET", "{c3po}:audit", "no list of entries"]).await?;
+    redis
+        .tell(&["SET", "{c3po}:audit", "no list of entries"])
+        .await?;
     served.join("a").await?.notify("goodbye", json!({})).await?;
-    let metrics = async || Ok::<_, anyhow::Error>(http::get(served.address.parse()?, "/metrics").await?.body);
+    let metrics =
+        async || Ok::<_, anyhow::Error>(http::get(served.address.parse()?, "/metrics").await?.body);
     eventually("both are given up", WRITTEN, async || {
-        metrics().await.ok()?.lines().any(|line| line == "c3po_audit_lost_total 2").then_some(())
+        metrics()
+            .await
+            .ok()?
+            .lines()
+            .any(|line| line == "c3po_audit_lost_total 2")
+            .then_some(())
     })
     .await?;
     redis.tell(&["DEL", "{c3po}:audit"]).await?;

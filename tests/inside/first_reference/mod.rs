@@ -38,7 +38,9 @@ fn has_the_members_below(place: &str, example: &Value, answer: &Value) {
         (Value::Object(example), Value::Object(answer)) => {
             for (name, value) in example {
                 let place = format!("{place}.{name}");
-                let Some(found) = answer.get(name) else { panic!("{place} is missing in {answer:?}") };
+                let Some(found) = answer.get(name) else {
+                    panic!("{place} is missing in {answer:?}")
+                };
                 has_the_members_below(&place, value, found);
             }
         }
@@ -47,14 +49,22 @@ fn has_the_members_below(place: &str, example: &Value, answer: &Value) {
                 return;
             };
             assert!(!answer.is_empty(), "{place} is empty");
-            answer.iter().for_each(|one| has_the_members_below(&format!("{place}[]"), example, one));
+            answer
+                .iter()
+                .for_each(|one| has_the_members_below(&format!("{place}[]"), example, one));
         }
         (Value::String(example), Value::String(answer)) => {
             if example.parse::<Timestamp>().is_ok() {
-                assert!(answer.parse::<Timestamp>().is_ok(), "{place} is no time: {answer}");
+                assert!(
+                    answer.parse::<Timestamp>().is_ok(),
+                    "{place} is no time: {answer}"
+                );
             }
             if example.parse::<MessageId>().is_ok() {
-                assert!(answer.parse::<MessageId>().is_ok(), "{place} is no message id: {answer}");
+                assert!(
+                    answer.parse::<MessageId>().is_ok(),
+                    "{place} is no message id: {answer}"
+                );
             }
         }
         (Value::Number(_), Value::Number(_)) | (Value::Bool(_), Value::Bool(_)) => {}

@@ -47,33 +47,54 @@ async fn a_wait_for_anything_returns_the_message() -> Result<()> {
 async fn a_wait_for_anything_also_returns_replies() -> Result<()> {
     let (_served, homeassistant, meshtastic) = two_clients().await?;
     let question = homeassistant.send("meshtastic", "topics?").await?;
-    meshtastic.call("reply", json!({"message_id": question, "response": "mesh/#"})).await?;
-    let received = homeassistant.call("wait_for_message", json!({"timeout": 8})).await?;
-    assert_eq!((&received["kind"], &received["message_id"]), (&json!("reply"), &json!(question)));
+    meshtastic
+        .call(
+            "reply",
+            json!({"message_id": question, "response": "mesh/#"}),
+        )
+        .await?;
+    let received = homeassistant
+        .call("wait_for_message", json!({"timeout": 8}))
+        .await?;
+    assert_eq!(
+        (&received["kind"], &received["message_id"]),
+        (&json!("reply"), &json!(question))
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn a_wait_for_anything_reports_its_timeout() -> Result<()> {
     let (_served, homeassistant, _meshtastic) = two_clients().await?;
-    let answer = homeassistant.call("wait_for_message", json!({"timeout": 1})).await?;
+    let answer = homeassistant
+        .call("wait_for_message", json!({"timeout": 1}))
+        .await?;
     says(&any_timeout(1), &answer);
-    assert_eq!((&answer["timeout"], &answer["waited_seconds"]), (&json!(true), &json!(1)));
+    assert_eq!(
+        (&answer["timeout"], &answer["waited_seconds"]),
+        (&json!(true), &json!(1))
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn a_wait_for_one_answer_returns_the_reply() -> Result<()> {
     let (_served, homeassistant, meshtastic) = two_clients().await?;
-    let question = homeassistant.send("meshtastic", "What MQTT topics are available?").await?;
+    let question = homeassistant
+        .send("meshtastic", "What MQTT topics are available?")
+        .await?;
     let example = json!({
         "message_id": "homeassistant::meshtastic::abc12345", "from_agent": "meshtastic",
         "response": "Available topics: mesh/node/#, mesh/stat/#", "status": "success",
         "timestamp": "2024-01-15T10:30:15Z",
     });
-    let arguments = json!({"message_id": question, "response": "Available topics: mesh/node/#, mesh/stat/#"});
+    let arguments =
+        json!({"message_id": question, "response": "Available topics: mesh/node/#, mesh/stat/#"});
     let (received, _) = tokio::try_join!(
-        homeassistant.call("wait_for_message", json!({"message_id": question, "timeout": 8})),
+        homeassistant.call(
+            "wait_for_message",
+            json!({"message_id": question, "timeout": 8})
+        ),
         meshtastic.call("reply", arguments),
     )?;
     has_the_members_of(&example, &received);
@@ -88,7 +109,12 @@ async fn a_wait_for_one_answer_returns_the_reply() -> Result<()> {
 async fn a_wait_for_one_answer_reports_its_timeout() -> Result<()> {
     let (_served, homeassistant, _meshtastic) = two_clients().await?;
     let question = homeassistant.send("meshtastic", "anybody?").await?;
-    let answer = homeassistant.call("wait_for_message", json!({"message_id": question, "timeout": 1})).await?;
+    let answer = homeassistant
+        .call(
+            "wait_for_message",
+            json!({"message_id": question, "timeout": 1}),
+        )
+        .await?;
     let example = json!({
         "status": "timeout", "code": "TIMEOUT", "message_id": question,
         "message": "No response received within 1 seconds",
@@ -101,8 +127,13 @@ async fn a_wait_for_one_answer_reports_its_timeout() -> Result<()> {
 #[tokio::test]
 async fn a_wait_for_one_answer_needs_a_message_that_was_sent() -> Result<()> {
     let (_served, homeassistant, _meshtastic) = two_clients().await?;
-    for (id, code) in [("malformed", "INVALID_REQUEST"), ("homeassistant::meshtastic::00000000", "MESSAGE_NOT_FOUND")] {
-        let refusal = homeassistant.refused("wait_for_message", json!({"message_id": id, "timeout": 1})).await?;
+    for (id, code) in [
+        ("malformed", "INVALID_REQUEST"),
+        ("homeassistant::meshtastic::00000000", "MESSAGE_NOT_FOUND"),
+    ] {
+        let refusal = homeassistant
+            .refused("wait_for_message", json!({"message_id": id, "timeout": 1}))
+            .await?;
         assert_eq!(refusal["code"], code, "{id}");
     }
     Ok(())
@@ -134,7 +165,9 @@ async fn a_wait_for_incoming_messages_returns_the_message() -> Result<()> {
 #[tokio::test]
 async fn a_wait_for_incoming_messages_reports_its_timeout() -> Result<()> {
     let (_served, homeassistant, _meshtastic) = two_clients().await?;
-    let answer = homeassistant.call("wait_for_message", json!({"kind": "message", "timeout": 1})).await?;
+    let answer = homeassistant
+        .call("wait_for_message", json!({"kind": "message", "timeout": 1}))
+        .await?;
     says(&any_timeout(1), &answer);
     Ok(())
 }
@@ -143,10 +176,14 @@ async fn a_wait_for_incoming_messages_reports_its_timeout() -> Result<()> {
 async fn a_wait_lasts_from_one_second_to_an_hour() -> Result<()> {
     let (_served, homeassistant, meshtastic) = two_clients().await?;
     for timeout in [0, 3_601] {
-        let refusal = homeassistant.refused("wait_for_message", json!({"timeout": timeout})).await?;
+        let refusal = homeassistant
+            .refused("wait_for_message", json!({"timeout": timeout}))
+            .await?;
         assert_eq!(refusal["code"], "INVALID_REQUEST", "{timeout}");
     }
     meshtastic.send("homeassistant", "here already").await?;
-    homeassistant.call("wait_for_message", json!({"timeout": 3_600})).await?;
+    homeassistant
+        .call("wait_for_message", json!({"timeout": 3_600}))
+        .await?;
     Ok(())
 }

@@ -38,10 +38,15 @@ impl Gate {
             config.is_open = false;
             change(config);
         };
-        let gate = Self { served: Served::start_with(closed).await? };
+        let gate = Self {
+            served: Served::start_with(closed).await?,
+        };
         // A coordinator that answers has its control socket too.
         let address = gate.address()?;
-        eventually("it answers", READY, async || http::get(address, "/api/health").await.ok()).await?;
+        eventually("it answers", READY, async || {
+            http::get(address, "/api/health").await.ok()
+        })
+        .await?;
         Ok(gate)
     }
 
@@ -57,16 +62,32 @@ impl Gate {
     /// Errors: the words are not such a command, or it is refused.
     pub async fn ask(&self, words: &[&str]) -> Result<String> {
         let line = CommandLine::try_parse_from([&["c3po-coordinator"], words].concat())?;
-        let Some(Action::Admin(request)) = line.action else { anyhow::bail!("{words:?} asks nothing") };
-        request.ask(self.served.folder(), self.address()?, None).await
+        let Some(Action::Admin(request)) = line.action else {
+            anyhow::bail!("{words:?} asks nothing")
+        };
+        request
+            .ask(self.served.folder(), self.address()?, None)
+            .await
     }
 
     /// Makes a key. Returns its text.
     ///
     /// Errors: it is refused.
     pub async fn key(&self, scope: &str, agents: &str, more: &[&str]) -> Result<String> {
-        let words = [&["keys", "create", "somebody", "--scope", scope, "--agents", agents], more].concat();
-        Ok(self.ask(&words).await?.lines().next().context("nothing was printed")?.to_owned())
+        let words = [
+            &[
+                "keys", "create", "somebody", "--scope", scope, "--agents", agents,
+            ],
+            more,
+        ]
+        .concat();
+        Ok(self
+            .ask(&words)
+            .await?
+            .lines()
+            .next()
+            .context("nothing was printed")?
+            .to_owned())
     }
 
     /// Revokes a key.

@@ -60,9 +60,19 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
         let stop = CancellationToken::new();
-        let serving =
-            TaskTracker::new().spawn(c3po_coordinator::run(listener, config, Arc::clone(&store), stop.clone()));
-        Ok(Self { address, store, stop, serving, folder })
+        let serving = TaskTracker::new().spawn(c3po_coordinator::run(
+            listener,
+            config,
+            Arc::clone(&store),
+            stop.clone(),
+        ));
+        Ok(Self {
+            address,
+            store,
+            stop,
+            serving,
+            folder,
+        })
     }
 
     /// Returns the folder of its files.

@@ -13,19 +13,33 @@ async fn a_call_id_is_for_one_call() -> Result<()> {
     let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let call = CallId::fresh();
     let secret = json!({"target": "meshtastic", "message": "a secret"});
-    let id = homeassistant.begin(call, "send_message", secret.clone()).await?;
+    let id = homeassistant
+        .begin(call, "send_message", secret.clone())
+        .await?;
     let sent = homeassistant.end(id).await?.expect("it is accepted");
     let id = homeassistant.begin(call, "send_message", secret).await?;
-    assert_eq!(homeassistant.end(id).await?.expect("it is the same")["id"], sent["id"]);
+    assert_eq!(
+        homeassistant.end(id).await?.expect("it is the same")["id"],
+        sent["id"]
+    );
 
     let (mut other, _) = Link::join(&served.address, "other").await?;
     for link in [&mut homeassistant, &mut other] {
-        let id = link.begin(call, "send_message", json!({"target": "meshtastic", "message": "else"})).await?;
+        let id = link
+            .begin(
+                call,
+                "send_message",
+                json!({"target": "meshtastic", "message": "else"}),
+            )
+            .await?;
         let refused = link.end(id).await?.expect_err("the id is another call's");
         assert_eq!(refused["data"]["code"], "INVALID_REQUEST");
         assert!(!refused.to_string().contains("secret"), "{refused}");
     }
-    assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 1);
+    assert_eq!(
+        meshtastic.call("get_messages", json!({})).await?["count"],
+        1
+    );
     Ok(())
 }
 
@@ -33,10 +47,20 @@ async fn a_call_id_is_for_one_call() -> Result<()> {
 async fn a_call_is_under_way_once() -> Result<()> {
     let (_served, _homeassistant, mut meshtastic) = two_agents().await?;
     let call = CallId::fresh();
-    let first = meshtastic.begin(call, "wait_for_message", json!({"timeout": 1})).await?;
-    let second = meshtastic.begin(call, "wait_for_message", json!({"timeout": 600})).await?;
-    assert_eq!(meshtastic.end(second).await?.expect_err("it is under way")["data"]["code"], "CONFLICT");
-    assert_eq!(meshtastic.end(first).await?.expect("it ends")["timeout"], true);
+    let first = meshtastic
+        .begin(call, "wait_for_message", json!({"timeout": 1}))
+        .await?;
+    let second = meshtastic
+        .begin(call, "wait_for_message", json!({"timeout": 600}))
+        .await?;
+    assert_eq!(
+        meshtastic.end(second).await?.expect_err("it is under way")["data"]["code"],
+        "CONFLICT"
+    );
+    assert_eq!(
+        meshtastic.end(first).await?.expect("it ends")["timeout"],
+        true
+    );
     Ok(())
 }
 
@@ -46,25 +70,45 @@ async fn a_person_cannot_act_as_a_session_that_began_later() -> Result<()> {
     let (link, _) = Link::join(&served.address, "late").await?;
     drop(link);
     let (mut asker, _) = Link::join(&served.address, "asker").await?;
-    harness::eventually::eventually("late is gone", std::time::Duration::from_secs(10), async || {
-        let mut link = Link::open(&served.address).await.ok()?;
-        link.hello(&Who::person("late")).await.ok()?.ok()
-    })
+    harness::eventually::eventually(
+        "late is gone",
+        std::time::Duration::from_secs(10),
+        async || {
+            let mut link = Link::open(&served.address).await.ok()?;
+            link.hello(&Who::person("late")).await.ok()?.ok()
+        },
+    )
     .await?;
     let (mut person, _) = Link::join_as(&served.address, &Who::person("late")).await?;
     person.call("get_messages", json!({})).await?;
 
     let (mut late, _) = Link::join(&served.address, "late").await?;
-    let sent = asker.call("send_message", json!({"target": "late", "message": "for the session"})).await?;
+    let sent = asker
+        .call(
+            "send_message",
+            json!({"target": "late", "message": "for the session"}),
+        )
+        .await?;
     let ids = json!({"message_ids": [sent["id"]]});
-    for (tool, arguments) in
-        [("get_messages", json!({})), ("ack_messages", ids), ("wait_for_message", json!({"timeout": 1}))]
-    {
+    for (tool, arguments) in [
+        ("get_messages", json!({})),
+        ("ack_messages", ids),
+        ("wait_for_message", json!({"timeout": 1})),
+    ] {
         assert_eq!(person.refusal(tool, arguments).await?, "CONFLICT", "{tool}");
     }
     let id = sent["id"].as_str().expect("an id");
-    assert!(person.receipt(&[id], "in_session", "terminal").await.is_err());
-    assert_eq!(late.call("wait_for_message", json!({"timeout": 20})).await?["id"], sent["id"]);
+    assert!(
+        person
+            .receipt(&[id], "in_session", "terminal")
+            .await
+            .is_err()
+    );
+    assert_eq!(
+        late.call("wait_for_message", json!({"timeout": 20}))
+            .await?["id"],
+        sent["id"]
+    );
     Ok(())
 }
 
@@ -72,7 +116,10 @@ async fn a_person_cannot_act_as_a_session_that_began_later() -> Result<()> {
 async fn no_client_acts_as_a_reserved_name() -> Result<()> {
     let served = Served::start().await?;
     for name in ["system", "all", "Human"] {
-        let forged = Who { more: json!({"person": true, "leftover": true}), ..Who::new(name) };
+        let forged = Who {
+            more: json!({"person": true, "leftover": true}),
+            ..Who::new(name)
+        };
         let mut link = Link::open(&served.address).await?;
         let error = link.hello(&forged).await?.expect_err("a reserved name");
         assert_eq!(error["data"]["code"], "AGENT_NOT_FOUND", "{name}");

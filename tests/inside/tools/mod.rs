@@ -34,11 +34,19 @@ fn id(message: &Value) -> String {
 
 /// Sends a question from the first to the second agent. Returns its id.
 async fn ask(link: &mut Link, text: &str) -> Result<String> {
-    Ok(id(&link.call("send_message", json!({"target": "meshtastic", "message": text})).await?))
+    Ok(id(&link
+        .call(
+            "send_message",
+            json!({"target": "meshtastic", "message": text}),
+        )
+        .await?))
 }
 
 /// Returns the values of one member from every element.
 fn each(list: &Value, member: &str) -> Vec<String> {
     let elements = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    elements.iter().map(|one| one[member].as_str().unwrap_or_default().to_owned()).collect()
+    elements
+        .iter()
+        .map(|one| one[member].as_str().unwrap_or_default().to_owned())
+        .collect()
 }

@@ -50,18 +50,31 @@ async fn start() -> Result<(Redis, Served, [Link; 2], Vec<MessageId>)> {
     let redis = Redis::start().await?;
     let address = redis.url().parse()?;
     let served = Served::start_with(|config| config.store = address).await?;
-    let links = [served.join("homeassistant").await?, served.join("meshtastic").await?];
+    let links = [
+        served.join("homeassistant").await?,
+        served.join("meshtastic").await?,
+    ];
     let text = "x".repeat(CHARACTERS);
     let mut ids: Vec<MessageId> = Vec::new();
     let first = message("homeassistant", "meshtastic", &text);
     for number in 0..MESSAGES {
-        let (from, to) =
-            if number % 2 == 0 { ("homeassistant", "meshtastic") } else { ("meshtastic", "homeassistant") };
-        let mut next = if number == 0 { first.clone() } else { message(from, to, &text) };
+        let (from, to) = if number % 2 == 0 {
+            ("homeassistant", "meshtastic")
+        } else {
+            ("meshtastic", "homeassistant")
+        };
+        let mut next = if number == 0 {
+            first.clone()
+        } else {
+            message(from, to, &text)
+        };
         next.thread_id = first.id.clone();
         next.timestamp = first.timestamp + Duration::from_millis(u64::try_from(number)?);
         served.store.send(&send(next.clone())).await?;
-        served.store.acknowledge(&next.to_agent, None, std::slice::from_ref(&next.id)).await?;
+        served
+            .store
+            .acknowledge(&next.to_agent, None, std::slice::from_ref(&next.id))
+            .await?;
         ids.push(next.id);
     }
     Ok((redis, served, links, ids))
@@ -70,12 +83,19 @@ async fn start() -> Result<(Redis, Served, [Link; 2], Vec<MessageId>)> {
 /// Returns how many bytes the server has sent so far.
 async fn said(redis: &Redis) -> Result<u64> {
     let info = redis.tell(&["INFO", "stats"]).await?;
-    let line = info.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("total_net_output_bytes:"));
     Ok(line.context("it counts what it sends")?.trim().parse()?)
 }
 
 /// Returns one page, and how many bytes Redis sent for it.
-async fn page(redis: &Redis, link: &mut Link, message: &MessageId, cursor: &Value) -> Result<(Value, u64)> {
+async fn page(
+    redis: &Redis,
+    link: &mut Link,
+    message: &MessageId,
+    cursor: &Value,
+) -> Result<(Value, u64)> {
     let mut arguments = json!({"message_id": message});
     if !cursor.is_null() {
         arguments["cursor"] = cursor.clone();
@@ -91,26 +111,45 @@ async fn each_page_of_thirty_megabytes_reads_a_page() -> Result<()> {
     let (mut read, mut cursor) = (Vec::new(), json!(null));
     loop {
         let (page, bytes) = page(&redis, &mut link, &ids[0], &cursor).await?;
-        ensure!(bytes < PAGE_BYTES, "page {} took {bytes} bytes of Redis", read.len());
-        let ended = page["messages"].as_array().into_iter().flatten().filter(|message| message["rest"].is_null());
+        ensure!(
+            bytes < PAGE_BYTES,
+            "page {} took {bytes} bytes of Redis",
+            read.len()
+        );
+        let ended = page["messages"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|message| message["rest"].is_null());
         read.extend(ended.map(id));
         cursor = page["next_cursor"].clone();
         if cursor.is_null() {
             break;
         }
     }
-    assert!(read.iter().eq(ids.iter().map(MessageId::as_str)), "{} of {MESSAGES}", read.len());
+    assert!(
+        read.iter().eq(ids.iter().map(MessageId::as_str)),
+        "{} of {MESSAGES}",
+        read.len()
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn the_id_of_a_broadcast_that_never_was_leads_nowhere() -> Result<()> {
     let (_served, mut homeassistant, _meshtastic) = two_agents().await?;
-    let copies = homeassistant.call("broadcast", json!({"message": "hi"})).await?;
-    let thread = homeassistant.call("get_thread", json!({"message_id": copies["id"]})).await?;
+    let copies = homeassistant
+        .call("broadcast", json!({"message": "hi"}))
+        .await?;
+    let thread = homeassistant
+        .call("get_thread", json!({"message_id": copies["id"]}))
+        .await?;
     assert_eq!(each(&thread["messages"], "message"), ["hi"]);
     let made_up = json!({"message_id": "homeassistant::all::00000001"});
-    assert_eq!(homeassistant.refusal("get_thread", made_up).await?, "MESSAGE_NOT_FOUND");
+    assert_eq!(
+        homeassistant.refusal("get_thread", made_up).await?,
+        "MESSAGE_NOT_FOUND"
+    );
     Ok(())
 }
 
@@ -119,7 +158,11 @@ async fn read_on(links: &mut [Link; 2], thread: &MessageId, done: &AtomicBool) -
     while !done.load(Ordering::Relaxed) {
         let mut begun = Vec::new();
         for number in 0..AT_ONCE {
-            let call = links[number % 2].begin(CallId::fresh(), "get_thread", json!({"message_id": thread}));
+            let call = links[number % 2].begin(
+                CallId::fresh(),
+                "get_thread",
+                json!({"message_id": thread}),
+            );
             begun.push((number % 2, call.await?));
         }
         for (link, call) in begun {
@@ -131,7 +174,11 @@ async fn read_on(links: &mut [Link; 2], thread: &MessageId, done: &AtomicBool) -
 }
 
 /// Returns the time within which 75% of the calls are answered while others read that thread.
-async fn usual_beside(readers: &mut [Link; 2], thread: &MessageId, other: &mut Link) -> Result<Duration> {
+async fn usual_beside(
+    readers: &mut [Link; 2],
+    thread: &MessageId,
+    other: &mut Link,
+) -> Result<Duration> {
     let (done, mut took) = (AtomicBool::new(false), Vec::new());
     let measured = async {
         for tool in ["ping", "get_messages"].into_iter().cycle().take(CALLS) {
@@ -159,8 +206,13 @@ async fn reading_a_long_thread_does_not_block_others() -> Result<()> {
         short = short.max(usual_beside(&mut readers, &alone.id, &mut other).await?);
         long = long.min(usual_beside(&mut readers, &ids[0], &mut other).await?);
     }
-    eprintln!("another agent's call took {short:?} beside readers of one message, {long:?} of {MESSAGES}");
-    ensure!(long < SLOWER * short, "{long:?} beside readers of {MESSAGES} messages, {short:?} beside those of one");
+    eprintln!(
+        "another agent's call took {short:?} beside readers of one message, {long:?} of {MESSAGES}"
+    );
+    ensure!(
+        long < SLOWER * short,
+        "{long:?} beside readers of {MESSAGES} messages, {short:?} beside those of one"
+    );
     Ok(())
 }
 
@@ -176,9 +228,16 @@ async fn a_page_stops_early_when_most_messages_are_invisible() -> Result<()> {
     let copy = message("sender", "reader", "everybody?");
     let kept = async |number: usize, next: Message| -> Result<MessageId> {
         let timestamp = copy.timestamp + Duration::from_millis(u64::try_from(number)?);
-        let next = Message { thread_id: copy.id.clone(), timestamp, ..next };
+        let next = Message {
+            thread_id: copy.id.clone(),
+            timestamp,
+            ..next
+        };
         served.store.send(&send(next.clone())).await?;
-        served.store.acknowledge(&next.to_agent, None, std::slice::from_ref(&next.id)).await?;
+        served
+            .store
+            .acknowledge(&next.to_agent, None, std::slice::from_ref(&next.id))
+            .await?;
         Ok(next.id)
     };
     kept(0, copy.clone()).await?;
@@ -187,9 +246,19 @@ async fn a_page_stops_early_when_most_messages_are_invisible() -> Result<()> {
     }
     let last = kept(OTHERS, message("reader", "sender", "me too")).await?;
 
-    let first = reader.call("get_thread", json!({"message_id": copy.id})).await?;
+    let first = reader
+        .call("get_thread", json!({"message_id": copy.id}))
+        .await?;
     assert_eq!(each(&first["messages"], "id"), [copy.id.as_str()]);
-    let rest = reader.call("get_thread", json!({"message_id": copy.id, "cursor": first["next_cursor"]})).await?;
-    assert_eq!((each(&rest["messages"], "id"), &rest["next_cursor"]), (vec![last.as_str().to_owned()], &Value::Null));
+    let rest = reader
+        .call(
+            "get_thread",
+            json!({"message_id": copy.id, "cursor": first["next_cursor"]}),
+        )
+        .await?;
+    assert_eq!(
+        (each(&rest["messages"], "id"), &rest["next_cursor"]),
+        (vec![last.as_str().to_owned()], &Value::Null)
+    );
     Ok(())
 }

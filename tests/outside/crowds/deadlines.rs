@@ -34,36 +34,54 @@ async fn said(coordinator: &Coordinator, text: &str) -> Result<TcpStream> {
 async fn rest(stream: &mut TcpStream, within: Duration) -> Result<String> {
     let mut rest = Vec::new();
     // A reset connection has ended too.
-    let _ = timeout(within, stream.read_to_end(&mut rest)).await.context("the connection goes on")?;
+    let _ = timeout(within, stream.read_to_end(&mut rest))
+        .await
+        .context("the connection goes on")?;
     Ok(String::from_utf8_lossy(&rest).into_owned())
 }
 
 async fn one_byte(coordinator: &Coordinator) -> Result<()> {
     let mut stream = said(coordinator, "G").await?;
-    ensure!(rest(&mut stream, HEAD_LOST).await?.is_empty(), "there is nothing to answer");
+    ensure!(
+        rest(&mut stream, HEAD_LOST).await?.is_empty(),
+        "there is nothing to answer"
+    );
     Ok(())
 }
 
 async fn idle(coordinator: &Coordinator) -> Result<()> {
     let began = Instant::now();
-    let mut stream = said(coordinator, "GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    let mut stream = said(
+        coordinator,
+        "GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    )
+    .await?;
     let answer = rest(&mut stream, HEAD_LOST).await?;
     ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    ensure!(began.elapsed() > Duration::from_secs(5), "there is time for a second request: {:?}", began.elapsed());
+    ensure!(
+        began.elapsed() > Duration::from_secs(5),
+        "there is time for a second request: {:?}",
+        began.elapsed()
+    );
     Ok(())
 }
 
 /// Sends one byte of the head at a time, without end.
 async fn dribbled_head(coordinator: &Coordinator) -> Result<()> {
     let (mut reading, mut writing) =
-        said(coordinator, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ").await?.into_split();
+        said(coordinator, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
+            .await?
+            .into_split();
     eventually("the connection is lost", HEAD_LOST, async || {
         let written = writing.write_all(b"a").await;
         let over = matches!(reading.try_read(&mut [0; 64]), Ok(0)) || written.is_err();
         over.then_some(())
     })
     .await?;
-    ensure!(reading.read(&mut [0]).await.unwrap_or(0) == 0, "nothing is answered");
+    ensure!(
+        reading.read(&mut [0]).await.unwrap_or(0) == 0,
+        "nothing is answered"
+    );
     Ok(())
 }
 
@@ -73,26 +91,49 @@ async fn half_a_body(coordinator: &Coordinator) -> Result<()> {
     let began = Instant::now();
     let mut stream = said(coordinator, head).await?;
     let answer = rest(&mut stream, BODY_LOST).await?;
-    ensure!(answer.starts_with("HTTP/1.1 408") && answer.contains("within 30 s"), "{answer}");
-    ensure!(began.elapsed() > Duration::from_secs(20), "a slow line is no reason: {:?}", began.elapsed());
+    ensure!(
+        answer.starts_with("HTTP/1.1 408") && answer.contains("within 30 s"),
+        "{answer}"
+    );
+    ensure!(
+        began.elapsed() > Duration::from_secs(20),
+        "a slow line is no reason: {:?}",
+        began.elapsed()
+    );
     Ok(())
 }
 
 async fn too_much(coordinator: &Coordinator) -> Result<()> {
     let address = coordinator.address();
-    let long = format!("GET /api/health HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "a".repeat(10_000));
+    let long = format!(
+        "GET /api/health HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n",
+        "a".repeat(10_000)
+    );
     ensure!(http::request(address, &long).await?.status == 431);
-    let many: String = (0..100).map(|number| format!("X-{number}: a\r\n")).collect();
-    ensure!(http::request(address, &format!("GET /api/health HTTP/1.1\r\n{many}\r\n")).await?.status == 431);
+    let many: String = (0..100)
+        .map(|number| format!("X-{number}: a\r\n"))
+        .collect();
+    ensure!(
+        http::request(address, &format!("GET /api/health HTTP/1.1\r\n{many}\r\n"))
+            .await?
+            .status
+            == 431
+    );
     let big = "a".repeat((1 << 20) + 1);
-    let headers = [("Accept", "application/json, text/event-stream"), ("X-Agent-ID", "a")];
+    let headers = [
+        ("Accept", "application/json, text/event-stream"),
+        ("X-Agent-ID", "a"),
+    ];
     ensure!(http::post(address, "/mcp", &headers, &big).await?.status == 413);
     Ok(())
 }
 
 /// Starts downloads until all download slots are taken, and reads none of them.
 async fn nothing_is_read(coordinator: &Coordinator) -> Result<()> {
-    let fetch = format!("GET /download/linux-{}/c3po HTTP/1.1\r\nHost: localhost\r\n\r\n", std::env::consts::ARCH);
+    let fetch = format!(
+        "GET /download/linux-{}/c3po HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        std::env::consts::ARCH
+    );
     let mut fetching = Vec::new();
     let last = loop {
         let mut stream = said(coordinator, &fetch).await?;
@@ -108,7 +149,10 @@ async fn nothing_is_read(coordinator: &Coordinator) -> Result<()> {
     eventually("the places are free again", BODY_LOST, async || {
         let mut stream = said(coordinator, &fetch).await.ok()?;
         let mut status = [0; 12];
-        timeout(HEAD_LOST, stream.read_exact(&mut status)).await.ok()?.ok()?;
+        timeout(HEAD_LOST, stream.read_exact(&mut status))
+            .await
+            .ok()?
+            .ok()?;
         (&status == b"HTTP/1.1 200").then_some(())
     })
     .await
@@ -128,15 +172,26 @@ async fn slow_and_oversized_senders_lose_the_connection() -> Result<()> {
         too_much(&coordinator),
     )?;
     eventually("every place is free again", HEAD_LOST, async || {
-        let metrics = http::get(coordinator.address(), "/metrics").await.ok()?.body;
+        let metrics = http::get(coordinator.address(), "/metrics")
+            .await
+            .ok()?
+            .body;
         ensure_limits(&metrics);
-        metrics.lines().any(|line| line == "c3po_connections 1").then_some(())
+        metrics
+            .lines()
+            .any(|line| line == "c3po_connections 1")
+            .then_some(())
     })
     .await
 }
 
 fn ensure_limits(metrics: &str) {
-    for limit in ["head_seconds\"} 10", "body_seconds\"} 30", "head_bytes\"} 8192", "frame_bytes\"} 1048576"] {
+    for limit in [
+        "head_seconds\"} 10",
+        "body_seconds\"} 30",
+        "head_bytes\"} 8192",
+        "frame_bytes\"} 1048576",
+    ] {
         assert!(metrics.contains(limit), "{limit} is not in\n{metrics}");
     }
 }
@@ -151,11 +206,18 @@ async fn thousands_of_silent_connections_do_not_delay_others() -> Result<()> {
     let mut silent = Vec::new();
     // Not more at once than the listener's backlog holds: the others would retry only seconds later.
     while silent.len() < SILENT {
-        silent.extend(try_join_all((0..AT_ONCE).map(|_| TcpStream::connect(coordinator.address()))).await?);
+        silent.extend(
+            try_join_all((0..AT_ONCE).map(|_| TcpStream::connect(coordinator.address()))).await?,
+        );
     }
     eventually("all of them are in", HEAD_LOST, async || {
-        let metrics = http::get(coordinator.address(), "/metrics").await.ok()?.body;
-        let places = metrics.lines().find_map(|line| line.strip_prefix("c3po_connections "))?;
+        let metrics = http::get(coordinator.address(), "/metrics")
+            .await
+            .ok()?
+            .body;
+        let places = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("c3po_connections "))?;
         (places.parse::<usize>().ok()? > SILENT).then_some(())
     })
     .await?;
@@ -164,9 +226,22 @@ async fn thousands_of_silent_connections_do_not_delay_others() -> Result<()> {
         good.reply("ping", json!({})).await?;
     }
     let newcomer = session(work.path(), "newcomer", &coordinator.url()).await?;
-    newcomer.reply("send_message", json!({"target": "good", "message": "hello"})).await?;
-    ensure!(good.reply("wait_for_message", json!({"timeout": 5})).await?["message"] == "hello");
-    ensure!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    newcomer
+        .reply(
+            "send_message",
+            json!({"target": "good", "message": "hello"}),
+        )
+        .await?;
+    ensure!(
+        good.reply("wait_for_message", json!({"timeout": 5}))
+            .await?["message"]
+            == "hello"
+    );
+    ensure!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
     drop(silent);
     Ok(())
 }

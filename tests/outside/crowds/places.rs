@@ -30,7 +30,12 @@ async fn small_coordinator(work: &TempDir) -> Result<Coordinator> {
 async fn fill(coordinator: &Coordinator, name: &str) -> Result<Vec<Agent>> {
     let mut agents = Vec::new();
     loop {
-        match Agent::join(coordinator.address(), &Who::new(format!("{name}-{}", agents.len()))).await {
+        match Agent::join(
+            coordinator.address(),
+            &Who::new(format!("{name}-{}", agents.len())),
+        )
+        .await
+        {
             Ok(agent) => agents.push(agent),
             Err(Trouble::Refused(503, code)) if code == "COORD_DOWN" => return Ok(agents),
             Err(other) => return Err(other.into()),
@@ -61,21 +66,32 @@ async fn newcomers_beyond_the_connection_limit_are_refused_and_others_go_on() ->
 
     let sender = agents.last_mut().expect("some found a place");
     for number in 0..100 {
-        let message = format!("{{\"target\":\"waiting-{number}\",\"message\":\"t={};\"}}", crowd.tally().now());
+        let message = format!(
+            "{{\"target\":\"waiting-{number}\",\"message\":\"t={};\"}}",
+            crowd.tally().now()
+        );
         sender.call("send_message", &message).await?;
     }
     let all = async || (crowd.tally().progress().1 == 100).then_some(());
     eventually("every message arrives", SOON, all).await?;
-    assert!(crowd.tally().take().troubles.is_empty(), "nobody who was there lost anything");
+    assert!(
+        crowd.tally().take().troubles.is_empty(),
+        "nobody who was there lost anything"
+    );
 
     drop(silent);
     agents.truncate(1);
     eventually("a place is free again", SOON, async || {
-        Agent::join(coordinator.address(), &Who::new("late")).await.ok()
+        Agent::join(coordinator.address(), &Who::new("late"))
+            .await
+            .ok()
     })
     .await?;
     let log = std::fs::read_to_string(work.path().join("coordinator.log"))?;
-    assert!(log.contains("the limit of 200 open files") && log.contains("has reached its limit of"), "{log}");
+    assert!(
+        log.contains("the limit of 200 open files") && log.contains("has reached its limit of"),
+        "{log}"
+    );
     Ok(())
 }
 
@@ -87,9 +103,14 @@ async fn silent_connections_lose_their_slot() -> Result<()> {
     for _ in 0..PLACES {
         silent.push(TcpStream::connect(coordinator.address()).await?);
     }
-    assert!(fill(&coordinator, "agent").await?.is_empty(), "every place is taken");
+    assert!(
+        fill(&coordinator, "agent").await?.is_empty(),
+        "every place is taken"
+    );
     eventually("a place is free again", SOON, async || {
-        Agent::join(coordinator.address(), &Who::new("agent")).await.ok()
+        Agent::join(coordinator.address(), &Who::new("agent"))
+            .await
+            .ok()
     })
     .await?;
     drop(silent);
@@ -97,7 +118,8 @@ async fn silent_connections_lose_their_slot() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_session_that_finds_no_place_takes_the_next_coordinator_and_else_waits_for_one() -> Result<()> {
+async fn a_session_that_finds_no_place_takes_the_next_coordinator_and_else_waits_for_one()
+-> Result<()> {
     let work = TempDir::new()?;
     let full = small_coordinator(&work).await?;
     let agents = fill(&full, "agent").await?;
@@ -105,13 +127,24 @@ async fn a_session_that_finds_no_place_takes_the_next_coordinator_and_else_waits
     std::fs::create_dir(&folder)?;
     let other = Coordinator::start(&folder).await?;
 
-    let both = session(work.path(), "both", &format!("{},{}", full.url(), other.url())).await?;
+    let both = session(
+        work.path(),
+        "both",
+        &format!("{},{}", full.url(), other.url()),
+    )
+    .await?;
     assert_eq!(both.reply("ping", json!({})).await?["pong"], true);
     let only = session(work.path(), "only", &full.url()).await?;
     let refused = only.call("ping", json!({})).await?;
     let refusal = refused.json()?;
-    assert!(refused.is_error && refusal["code"] == "COORD_DOWN", "{refusal}");
-    assert!(refusal.to_string().contains("has reached its limit of"), "{refusal}");
+    assert!(
+        refused.is_error && refusal["code"] == "COORD_DOWN",
+        "{refusal}"
+    );
+    assert!(
+        refusal.to_string().contains("has reached its limit of"),
+        "{refusal}"
+    );
 
     drop(agents);
     eventually("the session has a link", SOON, async || {

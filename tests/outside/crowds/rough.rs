@@ -27,8 +27,15 @@ async fn others_go_on_beside(rough: Rough) -> Result<()> {
     let senders = crowd.join("sender", SENDERS).await?;
 
     let rough_ones = RoughOnes::start(server.address, rough).await?;
-    let targets = (0..WAITING).map(|number| format!("other-{number}")).collect();
-    let sending = Sending { targets, pace: Pace::PerSecond(50.0), span: Duration::from_secs(3), body: 50 };
+    let targets = (0..WAITING)
+        .map(|number| format!("other-{number}"))
+        .collect();
+    let sending = Sending {
+        targets,
+        pace: Pace::PerSecond(50.0),
+        span: Duration::from_secs(3),
+        body: 50,
+    };
     crowd.send(senders, &sending).await?;
     eventually("everything arrives", SOON, async || {
         let (sent, arrived) = crowd.tally().progress();
@@ -40,11 +47,18 @@ async fn others_go_on_beside(rough: Rough) -> Result<()> {
     rough_ones.end().await;
 
     let counted = crowd.tally().take();
-    assert!(counted.troubles.is_empty() && counted.sent.count() > 100, "{:?}", counted.troubles);
+    assert!(
+        counted.troubles.is_empty() && counted.sent.count() > 100,
+        "{:?}",
+        counted.troubles
+    );
     let p99 = counted.arrived.percentile(0.99);
     assert!(p99 < IN_TIME, "{p99:?} beside {}", rough.name());
     assert!(memory < MEMORY, "{memory} bytes beside {}", rough.name());
-    assert!(rough == Rough::StopsReading || did.sent.count() + did.troubles.len() > 0, "nobody behaved badly: {did:?}");
+    assert!(
+        rough == Rough::StopsReading || did.sent.count() + did.troubles.len() > 0,
+        "nobody behaved badly: {did:?}"
+    );
     Ok(())
 }
 

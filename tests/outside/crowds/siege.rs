@@ -25,14 +25,22 @@ async fn besieged(work: &TempDir, is_closed: bool) -> Result<(Coordinator, Optio
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?;
     if is_closed {
-        coordinator = coordinator.with("C3PO_CLOSED", Path::new("true")).with("C3PO_TLS", Path::new("off"));
+        coordinator = coordinator
+            .with("C3PO_CLOSED", Path::new("true"))
+            .with("C3PO_TLS", Path::new("off"));
     }
     coordinator.restart().await?;
     if !is_closed {
         return Ok((coordinator, None));
     }
     let mut create = command(program("c3po-coordinator")?, work.path());
-    create.args(["keys", "create", "siege", "--listen", &coordinator.address().to_string()]);
+    create.args([
+        "keys",
+        "create",
+        "siege",
+        "--listen",
+        &coordinator.address().to_string(),
+    ]);
     let said = String::from_utf8(create.output().await?.stdout)?;
     let key = said.lines().next().context("no key")?.to_owned();
     Ok((coordinator, Some(key)))
@@ -44,7 +52,13 @@ async fn survives(is_closed: bool) -> Result<()> {
     let (mut coordinator, key) = besieged(&work, is_closed).await?;
     let process = coordinator.process()?.id()?;
     let before = Vitals::of(process)?.resident;
-    let siege = Siege { entry: Entry::clear(coordinator.address()), key: key.clone(), rate: RATE, span: SPAN, seed: 7 };
+    let siege = Siege {
+        entry: Entry::clear(coordinator.address()),
+        key: key.clone(),
+        rate: RATE,
+        span: SPAN,
+        seed: 7,
+    };
     let good = async {
         if is_closed {
             return anyhow::Ok(());
@@ -57,9 +71,15 @@ async fn survives(is_closed: bool) -> Result<()> {
     };
     let (done, good) = tokio::join!(siege.run(), good);
     good?;
-    ensure!(done.begun.load(std::sync::atomic::Ordering::Relaxed) > 100, "{done:?}");
+    ensure!(
+        done.begun.load(std::sync::atomic::Ordering::Relaxed) > 100,
+        "{done:?}"
+    );
     let after = Vitals::of(process)?.resident;
-    ensure!(after < before + GROWTH_MAX, "it grew from {before} to {after}");
+    ensure!(
+        after < before + GROWTH_MAX,
+        "it grew from {before} to {after}"
+    );
     let log = coordinator.process()?.log();
     ensure!(!log.contains("panicked"), "{log}");
     harness::http::get(coordinator.address(), "/api/health").await?;

@@ -40,31 +40,55 @@ async fn unfinished_input_is_held_up_to_a_budget_and_others_continue() -> Result
     raise_descriptor_limit()?;
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
-    let (process, entry) = (coordinator.process()?.id()?, Entry::clear(coordinator.address()));
+    let (process, entry) = (
+        coordinator.process()?.id()?,
+        Entry::clear(coordinator.address()),
+    );
     let good = session(work.path(), "good", &coordinator.url()).await?;
     good.reply("ping", json!({})).await?;
     let before = Vitals::of(process)?.resident;
 
-    let kinds = [Half::Body("/mcp"), Half::Body("/api/agents/remove"), Half::FirstFrame, Half::LaterFrame];
-    let halves = (0..EACH).flat_map(|number| kinds.map(|half| half.send(&entry, None, number, WITHIN)));
+    let kinds = [
+        Half::Body("/mcp"),
+        Half::Body("/api/agents/remove"),
+        Half::FirstFrame,
+        Half::LaterFrame,
+    ];
+    let halves =
+        (0..EACH).flat_map(|number| kinds.map(|half| half.send(&entry, None, number, WITHIN)));
     let held: Vec<_> = join_all(halves).await.into_iter().flatten().collect();
-    ensure!(held.len() > EACH as usize, "only {} connections are held", held.len());
+    ensure!(
+        held.len() > EACH as usize,
+        "only {} connections are held",
+        held.len()
+    );
     let grown = Vitals::of(process)?.resident.saturating_sub(before);
     ensure!(grown < GROWTH_MAX, "it grew by {} kB", grown >> 10);
 
     let began = Instant::now();
-    good.reply("send_message", json!({"target": "good", "message": "hello"})).await?;
-    ensure!(good.reply("wait_for_message", json!({"timeout": 5})).await?["message"] == "hello");
+    good.reply(
+        "send_message",
+        json!({"target": "good", "message": "hello"}),
+    )
+    .await?;
+    ensure!(
+        good.reply("wait_for_message", json!({"timeout": 5}))
+            .await?["message"]
+            == "hello"
+    );
     let newcomer = session(work.path(), "newcomer", &coordinator.url()).await?;
     newcomer.reply("ping", json!({})).await?;
     ensure!(began.elapsed() < IN_TIME, "{:?}", began.elapsed());
 
     drop(held);
-    let given_back = async || (Vitals::of(process).ok()?.resident < before + LEFT_MAX).then_some(());
+    let given_back =
+        async || (Vitals::of(process).ok()?.resident < before + LEFT_MAX).then_some(());
     eventually("what was held is given back", IN_TIME, given_back).await?;
     // There is room for a long message again.
     let long = "x".repeat(40_000);
-    newcomer.reply("send_message", json!({"target": "good", "message": long})).await?;
+    newcomer
+        .reply("send_message", json!({"target": "good", "message": long}))
+        .await?;
     Ok(())
 }
 
@@ -72,7 +96,10 @@ async fn unfinished_input_is_held_up_to_a_budget_and_others_continue() -> Result
 async fn links_release_the_memory_of_long_messages() -> Result<()> {
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
-    let (process, address) = (coordinator.process()?.id()?, coordinator.address().to_string());
+    let (process, address) = (
+        coordinator.process()?.id()?,
+        coordinator.address().to_string(),
+    );
     let mut links = Vec::new();
     for number in 0..EACH {
         links.push(Link::join(&address, &format!("long-{number}")).await?.0);
@@ -80,10 +107,16 @@ async fn links_release_the_memory_of_long_messages() -> Result<()> {
     let before = Vitals::of(process)?.resident;
     let text = "x".repeat(900_000);
     for link in &mut links {
-        let refused = link.refusal("send_message", json!({"target": "nobody", "message": text})).await?;
+        let refused = link
+            .refusal("send_message", json!({"target": "nobody", "message": text}))
+            .await?;
         ensure!(refused == "PAYLOAD_TOO_LARGE", "{refused}");
         // A long answer too, in both directions of the link.
-        link.call("send_message", json!({"target": "long-0", "message": "y".repeat(TEXT_MAX)})).await?;
+        link.call(
+            "send_message",
+            json!({"target": "long-0", "message": "y".repeat(TEXT_MAX)}),
+        )
+        .await?;
     }
     let released = async || (Vitals::of(process).ok()?.resident < before + LEFT_MAX).then_some(());
     eventually("the memory is released", IN_TIME, released).await?;
@@ -98,7 +131,10 @@ async fn links_release_the_memory_of_long_messages() -> Result<()> {
 async fn a_broadcast_to_many_holds_its_text_once() -> Result<()> {
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
-    let (process, address) = (coordinator.process()?.id()?, coordinator.address().to_string());
+    let (process, address) = (
+        coordinator.process()?.id()?,
+        coordinator.address().to_string(),
+    );
     for number in 0..RECIPIENTS {
         Link::join(&address, &format!("reader-{number}")).await?;
     }
@@ -108,7 +144,11 @@ async fn a_broadcast_to_many_holds_its_text_once() -> Result<()> {
     // Also where the deadline of the call ends it.
     let _ = link.try_call("broadcast", json!({"message": text})).await?;
     let grown = Vitals::of(process)?.peak - before;
-    ensure!(grown < BROADCAST_GROWTH_MAX, "it grew by {} kB", grown >> 10);
+    ensure!(
+        grown < BROADCAST_GROWTH_MAX,
+        "it grew by {} kB",
+        grown >> 10
+    );
     Ok(())
 }
 
@@ -119,12 +159,19 @@ async fn unfinished_handshakes_are_cut_and_do_not_keep_newcomers_out() -> Result
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?.over_tls("auto");
     coordinator.restart().await?;
-    let (process, entry) = (coordinator.process()?.id()?, Entry::clear(coordinator.address()));
+    let (process, entry) = (
+        coordinator.process()?.id()?,
+        Entry::clear(coordinator.address()),
+    );
     let before = Vitals::of(process)?.resident;
     let halves = (0..HANDSHAKES).map(|number| Half::Handshake.send(&entry, None, number, WITHIN));
     let held: Vec<_> = join_all(halves).await;
     let grown = Vitals::of(process)?.resident.saturating_sub(before);
-    ensure!(grown < HANDSHAKES_GROWTH_MAX, "it grew by {} kB", grown >> 10);
+    ensure!(
+        grown < HANDSHAKES_GROWTH_MAX,
+        "it grew by {} kB",
+        grown >> 10
+    );
 
     let (began, fingerprint) = (Instant::now(), coordinator.fingerprint()?);
     let mut newcomer = proxy_command(work.path(), "newcomer", &coordinator.url())?;

@@ -50,11 +50,22 @@ struct Seen {
 }
 
 /// Runs one session in that folder, which is the same for all compared sessions, and returns the observations.
-async fn run(claude: &ClaudeCode, work: &Path, trouble: &Trouble, kind: Plugin, manner: Manner) -> Result<Seen> {
+async fn run(
+    claude: &ClaudeCode,
+    work: &Path,
+    trouble: &Trouble,
+    kind: Plugin,
+    manner: Manner,
+) -> Result<Seen> {
     fs::create_dir(work)?;
     let command = trouble.command.clone();
     let calls = move |_: &_| vec![Block::call("Bash", json!({"command": command}))];
-    let model = FakeApi::start(Script::new().then_with(calls).otherwise([Block::text("I did")])).await?;
+    let model = FakeApi::start(
+        Script::new()
+            .then_with(calls)
+            .otherwise([Block::text("I did")]),
+    )
+    .await?;
     let mut options = Options::new(work, PROJECT, &model, &trouble.coordinator);
     options = match kind {
         Plugin::None => options.without_c3po(),
@@ -69,7 +80,12 @@ async fn run(claude: &ClaudeCode, work: &Path, trouble: &Trouble, kind: Plugin, 
     match manner {
         Manner::Printing => {
             let finished = claude.print(&options, PROMPT)?.finish(TURN).await?;
-            ensure!(finished.output.trim() == "I did", "{}\n{}", finished.output, finished.log);
+            ensure!(
+                finished.output.trim() == "I did",
+                "{}\n{}",
+                finished.output,
+                finished.log
+            );
         }
         Manner::Terminal => {
             in_a_terminal(claude, &options, trouble, kind, &lines).await?;
@@ -78,11 +94,21 @@ async fn run(claude: &ClaudeCode, work: &Path, trouble: &Trouble, kind: Plugin, 
     ensure!(model.others().is_empty(), "{:?}", model.others());
     let hooks = lines("hooks").lines().map(hook).collect::<Result<_>>()?;
     let proxies = lines("proxies").lines().count();
-    let asked = model.asked().iter().map(|asked| plain(asked.body())).collect::<Result<_>>()?;
+    let asked = model
+        .asked()
+        .iter()
+        .map(|asked| plain(asked.body()))
+        .collect::<Result<_>>()?;
     drop(mounts);
-    let emptied = eventually("room for the next run", TURN, async || fs::remove_dir_all(work).ok());
+    let emptied = eventually("room for the next run", TURN, async || {
+        fs::remove_dir_all(work).ok()
+    });
     emptied.await?;
-    Ok(Seen { asked, hooks, proxies })
+    Ok(Seen {
+        asked,
+        hooks,
+        proxies,
+    })
 }
 
 /// Types the prompt in a terminal, and ends the session after its last hook.
@@ -100,22 +126,36 @@ async fn in_a_terminal(
         eventually("its server", TURN, async || connected().then_some(())).await?;
     }
     session.type_line(PROMPT).await?;
-    session.wait_for_screen("the answer", TURN, |screen| screen.contains("I did")).await?;
+    session
+        .wait_for_screen("the answer", TURN, |screen| screen.contains("I did"))
+        .await?;
     session.wait_ready().await?;
     if matches!(kind, Plugin::Whole | Plugin::HooksAlone | Plugin::Talkative) {
-        let stopped = eventually("the last hook", TURN, async || lines("hooks").contains("stop ").then_some(()));
+        let stopped = eventually("the last hook", TURN, async || {
+            lines("hooks").contains("stop ").then_some(())
+        });
         stopped.await?;
     }
     let process = PathBuf::from(format!("/proc/{}", session.claude_pid()));
     drop(session);
-    eventually("the end of the session", TURN, async || (!process.exists()).then_some(())).await?;
+    eventually("the end of the session", TURN, async || {
+        (!process.exists()).then_some(())
+    })
+    .await?;
     Ok(())
 }
 
 fn hook(line: &str) -> Result<Hook> {
     let parts: Vec<_> = line.split(' ').collect();
-    let &[name, code, milliseconds, said] = &parts[..] else { anyhow::bail!("no record: {line}") };
-    Ok(Hook { name: name.into(), code: code.into(), milliseconds: milliseconds.parse()?, said: said.parse()? })
+    let &[name, code, milliseconds, said] = &parts[..] else {
+        anyhow::bail!("no record: {line}")
+    };
+    Ok(Hook {
+        name: name.into(),
+        code: code.into(),
+        milliseconds: milliseconds.parse()?,
+        said: said.parse()?,
+    })
 }
 
 /// Returns a request without the parts that differ in every run: the metadata, and the ids of the model's calls.
@@ -136,22 +176,42 @@ fn plain(body: &Value) -> Result<String> {
 
 /// Returns the first line in which two runs differ.
 fn difference(one: &Seen, other: &Seen) -> Option<String> {
-    let lines = |seen: &Seen| seen.asked.iter().flat_map(|asked| asked.lines()).map(str::to_owned).collect::<Vec<_>>();
+    let lines = |seen: &Seen| {
+        seen.asked
+            .iter()
+            .flat_map(|asked| asked.lines())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     let (one, other) = (lines(one), lines(other));
     let differs = one.iter().zip(&other).find(|(one, other)| one != other);
     match differs {
         Some((one, other)) => Some(format!("{one}\n{other}")),
-        None => (one.len() != other.len()).then(|| format!("{} and {} lines", one.len(), other.len())),
+        None => {
+            (one.len() != other.len()).then(|| format!("{} and {} lines", one.len(), other.len()))
+        }
     }
 }
 
 /// Checks that every hook ran, succeeded quickly, and printed nothing.
 fn check_hooks(what: &str, seen: &Seen) {
-    for name in ["session-start", "user-prompt-submit", "post-tool-batch", "stop"] {
-        assert!(seen.hooks.iter().any(|hook| hook.name == name), "{what}: no {name} in {:?}", seen.hooks);
+    for name in [
+        "session-start",
+        "user-prompt-submit",
+        "post-tool-batch",
+        "stop",
+    ] {
+        assert!(
+            seen.hooks.iter().any(|hook| hook.name == name),
+            "{what}: no {name} in {:?}",
+            seen.hooks
+        );
     }
     for hook in &seen.hooks {
-        assert!(hook.code == "0" && hook.said == 0 && hook.milliseconds < IN_TIME, "{what}: {hook:?}");
+        assert!(
+            hook.code == "0" && hook.said == 0 && hook.milliseconds < IN_TIME,
+            "{what}: {hook:?}"
+        );
     }
 }
 
@@ -167,20 +227,36 @@ impl Bench {
     /// Returns `None` and reports a skipped test if Claude Code is not installed.
     fn set(test: &str) -> Result<Option<Self>> {
         match ClaudeCode::find() {
-            Ok(claude) => Ok(Some(Self { claude, folder: tempfile::tempdir()?, references: HashMap::new() })),
+            Ok(claude) => Ok(Some(Self {
+                claude,
+                folder: tempfile::tempdir()?,
+                references: HashMap::new(),
+            })),
             Err(reason) => skipped(test, &format!("{reason:#}")).map(|()| None),
         }
     }
 
     /// Runs a session in the folder that all sessions of this test use.
     async fn run(&self, trouble: &Trouble, kind: Plugin, manner: Manner) -> Result<Seen> {
-        let seen = run(&self.claude, &self.folder.path().join("w"), trouble, kind, manner).await;
+        let seen = run(
+            &self.claude,
+            &self.folder.path().join("w"),
+            trouble,
+            kind,
+            manner,
+        )
+        .await;
         seen.with_context(|| format!("{kind:?} {manner:?}"))
     }
 
     /// Compares sessions with and without hooks, both printing and in a terminal. The sessions without hooks are shared by
     /// all faults of a test, because their requests do not depend on the fault.
-    async fn compare(&mut self, what: &str, trouble: &Trouble, pair: (Plugin, Plugin)) -> Result<()> {
+    async fn compare(
+        &mut self,
+        what: &str,
+        trouble: &Trouble,
+        pair: (Plugin, Plugin),
+    ) -> Result<()> {
         for manner in [Manner::Printing, Manner::Terminal] {
             self.compare_by(manner, what, trouble, pair).await?;
         }
@@ -196,18 +272,36 @@ impl Bench {
         pair: (Plugin, Plugin),
     ) -> Result<()> {
         let (with, without) = pair;
-        let one = self.run(trouble, with, manner).await.context(what.to_owned())?;
+        let one = self
+            .run(trouble, with, manner)
+            .await
+            .context(what.to_owned())?;
         if !self.references.contains_key(&(without, manner)) {
-            let reference = self.run(trouble, without, manner).await.context(what.to_owned())?;
+            let reference = self
+                .run(trouble, without, manner)
+                .await
+                .context(what.to_owned())?;
             self.references.insert((without, manner), reference);
         }
         let other = &self.references[&(without, manner)];
         check_hooks(what, &one);
-        assert_eq!((other.hooks.len(), one.asked.len()), (0, 2), "{what}, {manner:?}");
+        assert_eq!(
+            (other.hooks.len(), one.asked.len()),
+            (0, 2),
+            "{what}, {manner:?}"
+        );
         assert_eq!(one.proxies, other.proxies, "{what}, {manner:?}");
-        assert_eq!(one.proxies > 0, trouble.has_proxy(with), "{what}, {manner:?}");
+        assert_eq!(
+            one.proxies > 0,
+            trouble.has_proxy(with),
+            "{what}, {manner:?}"
+        );
         let difference = difference(&one, other);
-        assert!(difference.is_none(), "{what}, {manner:?}: {}", difference.unwrap_or_default());
+        assert!(
+            difference.is_none(),
+            "{what}, {manner:?}: {}",
+            difference.unwrap_or_default()
+        );
         Ok(())
     }
 }
@@ -220,9 +314,15 @@ async fn a_hook_that_prints_text_is_noticed() -> Result<()> {
         return Ok(());
     };
     let trouble = Trouble::without_coordinator()?;
-    let talks = bench.run(&trouble, Plugin::Talkative, Manner::Printing).await?;
-    let silent = bench.run(&trouble, Plugin::WithoutHooks, Manner::Printing).await?;
-    assert!(difference(&talks, &silent).is_some_and(|lines| lines.contains("UserPromptSubmit hook")));
+    let talks = bench
+        .run(&trouble, Plugin::Talkative, Manner::Printing)
+        .await?;
+    let silent = bench
+        .run(&trouble, Plugin::WithoutHooks, Manner::Printing)
+        .await?;
+    assert!(
+        difference(&talks, &silent).is_some_and(|lines| lines.contains("UserPromptSubmit hook"))
+    );
     Ok(())
 }
 
@@ -231,15 +331,31 @@ async fn without_a_coordinator_a_session_is_as_without_hooks() -> Result<()> {
     let Some(mut bench) = Bench::set("a session without a coordinator")? else {
         return Ok(());
     };
-    bench.compare("nobody listens", &Trouble::without_coordinator()?, HOOKS).await?;
+    bench
+        .compare("nobody listens", &Trouble::without_coordinator()?, HOOKS)
+        .await?;
 
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let trouble = Trouble::coordinator(format!("http://{}", silent.local_addr()?));
-    bench.compare_by(Manner::Printing, "one that accepts and never answers", &trouble, HOOKS).await?;
+    bench
+        .compare_by(
+            Manner::Printing,
+            "one that accepts and never answers",
+            &trouble,
+            HOOKS,
+        )
+        .await?;
 
     let (full, _waiting) = full_listener()?;
     let trouble = Trouble::coordinator(format!("http://{}", full.local_addr()?));
-    bench.compare_by(Manner::Printing, "one that does not even accept", &trouble, HOOKS).await
+    bench
+        .compare_by(
+            Manner::Printing,
+            "one that does not even accept",
+            &trouble,
+            HOOKS,
+        )
+        .await
 }
 
 /// Returns a listener whose backlog is full, and the connections in it.
@@ -261,9 +377,20 @@ async fn without_a_proxy_a_session_is_as_without_c3po() -> Result<()> {
         return Ok(());
     };
     let alone = (Plugin::HooksAlone, Plugin::None);
-    bench.compare("a plugin without a server", &Trouble::without_coordinator()?, alone).await?;
-    let trouble = Trouble { arguments: vec!["--strict-mcp-config"], ..Trouble::without_coordinator()? };
-    bench.compare_by(Manner::Printing, "servers turned off", &trouble, HOOKS).await
+    bench
+        .compare(
+            "a plugin without a server",
+            &Trouble::without_coordinator()?,
+            alone,
+        )
+        .await?;
+    let trouble = Trouble {
+        arguments: vec!["--strict-mcp-config"],
+        ..Trouble::without_coordinator()?
+    };
+    bench
+        .compare_by(Manner::Printing, "servers turned off", &trouble, HOOKS)
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -273,7 +400,16 @@ async fn beside_a_proxy_that_has_stopped_a_session_is_as_without_hooks() -> Resu
     };
     // Not a killed proxy: the time at which its client notices that and offers other tools varies.
     let command = "kill -STOP $(cat ../proxies)".to_owned();
-    bench.compare("a stopped proxy", &Trouble { command, ..Trouble::without_coordinator()? }, HOOKS).await
+    bench
+        .compare(
+            "a stopped proxy",
+            &Trouble {
+                command,
+                ..Trouble::without_coordinator()?
+            },
+            HOOKS,
+        )
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -291,17 +427,23 @@ async fn with_a_socket_folder_that_is_not_safe_a_session_is_as_without_hooks() -
         Trouble::without_coordinator().map(|trouble| trouble.prepare(prepare))
     };
     let file = made(|folder| Ok(fs::write(folder, "")?))?;
-    bench.compare_by(Manner::Printing, "a file", &file, HOOKS).await?;
+    bench
+        .compare_by(Manner::Printing, "a file", &file, HOOKS)
+        .await?;
     let open = made(|folder| {
         fs::create_dir(folder)?;
         Ok(fs::set_permissions(folder, Permissions::from_mode(0o777))?)
     })?;
-    bench.compare_by(Manner::Printing, "open to others", &open, HOOKS).await?;
+    bench
+        .compare_by(Manner::Printing, "open to others", &open, HOOKS)
+        .await?;
     let unreadable = made(|folder| {
         fs::create_dir(folder)?;
         Ok(fs::set_permissions(folder, Permissions::from_mode(0o000))?)
     })?;
-    bench.compare_by(Manner::Printing, "unreadable", &unreadable, HOOKS).await?;
+    bench
+        .compare_by(Manner::Printing, "unreadable", &unreadable, HOOKS)
+        .await?;
     let link = made(|folder| Ok(symlink(folder.with_file_name("elsewhere"), folder)?))?;
     bench.compare("a link", &link, HOOKS).await?;
     if is_root() {
@@ -310,7 +452,9 @@ async fn with_a_socket_folder_that_is_not_safe_a_session_is_as_without_hooks() -
             fs::set_permissions(folder, Permissions::from_mode(0o700))?;
             Ok(chown(folder, Some(12_345), None)?)
         })?;
-        bench.compare_by(Manner::Printing, "another user's", &foreign, HOOKS).await?;
+        bench
+            .compare_by(Manner::Printing, "another user's", &foreign, HOOKS)
+            .await?;
     }
     Ok(())
 }
@@ -330,8 +474,18 @@ async fn with_a_full_disk_a_session_is_as_without_hooks() -> Result<()> {
         return skipped("a session with a full disk", "no disk may be mounted here");
     }
     let full = bench.folder.path().join("w/run");
-    let places = [("XDG_STATE_HOME", full.join("state")), ("C3PO_LOG_FILE", full.join("log"))];
-    let trouble = Trouble { environment: places.into(), ..Trouble::without_coordinator()? };
-    let trouble = trouble.prepare(|options| Ok(Mount::full(&options.runtime_folder())?.into_iter().collect()));
+    let places = [
+        ("XDG_STATE_HOME", full.join("state")),
+        ("C3PO_LOG_FILE", full.join("log")),
+    ];
+    let trouble = Trouble {
+        environment: places.into(),
+        ..Trouble::without_coordinator()?
+    };
+    let trouble = trouble.prepare(|options| {
+        Ok(Mount::full(&options.runtime_folder())?
+            .into_iter()
+            .collect())
+    });
     bench.compare("a full disk", &trouble, HOOKS).await
 }

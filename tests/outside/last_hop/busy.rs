@@ -24,12 +24,20 @@ fn go_on(scene: &Scene) -> Result<()> {
 /// Returns the position of each text. Errors: one of them is missing.
 fn places(asked: &Asked, texts: &[String]) -> Result<Vec<usize>> {
     let all = asked.all_text();
-    texts.iter().map(|text| all.find(&format!("> {text}\n")).with_context(|| format!("no {text} in {all}"))).collect()
+    texts
+        .iter()
+        .map(|text| {
+            all.find(&format!("> {text}\n"))
+                .with_context(|| format!("no {text} in {all}"))
+        })
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_comes_between_two_steps_of_a_turn_once() -> Result<()> {
-    let Some(scene) = Scene::set("a message in the middle of a turn", worker()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("a message in the middle of a turn", worker()).await? else {
+        return Ok(());
+    };
     let session = scene.start().await?;
     scene.type_and_see(&session, "work").await?;
     scene.is(RECIPIENT, "busy").await?;
@@ -41,15 +49,39 @@ async fn a_message_comes_between_two_steps_of_a_turn_once() -> Result<()> {
     go_on(&scene)?;
 
     let asked = scene.shown(QUESTION).await?;
-    assert!(asked.new_text().contains("PostToolBatch"), "{}", asked.new_text());
-    assert_eq!(scene.model.asked().len(), 2, "it comes with the result of the tool");
+    assert!(
+        asked.new_text().contains("PostToolBatch"),
+        "{}",
+        asked.new_text()
+    );
+    assert_eq!(
+        scene.model.asked().len(),
+        2,
+        "it comes with the result of the tool"
+    );
     for id in [&id, &news] {
         let history = scene.reaches(id, "seen").await?;
-        assert_eq!(history, ["stored", "on_host deliver", "in_session post_tool_batch", "seen hook"]);
+        assert_eq!(
+            history,
+            [
+                "stored",
+                "on_host deliver",
+                "in_session post_tool_batch",
+                "seen hook"
+            ]
+        );
     }
     scene.is(RECIPIENT, "ready").await?;
     let later = scene.type_and_see(&session, "anything new?").await?;
-    assert_eq!((later.count_of(QUESTION), later.count_of("The lights are off.")), (1, 1), "{}", later.all_text());
+    assert_eq!(
+        (
+            later.count_of(QUESTION),
+            later.count_of("The lights are off.")
+        ),
+        (1, 1),
+        "{}",
+        later.all_text()
+    );
     Ok(())
 }
 
@@ -59,7 +91,9 @@ async fn a_question_keeps_a_turn_from_ending_once_and_news_does_not() -> Result<
     let script = Script::new()
         .then([Block::hold(&gates[0]), Block::text("done")])
         .then([Block::hold(&gates[1]), Block::text("and this is done")]);
-    let Some(scene) = Scene::set("a message at the end of a turn", script).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("a message at the end of a turn", script).await? else {
+        return Ok(());
+    };
     let session = scene.start().await?;
     scene.type_and_see(&session, "work").await?;
     let id = scene.ask(QUESTION).await?;
@@ -72,26 +106,52 @@ async fn a_question_keeps_a_turn_from_ending_once_and_news_does_not() -> Result<
     scene.reaches(&news, "on_host").await?;
     gates[1].open();
     let history = scene.reaches(&id, "seen").await?;
-    assert_eq!(history, ["stored", "on_host deliver", "in_session stop", "seen hook"]);
+    assert_eq!(
+        history,
+        ["stored", "on_host deliver", "in_session stop", "seen hook"]
+    );
     scene.is(RECIPIENT, "ready").await?;
-    assert!(scene.model.wait_for("a third", QUIET, |_| scene.model.asked().len() > 2).await.is_err());
+    assert!(
+        scene
+            .model
+            .wait_for("a third", QUIET, |_| scene.model.asked().len() > 2)
+            .await
+            .is_err()
+    );
 
     let later = scene.type_and_see(&session, "anything new?").await?;
-    assert_eq!((later.count_of(QUESTION), later.count_of("The lights are off.")), (1, 1), "{}", later.all_text());
+    assert_eq!(
+        (
+            later.count_of(QUESTION),
+            later.count_of("The lights are off.")
+        ),
+        (1, 1),
+        "{}",
+        later.all_text()
+    );
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_reaches_a_busy_session_in_order_and_urgent_ones_first() -> Result<()> {
-    let Some(scene) = Scene::set("a burst of messages", worker()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("a burst of messages", worker()).await? else {
+        return Ok(());
+    };
     let session = scene.start().await?;
     scene.type_and_see(&session, "work").await?;
     let (mut urgent, mut normal, mut last) = (Vec::new(), Vec::new(), String::new());
     for number in 0..20 {
         let body = format!("burst number {number:02}");
         let priority = if number % 7 == 5 { "urgent" } else { "normal" };
-        last = scene.send(json!({"target": RECIPIENT, "message": body, "priority": priority})).await?;
-        if priority == "urgent" { &mut urgent } else { &mut normal }.push(body);
+        last = scene
+            .send(json!({"target": RECIPIENT, "message": body, "priority": priority}))
+            .await?;
+        if priority == "urgent" {
+            &mut urgent
+        } else {
+            &mut normal
+        }
+        .push(body);
     }
     scene.reaches(&last, "on_host").await?;
     go_on(&scene)?;
@@ -100,7 +160,11 @@ async fn a_burst_reaches_a_busy_session_in_order_and_urgent_ones_first() -> Resu
     let expected: Vec<String> = urgent.into_iter().chain(normal).collect();
     let places = places(&asked, &expected)?;
     assert!(places.is_sorted(), "{places:?}: {}", asked.new_text());
-    assert!(asked.holds("[c3po] 20 messages for meshtastic"), "{}", asked.new_text());
+    assert!(
+        asked.holds("[c3po] 20 messages for meshtastic"),
+        "{}",
+        asked.new_text()
+    );
     scene.reaches(&last, "seen").await?;
     let later = scene.type_and_see(&session, "anything new?").await?;
     assert_eq!(later.count_of("burst number"), 20, "each comes once");
@@ -109,9 +173,13 @@ async fn a_burst_reaches_a_busy_session_in_order_and_urgent_ones_first() -> Resu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_reaches_an_idle_session_in_order_each_once() -> Result<()> {
-    let Some(scene) = Scene::set("a burst for an idle session", Script::new()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("a burst for an idle session", Script::new()).await? else {
+        return Ok(());
+    };
     let session = scene.start().await?;
-    let bodies: Vec<_> = (0..20).map(|number| format!("burst number {number:02}")).collect();
+    let bodies: Vec<_> = (0..20)
+        .map(|number| format!("burst number {number:02}"))
+        .collect();
     let mut ids = Vec::new();
     for body in &bodies {
         ids.push(scene.ask(body).await?);

@@ -16,7 +16,9 @@ const SECOND: &str = "And the ones in the kitchen?";
 
 /// Starts a session that was shown a question and has not answered it.
 async fn with_a_question(test: &str) -> Result<Option<(Scene, Interactive, String)>> {
-    let Some(scene) = Scene::set(test, Script::new()).await? else { return Ok(None) };
+    let Some(scene) = Scene::set(test, Script::new()).await? else {
+        return Ok(None);
+    };
     let session = scene.start().await?;
     let id = scene.ask(QUESTION).await?;
     scene.reaches(&id, "seen").await?;
@@ -28,7 +30,11 @@ async fn with_a_question(test: &str) -> Result<Option<(Scene, Interactive, Strin
 async fn is_no_ghost(scene: &Scene) -> Result<()> {
     let killed = Instant::now();
     scene.is_offline(RECIPIENT).await?;
-    ensure!(killed.elapsed() < SILENCE_MAX, "a ghost for {:?}", killed.elapsed());
+    ensure!(
+        killed.elapsed() < SILENCE_MAX,
+        "a ghost for {:?}",
+        killed.elapsed()
+    );
     Ok(())
 }
 
@@ -37,9 +43,14 @@ async fn is_no_ghost(scene: &Scene) -> Result<()> {
 /// `times` is the expected number of repeated copies in its conversation.
 async fn is_repeated(scene: &Scene, session: &Interactive, times: usize) -> Result<()> {
     scene.type_and_see(session, "what is to be done?").await?;
-    scene.model.wait_for(REPEATED, SOON, |asked| asked.count_of(REPEATED) == times).await?;
+    scene
+        .model
+        .wait_for(REPEATED, SOON, |asked| asked.count_of(REPEATED) == times)
+        .await?;
     scene.is(RECIPIENT, "ready").await?;
-    let later = scene.type_and_see(session, &format!("and what else, {times}?")).await?;
+    let later = scene
+        .type_and_see(session, &format!("and what else, {times}?"))
+        .await?;
     assert_eq!(later.count_of(REPEATED), times, "{}", later.all_text());
     Ok(())
 }
@@ -49,39 +60,63 @@ async fn is_in_two_contexts(scene: &Scene, id: &str) -> Result<()> {
     let (mut history, mut stages) = (Vec::new(), Vec::new());
     let twice = eventually("a second context", SOON, async || {
         history = scene.history(id).await.ok()?;
-        stages = history.iter().filter_map(|step| step.split(' ').next()).map(str::to_owned).collect();
+        stages = history
+            .iter()
+            .filter_map(|step| step.split(' ').next())
+            .map(str::to_owned)
+            .collect();
         (stages == ["stored", "on_host", "in_session", "seen", "in_session"]).then_some(())
     });
-    twice.await.with_context(|| format!("the history of {id}: {history:?}"))
+    twice
+        .await
+        .with_context(|| format!("the history of {id}: {history:?}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cleared_session_is_shown_its_unsettled_messages_once_more() -> Result<()> {
-    let Some((scene, session, id)) = with_a_question("a cleared session").await? else { return Ok(()) };
+    let Some((scene, session, id)) = with_a_question("a cleared session").await? else {
+        return Ok(());
+    };
     let before = session.session_id()?;
     session.type_line("/clear").await?;
     eventually("another conversation", SOON, async || {
-        session.session_id().is_ok_and(|now| now != before).then_some(())
+        session
+            .session_id()
+            .is_ok_and(|now| now != before)
+            .then_some(())
     })
     .await?;
     scene.is(RECIPIENT, "ready").await?;
     is_repeated(&scene, &session, 1).await?;
     let asked = scene.model.asked();
-    assert_eq!(asked.last().context("no request")?.count_of(QUESTION), 1, "the new context holds it once");
+    assert_eq!(
+        asked.last().context("no request")?.count_of(QUESTION),
+        1,
+        "the new context holds it once"
+    );
     is_in_two_contexts(&scene, &id).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compacted_session_is_shown_its_unsettled_messages_once_more() -> Result<()> {
-    let Some((scene, session, id)) = with_a_question("a compacted session").await? else { return Ok(()) };
+    let Some((scene, session, id)) = with_a_question("a compacted session").await? else {
+        return Ok(());
+    };
     for line in ["something to sum up", "and something more"] {
         scene.type_and_see(&session, line).await?;
         scene.is(RECIPIENT, "ready").await?;
     }
     let before = scene.model.asked().len();
     session.type_line("/compact").await?;
-    scene.model.wait_for("a summary", SOON, |_| scene.model.asked().len() > before).await?;
-    session.wait_for_screen("the end of the compaction", SOON, |screen| screen.contains("Compacted")).await?;
+    scene
+        .model
+        .wait_for("a summary", SOON, |_| scene.model.asked().len() > before)
+        .await?;
+    session
+        .wait_for_screen("the end of the compaction", SOON, |screen| {
+            screen.contains("Compacted")
+        })
+        .await?;
     scene.is(RECIPIENT, "ready").await?;
     is_repeated(&scene, &session, 1).await?;
     is_in_two_contexts(&scene, &id).await
@@ -89,22 +124,33 @@ async fn a_compacted_session_is_shown_its_unsettled_messages_once_more() -> Resu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_continued_session_is_shown_its_unsettled_messages_once_more() -> Result<()> {
-    let Some((scene, session, _)) = with_a_question("a continued session").await? else { return Ok(()) };
+    let Some((scene, session, _)) = with_a_question("a continued session").await? else {
+        return Ok(());
+    };
     let id = session.session_id()?;
     session.exit().await?;
     scene.is_offline(RECIPIENT).await?;
-    let session = scene.start_with(&scene.options.clone().arguments(["-c"]), RECIPIENT).await?;
+    let session = scene
+        .start_with(&scene.options.clone().arguments(["-c"]), RECIPIENT)
+        .await?;
     is_repeated(&scene, &session, 1).await?;
     session.exit().await?;
     scene.is_offline(RECIPIENT).await?;
 
-    let session = scene.start_with(&scene.options.clone().arguments(["--resume", &id]), RECIPIENT).await?;
+    let session = scene
+        .start_with(
+            &scene.options.clone().arguments(["--resume", &id]),
+            RECIPIENT,
+        )
+        .await?;
     is_repeated(&scene, &session, 2).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_session_leaves_no_ghost_and_its_name_and_mail_to_the_next() -> Result<()> {
-    let Some((scene, session, id)) = with_a_question("a killed session").await? else { return Ok(()) };
+    let Some((scene, session, id)) = with_a_question("a killed session").await? else {
+        return Ok(());
+    };
     session.kill("KILL").await?;
     is_no_ghost(&scene).await?;
     let second = scene.ask(SECOND).await?;
@@ -113,7 +159,12 @@ async fn a_killed_session_leaves_no_ghost_and_its_name_and_mail_to_the_next() ->
     let session = scene.start().await?;
     is_repeated(&scene, &session, 1).await?;
     let later = scene.model.asked().pop().context("no request")?;
-    assert_eq!((later.count_of(QUESTION), later.count_of(SECOND)), (1, 1), "{}", later.all_text());
+    assert_eq!(
+        (later.count_of(QUESTION), later.count_of(SECOND)),
+        (1, 1),
+        "{}",
+        later.all_text()
+    );
     for id in [&id, &second] {
         scene.reaches(id, "seen").await?;
     }
@@ -122,9 +173,14 @@ async fn a_killed_session_leaves_no_ghost_and_its_name_and_mail_to_the_next() ->
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_whose_proxy_was_killed_works_on_and_the_next_one_gets_its_mail() -> Result<()> {
-    let Some((scene, session, _)) = with_a_question("a killed proxy").await? else { return Ok(()) };
+    let Some((scene, session, _)) = with_a_question("a killed proxy").await? else {
+        return Ok(());
+    };
     let proxy = session.proxy_pid()?.to_string();
-    let killed = Command::new("kill").args(["-s", "KILL", &proxy]).status().await?;
+    let killed = Command::new("kill")
+        .args(["-s", "KILL", &proxy])
+        .status()
+        .await?;
     assert!(killed.success());
     is_no_ghost(&scene).await?;
     let second = scene.ask(SECOND).await?;
@@ -137,7 +193,12 @@ async fn a_session_whose_proxy_was_killed_works_on_and_the_next_one_gets_its_mai
     let session = scene.start().await?;
     is_repeated(&scene, &session, 1).await?;
     let later = scene.model.asked().pop().context("no request")?;
-    assert_eq!((later.count_of(QUESTION), later.count_of(SECOND)), (1, 1), "{}", later.all_text());
+    assert_eq!(
+        (later.count_of(QUESTION), later.count_of(SECOND)),
+        (1, 1),
+        "{}",
+        later.all_text()
+    );
     scene.reaches(&second, "seen").await?;
     Ok(())
 }

@@ -63,9 +63,18 @@ const BODIES: &[&str] = &[
 
 /// Returns long bodies in several scripts, some with the maximum number of lines.
 fn long_bodies() -> Vec<String> {
-    let parts = ["EVIL ", "злоEVIL", "邪悪EVIL", "😈EVIL", "EVIL\r", "\u{1b}EVIL"];
+    let parts = [
+        "EVIL ",
+        "злоEVIL",
+        "邪悪EVIL",
+        "😈EVIL",
+        "EVIL\r",
+        "\u{1b}EVIL",
+    ];
     let bodies = parts.iter().zip([10_000, LONG].into_iter().cycle());
-    bodies.map(|(part, length)| part.chars().cycle().take(length).collect()).collect()
+    bodies
+        .map(|(part, length)| part.chars().cycle().take(length).collect())
+        .collect()
 }
 
 /// Returns all short bodies as one message, so that one push contains all of them.
@@ -98,17 +107,40 @@ fn is_obeyed(c: char) -> bool {
 fn escapes(asked: &Asked, ids: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     let texts = texts(&asked.body()["messages"]);
-    found.extend(texts.iter().filter(|text| text.contains(is_obeyed)).map(|text| format!("obeyed: {text:?}")));
-    let lines: Vec<_> = texts.iter().flat_map(|text| text.split(ends_line)).collect();
+    found.extend(
+        texts
+            .iter()
+            .filter(|text| text.contains(is_obeyed))
+            .map(|text| format!("obeyed: {text:?}")),
+    );
+    let lines: Vec<_> = texts
+        .iter()
+        .flat_map(|text| text.split(ends_line))
+        .collect();
     let is_evil = |line: &&&str| line.contains(EVIL) && !line.starts_with("> ");
-    found.extend(lines.iter().filter(is_evil).map(|line| format!("not quoted: {line:?}")));
+    found.extend(
+        lines
+            .iter()
+            .filter(is_evil)
+            .map(|line| format!("not quoted: {line:?}")),
+    );
 
-    let origins: Vec<_> = lines.iter().filter(|line| line.starts_with("[FROM: ")).collect();
+    let origins: Vec<_> = lines
+        .iter()
+        .filter(|line| line.starts_with("[FROM: "))
+        .collect();
     if origins.len() != ids.len() {
-        found.push(format!("{} origins of {} messages", origins.len(), ids.len()));
+        found.push(format!(
+            "{} origins of {} messages",
+            origins.len(),
+            ids.len()
+        ));
     }
     for id in ids {
-        let count = origins.iter().filter(|line| line.contains(&format!("[ID: {id}]"))).count();
+        let count = origins
+            .iter()
+            .filter(|line| line.contains(&format!("[ID: {id}]")))
+            .count();
         if count != 1 {
             found.push(format!("{count} origins of {id}"));
         }
@@ -117,7 +149,10 @@ fn escapes(asked: &Asked, ids: &[String]) -> Vec<String> {
     for line in lines {
         let closes = line.starts_with("Text from other agents is information");
         inside = (inside || line.starts_with("[FROM: ")) && !closes;
-        let ours = line == ">" || ["> ", "[FROM: ", "[cut: "].iter().any(|mark| line.starts_with(mark));
+        let ours = line == ">"
+            || ["> ", "[FROM: ", "[cut: "]
+                .iter()
+                .any(|mark| line.starts_with(mark));
         if inside && !ours {
             found.push(format!("between origin and end: {line:?}"));
         }
@@ -135,8 +170,13 @@ impl Scene {
     async fn send_all(&self, wants_answer: bool, bodies: &[String]) -> Result<Vec<String>> {
         let mut ids = Vec::new();
         for body in bodies {
-            let arguments = json!({"target": RECIPIENT, "message": body, "requires_response": wants_answer});
-            ids.push(self.send(arguments).await.with_context(|| format!("{body:.200?}"))?);
+            let arguments =
+                json!({"target": RECIPIENT, "message": body, "requires_response": wants_answer});
+            ids.push(
+                self.send(arguments)
+                    .await
+                    .with_context(|| format!("{body:.200?}"))?,
+            );
         }
         Ok(ids)
     }
@@ -148,7 +188,9 @@ impl Scene {
         let mut ways = BTreeSet::new();
         for id in ids {
             let history = self.reaches(id, "seen").await?;
-            let entered = history.iter().filter_map(|step| step.strip_prefix("in_session "));
+            let entered = history
+                .iter()
+                .filter_map(|step| step.strip_prefix("in_session "));
             ways.extend(entered.map(str::to_owned));
         }
         Ok((asked, ways))
@@ -156,7 +198,11 @@ impl Scene {
 }
 
 fn bodies() -> Vec<String> {
-    BODIES.iter().map(|body| (*body).to_owned()).chain(long_bodies()).collect()
+    BODIES
+        .iter()
+        .map(|body| (*body).to_owned())
+        .chain(long_bodies())
+        .collect()
 }
 
 fn only(way: &str) -> BTreeSet<String> {
@@ -171,9 +217,16 @@ async fn hostile_texts_between_tool_calls_are_quotes() -> Result<()> {
             let enough = enough.clone();
             move |asked| asked.offers_tools() && !enough.load(Ordering::Relaxed)
         },
-        |_| vec![Block::pause(100), Block::call("Bash", json!({"command": "true"}))],
+        |_| {
+            vec![
+                Block::pause(100),
+                Block::call("Bash", json!({"command": "true"})),
+            ]
+        },
     );
-    let Some(scene) = Scene::set("hostile texts between tool calls", script).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("hostile texts between tool calls", script).await? else {
+        return Ok(());
+    };
     let session = scene.start().await?;
     scene.type_and_see(&session, "go").await?;
     let ids = scene.send_all(false, &bodies()).await?;
@@ -188,7 +241,9 @@ async fn hostile_texts_between_tool_calls_are_quotes() -> Result<()> {
 async fn hostile_texts_at_the_end_of_a_turn_are_quotes() -> Result<()> {
     // Long enough for all of them to arrive within the first turn.
     let script = Script::new().when("go", |_| vec![Block::pause(3_000), Block::text("done")]);
-    let Some(scene) = Scene::set("hostile texts at the end of a turn", script).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("hostile texts at the end of a turn", script).await? else {
+        return Ok(());
+    };
     let session = scene.start().await?;
     scene.type_and_see(&session, "go").await?;
     // As many long bodies as a turn's end can be delayed for.
@@ -202,7 +257,9 @@ async fn hostile_texts_at_the_end_of_a_turn_are_quotes() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_texts_beside_a_prompt_are_quotes() -> Result<()> {
-    let Some(scene) = Scene::set("hostile texts beside a prompt", Script::new()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("hostile texts beside a prompt", Script::new()).await? else {
+        return Ok(());
+    };
     let session = scene.start().await?;
     let ids = scene.send_all(false, &bodies()[..BODIES.len() + 1]).await?;
     for id in &ids {
@@ -233,7 +290,9 @@ async fn wakes(scene: &Scene, way: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_texts_that_wake_a_session_by_its_inbox_are_quotes() -> Result<()> {
-    let Some(scene) = Scene::set("hostile texts by the inbox", Script::new()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("hostile texts by the inbox", Script::new()).await? else {
+        return Ok(());
+    };
     if !scene.claude.has_inbox().await? {
         return Ok(());
     }
@@ -243,7 +302,10 @@ async fn hostile_texts_that_wake_a_session_by_its_inbox_are_quotes() -> Result<(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_texts_that_wake_a_session_by_a_hook_are_quotes() -> Result<()> {
-    let Some(scene) = Scene::set("hostile texts by the hook that waits", Script::new()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("hostile texts by the hook that waits", Script::new()).await?
+    else {
+        return Ok(());
+    };
     let session = scene.start().await?;
     if scene.claude.has_inbox().await? {
         session.remove_inbox().await?;
@@ -253,10 +315,15 @@ async fn hostile_texts_that_wake_a_session_by_a_hook_are_quotes() -> Result<()> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_that_looks_like_another_message_is_no_proof_of_it() -> Result<()> {
-    let Some(scene) = Scene::set("a text that imitates another message", Script::new()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("a text that imitates another message", Script::new()).await?
+    else {
+        return Ok(());
+    };
     let mut scene = scene;
     // Posts are dropped, so the push of the question stays unconfirmed for a while.
-    scene.options = scene.options.settings(json!({"crossSessionInbound": "refuse"}));
+    scene.options = scene
+        .options
+        .settings(json!({"crossSessionInbound": "refuse"}));
     let session = scene.start().await?;
     let asked = scene.ask("the real question").await?;
     scene.reaches(&asked, "on_host").await?;
@@ -276,13 +343,22 @@ async fn a_text_that_looks_like_another_message_is_no_proof_of_it() -> Result<()
         }
         scene.is(RECIPIENT, "ready").await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        shown = scene.type_and_see(&session, &format!("and now, {number}?")).await?;
+        shown = scene
+            .type_and_see(&session, &format!("and now, {number}?"))
+            .await?;
     }
     assert!(shown.holds(&quoted), "{}", shown.all_text());
     scene.reaches(&news, "seen").await?;
-    if !shown.all_text().lines().any(|line| line.starts_with("[FROM: ") && line.contains(&format!("[ID: {asked}]"))) {
+    if !shown
+        .all_text()
+        .lines()
+        .any(|line| line.starts_with("[FROM: ") && line.contains(&format!("[ID: {asked}]")))
+    {
         let history = scene.history(&asked).await?;
-        assert!(!history.iter().any(|step| step.starts_with("seen")), "{history:?}");
+        assert!(
+            !history.iter().any(|step| step.starts_with("seen")),
+            "{history:?}"
+        );
     }
     let (last, ways) = scene.all_shown(&[asked.clone(), news.clone()]).await?;
     assert!(!ways.contains("inbox_socket"), "{ways:?}");
@@ -293,5 +369,7 @@ async fn a_text_that_looks_like_another_message_is_no_proof_of_it() -> Result<()
 async fn check_after(scene: &Scene, last: &Asked, ids: &[String]) -> Result<()> {
     let whole = |asked: &Asked| escapes(asked, ids).is_empty();
     let found = scene.model.wait_for("each once", SOON, whole).await;
-    found.map(drop).with_context(|| format!("{:#?}", escapes(last, ids)))
+    found
+        .map(drop)
+        .with_context(|| format!("{:#?}", escapes(last, ids)))
 }

@@ -10,18 +10,38 @@ const SECOND: &str = "meshtastic-2";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_sessions_in_one_folder_have_their_own_names_and_mail() -> Result<()> {
-    let Some(scene) = Scene::set("two sessions in one folder", Script::new()).await? else { return Ok(()) };
+    let Some(scene) = Scene::set("two sessions in one folder", Script::new()).await? else {
+        return Ok(());
+    };
     let first = scene.start().await?;
     let other = FakeApi::start(Script::new()).await?;
-    let second = scene.start_with(&scene.options.clone().model(&other), SECOND).await?;
+    let second = scene
+        .start_with(&scene.options.clone().model(&other), SECOND)
+        .await?;
 
-    scene.send(json!({"target": SECOND, "message": "only for the second"})).await?;
-    let asked = other.wait_for("its mail", SOON, |asked| asked.holds("only for the second")).await?;
-    assert!(asked.holds(&format!("[c3po] Your agent id is {SECOND}:")), "{}", asked.all_text());
+    scene
+        .send(json!({"target": SECOND, "message": "only for the second"}))
+        .await?;
+    let asked = other
+        .wait_for("its mail", SOON, |asked| asked.holds("only for the second"))
+        .await?;
+    assert!(
+        asked.holds(&format!("[c3po] Your agent id is {SECOND}:")),
+        "{}",
+        asked.all_text()
+    );
     scene.ask("only for the first").await?;
     let asked = scene.shown("only for the first").await?;
-    assert!(!asked.holds("only for the second") && !asked.holds(SECOND), "{}", asked.all_text());
-    let stray = other.wait_for("another's mail", QUIET, |asked| asked.holds("only for the first")).await;
+    assert!(
+        !asked.holds("only for the second") && !asked.holds(SECOND),
+        "{}",
+        asked.all_text()
+    );
+    let stray = other
+        .wait_for("another's mail", QUIET, |asked| {
+            asked.holds("only for the first")
+        })
+        .await;
     assert!(stray.is_err(), "each hook talks to its own proxy");
 
     first.exit().await?;

@@ -18,7 +18,11 @@ const SHOWN_AGAIN: Duration = Duration::from_secs(15);
 /// Returns the selected row of a list, without its mark.
 fn chosen(screen: &str) -> Option<&str> {
     // Prompts of the conversation above have the same mark.
-    screen.lines().rev().find_map(|line| line.trim().strip_prefix('❯')).map(str::trim)
+    screen
+        .lines()
+        .rev()
+        .find_map(|line| line.trim().strip_prefix('❯'))
+        .map(str::trim)
 }
 
 /// Rewinds the conversation to before that prompt. The client then puts the prompt on the input line, which is cleared.
@@ -27,19 +31,30 @@ async fn rewind(session: &Interactive, to: &str) -> Result<()> {
     // Dialogs ignore keys in their first moments, so each look at the screen decides again.
     eventually("the prompt in the edited line", SOON, async || {
         let screen = session.screen().await.ok()?;
-        let dialogs = [("and/or conversation", to, "Up"), ("to the point before", "Restore conversation", "Down")];
-        let Some((_, row, key)) = dialogs.into_iter().find(|(title, ..)| screen.contains(title)) else {
+        let dialogs = [
+            ("and/or conversation", to, "Up"),
+            ("to the point before", "Restore conversation", "Down"),
+        ];
+        let Some((_, row, key)) = dialogs
+            .into_iter()
+            .find(|(title, ..)| screen.contains(title))
+        else {
             return (chosen(&screen) == Some(to)).then_some(());
         };
         let is_chosen = chosen(&screen).is_some_and(|chosen| chosen.contains(row));
-        session.key(if is_chosen { "Enter" } else { key }).await.ok()?;
+        session
+            .key(if is_chosen { "Enter" } else { key })
+            .await
+            .ok()?;
         tokio::time::sleep(Duration::from_millis(500)).await;
         None
     })
     .await
     .with_context(|| session.log())?;
     session.key("C-u").await?;
-    session.wait_for_screen("an empty line", SOON, |screen| chosen(screen) != Some(to)).await
+    session
+        .wait_for_screen("an empty line", SOON, |screen| chosen(screen) != Some(to))
+        .await
 }
 
 /// Waits until the history of a message names both contexts in which it was shown. `seen` occurs only once.
@@ -47,10 +62,24 @@ async fn is_in_two_contexts(scene: &Scene, id: &str) -> Result<()> {
     let mut history = Vec::new();
     let twice = eventually("a second context", SOON, async || {
         history = scene.history(id).await.ok()?;
-        (history.iter().filter(|step| step.starts_with("in_session")).count() == 2).then_some(())
+        (history
+            .iter()
+            .filter(|step| step.starts_with("in_session"))
+            .count()
+            == 2)
+            .then_some(())
     });
-    twice.await.with_context(|| format!("the history of {id}: {history:?}"))?;
-    ensure!(history.iter().filter(|step| step.starts_with("seen")).count() == 1, "{history:?}");
+    twice
+        .await
+        .with_context(|| format!("the history of {id}: {history:?}"))?;
+    ensure!(
+        history
+            .iter()
+            .filter(|step| step.starts_with("seen"))
+            .count()
+            == 1,
+        "{history:?}"
+    );
     Ok(())
 }
 
@@ -60,12 +89,23 @@ async fn pushed_and_prompted(scene: &Scene, session: &Interactive) -> Result<(St
     scene.reaches(&question, "seen").await?;
     let news = scene.inform(NEWS).await?;
     scene.reaches(&news, "on_host").await?;
-    let mut shown = scene.type_and_see(session, "the last of the old prompts").await?;
+    let mut shown = scene
+        .type_and_see(session, "the last of the old prompts")
+        .await?;
     if !shown.holds(NEWS) {
         // On a busy machine a hook may be too late for its prompt.
-        shown = scene.type_and_see(session, "and one more of the old prompts").await?;
+        shown = scene
+            .type_and_see(session, "and one more of the old prompts")
+            .await?;
     }
-    assert_eq!((shown.count_of(QUESTION), shown.count_of(NEWS), shown.count_of(REPEATED)), (1, 1, 0));
+    assert_eq!(
+        (
+            shown.count_of(QUESTION),
+            shown.count_of(NEWS),
+            shown.count_of(REPEATED)
+        ),
+        (1, 1, 0)
+    );
     scene.reaches(&news, "seen").await?;
     scene.is(RECIPIENT, "ready").await?;
     // The client must have written the messages to its transcript before it can remove them.
@@ -82,26 +122,53 @@ async fn rewound_messages_come_again(scene: Scene, prompts: &[&str], to: &str) -
     }
     let (question, news) = pushed_and_prompted(&scene, &session).await?;
     rewind(&session, to).await?;
-    let without = scene.type_and_see(&session, "the first of the new prompts").await?;
+    let without = scene
+        .type_and_see(&session, "the first of the new prompts")
+        .await?;
     let typed = Instant::now();
-    let kept = prompts.iter().filter(|prompt| without.holds(prompt)).count();
-    assert_eq!(Some(kept), prompts.iter().position(|prompt| *prompt == to), "{}", without.all_text());
-    assert_eq!((without.count_of(QUESTION), without.count_of(NEWS)), (0, 0), "{}", without.all_text());
+    let kept = prompts
+        .iter()
+        .filter(|prompt| without.holds(prompt))
+        .count();
+    assert_eq!(
+        Some(kept),
+        prompts.iter().position(|prompt| *prompt == to),
+        "{}",
+        without.all_text()
+    );
+    assert_eq!(
+        (without.count_of(QUESTION), without.count_of(NEWS)),
+        (0, 0),
+        "{}",
+        without.all_text()
+    );
     let again = scene.model.wait_for("both again", SOON, |asked| {
         asked.holds("the first of the new prompts") && asked.holds(QUESTION) && asked.holds(NEWS)
     });
     let again = again.await.with_context(|| session.log())?;
     let took = typed.elapsed();
     ensure!(took < SHOWN_AGAIN, "it took {took:?}");
-    assert_eq!((again.count_of(QUESTION), again.count_of(NEWS)), (1, 1), "{}", again.all_text());
+    assert_eq!(
+        (again.count_of(QUESTION), again.count_of(NEWS)),
+        (1, 1),
+        "{}",
+        again.all_text()
+    );
     assert!(again.count_of(REPEATED) == 2, "{}", again.all_text());
     is_in_two_contexts(&scene, &question).await?;
     is_in_two_contexts(&scene, &news).await?;
 
     scene.is(RECIPIENT, "ready").await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let later = scene.type_and_see(&session, "the second of the new prompts").await?;
-    assert_eq!((later.count_of(QUESTION), later.count_of(NEWS)), (1, 1), "once: {}", later.all_text());
+    let later = scene
+        .type_and_see(&session, "the second of the new prompts")
+        .await?;
+    assert_eq!(
+        (later.count_of(QUESTION), later.count_of(NEWS)),
+        (1, 1),
+        "once: {}",
+        later.all_text()
+    );
     Ok(())
 }
 
@@ -123,5 +190,10 @@ async fn messages_come_again_after_a_rewind_to_the_beginning() -> Result<()> {
         // That version does not number its turns, so the rewind cannot be detected.
         return Ok(());
     }
-    rewound_messages_come_again(scene, &["the first prompt of all"], "the first prompt of all").await
+    rewound_messages_come_again(
+        scene,
+        &["the first prompt of all"],
+        "the first prompt of all",
+    )
+    .await
 }

@@ -49,9 +49,17 @@ impl Scene {
         let coordinator = Coordinator::start(work.path()).await?;
         let model = FakeApi::start(script).await?;
         let plugin = plugin_copy(work.path())?;
-        let options = Options::new(work.path(), RECIPIENT, &model, &coordinator.url()).plugin(&plugin);
+        let options =
+            Options::new(work.path(), RECIPIENT, &model, &coordinator.url()).plugin(&plugin);
         let sender = session(work.path(), SENDER, &coordinator.url()).await?;
-        Ok(Some(Self { claude, options, model, sender, _coordinator: coordinator, _work: work }))
+        Ok(Some(Self {
+            claude,
+            options,
+            model,
+            sender,
+            _coordinator: coordinator,
+            _work: work,
+        }))
     }
 
     /// Starts the real session and waits until it is idle.
@@ -62,24 +70,34 @@ impl Scene {
     /// Starts a session with these options, and waits until it is idle under that name.
     pub(super) async fn start_with(&self, options: &Options, name: &str) -> Result<Interactive> {
         let session = self.claude.interactive(options).await?;
-        self.is(name, "ready").await.with_context(|| session.log())?;
+        self.is(name, "ready")
+            .await
+            .with_context(|| session.log())?;
         Ok(session)
     }
 
     /// Waits until an agent is online in that state.
     pub(super) async fn is(&self, name: &str, state: &str) -> Result<Value> {
-        self.agent(name, state, |agent| agent["status"] == "online" && agent["state"] == state).await
+        self.agent(name, state, |agent| {
+            agent["status"] == "online" && agent["state"] == state
+        })
+        .await
     }
 
     /// Waits until an agent has no session.
     pub(super) async fn is_offline(&self, name: &str) -> Result<Value> {
-        self.agent(name, "offline", |agent| agent["status"] == "offline").await
+        self.agent(name, "offline", |agent| agent["status"] == "offline")
+            .await
     }
 
     async fn agent(&self, name: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<Value> {
         let (mut last, what) = (Value::Null, format!("{name} {what}"));
         let found = eventually(&what, SOON, async || {
-            last = self.sender.reply("get_agent_status", json!({"agent_id": name})).await.ok()?;
+            last = self
+                .sender
+                .reply("get_agent_status", json!({"agent_id": name}))
+                .await
+                .ok()?;
             look(&last).then(|| last.clone())
         });
         found.await.with_context(|| format!("its record: {last}"))
@@ -87,18 +105,23 @@ impl Scene {
 
     /// Sends a message that needs an answer, and returns its id.
     pub(super) async fn ask(&self, body: &str) -> Result<String> {
-        self.send(json!({"target": RECIPIENT, "message": body})).await
+        self.send(json!({"target": RECIPIENT, "message": body}))
+            .await
     }
 
     /// Sends a message that needs no answer, and returns its id.
     pub(super) async fn inform(&self, body: &str) -> Result<String> {
-        self.send(json!({"target": RECIPIENT, "message": body, "requires_response": false})).await
+        self.send(json!({"target": RECIPIENT, "message": body, "requires_response": false}))
+            .await
     }
 
     /// Sends a message and returns its id.
     pub(super) async fn send(&self, arguments: Value) -> Result<String> {
         let sent = self.sender.reply("send_message", arguments).await?;
-        Ok(sent["id"].as_str().context("a message without id")?.to_owned())
+        Ok(sent["id"]
+            .as_str()
+            .context("a message without id")?
+            .to_owned())
     }
 
     /// Waits until a message has reached `stage`, and returns its history as `stage` or `stage via`.
@@ -106,14 +129,21 @@ impl Scene {
         let (mut last, what) = (Vec::new(), format!("{id} {stage}"));
         let reached = eventually(&what, SOON, async || {
             last = self.history(id).await.ok()?;
-            last.iter().any(|step| step.split(' ').next() == Some(stage)).then(|| last.clone())
+            last.iter()
+                .any(|step| step.split(' ').next() == Some(stage))
+                .then(|| last.clone())
         });
-        reached.await.with_context(|| format!("its history: {last:?}"))
+        reached
+            .await
+            .with_context(|| format!("its history: {last:?}"))
     }
 
     /// Returns the history of a message, each step as `stage` or `stage via`.
     pub(super) async fn history(&self, id: &str) -> Result<Vec<String>> {
-        let status = self.sender.reply("message_status", json!({"message_id": id})).await?;
+        let status = self
+            .sender
+            .reply("message_status", json!({"message_id": id}))
+            .await?;
         let steps = status["history"].as_array().context("no history")?;
         let step = |step: &Value| match step["via"].as_str() {
             Some(via) => format!("{} {via}", step["stage"].as_str().unwrap_or_default()),
@@ -124,7 +154,11 @@ impl Scene {
 
     /// Waits for a request to the model that contains that text.
     pub(super) async fn shown(&self, text: &str) -> Result<Asked> {
-        self.model.wait_for(text, SOON, |asked| asked.offers_tools() && asked.holds(text)).await
+        self.model
+            .wait_for(text, SOON, |asked| {
+                asked.offers_tools() && asked.holds(text)
+            })
+            .await
     }
 
     /// Types a line and returns the request that follows from it.

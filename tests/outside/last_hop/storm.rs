@@ -24,9 +24,26 @@ async fn random_actions_lose_no_message_and_cause_no_false_receipt() -> Result<(
         Err(_) => SEED,
     };
     let actions = Action::all();
-    let aftermath = run(&claude, Day { time: TIME, sessions: 2, seed, actions, keeps: false }).await?;
-    let again = format!("again with C3PO_HOSTILE_SEED={seed}; stories, logs and transcripts: {:?}", aftermath.kept);
-    assert!(aftermath.report.findings.is_empty(), "{again}\n{}", aftermath.report);
+    let aftermath = run(
+        &claude,
+        Day {
+            time: TIME,
+            sessions: 2,
+            seed,
+            actions,
+            keeps: false,
+        },
+    )
+    .await?;
+    let again = format!(
+        "again with C3PO_HOSTILE_SEED={seed}; stories, logs and transcripts: {:?}",
+        aftermath.kept
+    );
+    assert!(
+        aftermath.report.findings.is_empty(),
+        "{again}\n{}",
+        aftermath.report
+    );
     eprintln!("seed {seed}, {:?}: {}", aftermath.took, aftermath.report);
     Ok(())
 }

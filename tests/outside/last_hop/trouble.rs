@@ -44,7 +44,13 @@ impl Trouble {
     pub(super) fn coordinator(url: impl Into<String>) -> Self {
         let prepare = Box::new(|_: &Options| Ok(Vec::new()));
         let command = "echo from-bash".to_owned();
-        Self { coordinator: url.into(), prepare, command, environment: Vec::new(), arguments: Vec::new() }
+        Self {
+            coordinator: url.into(),
+            prepare,
+            command,
+            environment: Vec::new(),
+            arguments: Vec::new(),
+        }
     }
 
     /// Creates a case in which no coordinator listens at the configured address.
@@ -57,8 +63,14 @@ impl Trouble {
         !matches!(kind, Plugin::HooksAlone | Plugin::None) && self.arguments.is_empty()
     }
 
-    pub(super) fn prepare(self, prepare: impl Fn(&Options) -> Result<Vec<Mount>> + 'static) -> Self {
-        Self { prepare: Box::new(prepare), ..self }
+    pub(super) fn prepare(
+        self,
+        prepare: impl Fn(&Options) -> Result<Vec<Mount>> + 'static,
+    ) -> Self {
+        Self {
+            prepare: Box::new(prepare),
+            ..self
+        }
     }
 }
 
@@ -71,10 +83,21 @@ impl Mount {
         fs::create_dir_all(folder)?;
         let mut mount = Command::new("mount");
         // The only inode is the folder itself.
-        mount.args(["-t", "tmpfs", "-o", "size=4k,nr_inodes=1,mode=0700", "tmpfs"]).arg(folder);
+        mount
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                "size=4k,nr_inodes=1,mode=0700",
+                "tmpfs",
+            ])
+            .arg(folder);
         let done = mount.output().is_ok_and(|output| output.status.success());
         let mount = done.then(|| Self(folder.to_owned()));
-        ensure!(mount.is_none() || fs::write(folder.join("x"), "x").is_err(), "the disk is not full");
+        ensure!(
+            mount.is_none() || fs::write(folder.join("x"), "x").is_err(),
+            "the disk is not full"
+        );
         Ok(mount)
     }
 }
@@ -89,7 +112,11 @@ impl Drop for Mount {
 /// Creates the plugin, with a recorder around its program.
 pub(super) fn plugin(work: &Path, kind: Plugin) -> Result<PathBuf> {
     let folder = plugin_copy(work)?;
-    let (recorder, record, ids) = (folder.join("bin/c3po"), work.join("hooks"), work.join("proxies"));
+    let (recorder, record, ids) = (
+        folder.join("bin/c3po"),
+        work.join("hooks"),
+        work.join("proxies"),
+    );
     fs::remove_file(&recorder)?;
     let real = program("c3po")?;
     let (real, record, ids) = (real.display(), record.display(), ids.display());
@@ -121,7 +148,10 @@ pub(super) fn plugin(work: &Path, kind: Plugin) -> Result<PathBuf> {
         Plugin::Talkative => {
             let mut all: Value = serde_json::from_slice(&fs::read(&hooks)?)?;
             let talks = json!({"hooks": [{"type": "command", "command": "echo", "args": ["x"]}]});
-            all["hooks"]["UserPromptSubmit"].as_array_mut().context("no hooks")?.push(talks);
+            all["hooks"]["UserPromptSubmit"]
+                .as_array_mut()
+                .context("no hooks")?
+                .push(talks);
             fs::write(&hooks, all.to_string())?;
         }
         Plugin::Whole | Plugin::None => {}

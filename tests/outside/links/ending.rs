@@ -45,7 +45,12 @@ async fn waiting(breaker: &Breaker, prefix: &str, count: usize) -> Result<Vec<Li
     let address = breaker.address().to_string();
     let links = (0..count).map(async |number| {
         let (mut link, _) = Link::join(&address, &format!("{prefix}{number}")).await?;
-        link.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 3_600})).await?;
+        link.begin(
+            CallId::fresh(),
+            "wait_for_message",
+            json!({"timeout": 3_600}),
+        )
+        .await?;
         anyhow::Ok(link)
     });
     try_join_all(links).await
@@ -69,8 +74,13 @@ async fn links_that_break_leave_nothing_behind_in_a_coordinator() -> Result<()> 
         }
         held.push(Vitals::of(process)?);
     }
-    let [before, after] = held[..] else { anyhow::bail!("two looks") };
-    ensure!(after.resident < before.resident + GROWTH, "{before:?} {after:?}");
+    let [before, after] = held[..] else {
+        anyhow::bail!("two looks")
+    };
+    ensure!(
+        after.resident < before.resident + GROWTH,
+        "{before:?} {after:?}"
+    );
     Ok(())
 }
 
@@ -89,7 +99,10 @@ pub(super) async fn hundreds_fall_silent() -> Result<()> {
     listeners(&coordinator, 0, SILENCE + SILENCE / 3).await?;
     ensure!(broken.elapsed() >= SILENCE / 2, "{:?}", broken.elapsed());
     let end = Vitals::of(process)?;
-    ensure!(end.descriptors <= before.descriptors + 2, "{before:?} {end:?}");
+    ensure!(
+        end.descriptors <= before.descriptors + 2,
+        "{before:?} {end:?}"
+    );
     drop(silent);
     Ok(())
 }
@@ -99,10 +112,17 @@ async fn links_that_break_leave_nothing_behind_in_a_proxy() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;
     let breaker = Breaker::before(coordinator.address()).await?;
-    let mut proxy = session(work.path(), "homeassistant", &format!("http://{}", breaker.address())).await?;
+    let mut proxy = session(
+        work.path(),
+        "homeassistant",
+        &format!("http://{}", breaker.address()),
+    )
+    .await?;
     proxy.reply("ping", json!({})).await?;
     let process = proxy.process().id()?;
-    let waiting = proxy.begin_call("wait_for_message", json!({"timeout": 3_600})).await?;
+    let waiting = proxy
+        .begin_call("wait_for_message", json!({"timeout": 3_600}))
+        .await?;
     let mut held = Vec::new();
     for cuts in CUTS {
         for cut in 0..cuts {
@@ -118,13 +138,30 @@ async fn links_that_break_leave_nothing_behind_in_a_proxy() -> Result<()> {
         }
         held.push(Vitals::of(process)?);
     }
-    let [before, after] = held[..] else { anyhow::bail!("two looks") };
-    ensure!(after.resident < before.resident + GROWTH, "{before:?} {after:?}");
-    ensure!(after.descriptors <= before.descriptors + 1, "{before:?} {after:?}");
+    let [before, after] = held[..] else {
+        anyhow::bail!("two looks")
+    };
+    ensure!(
+        after.resident < before.resident + GROWTH,
+        "{before:?} {after:?}"
+    );
+    ensure!(
+        after.descriptors <= before.descriptors + 1,
+        "{before:?} {after:?}"
+    );
 
     let other = session(work.path(), "other", &coordinator.url()).await?;
-    other.reply("send_message", json!({"target": "homeassistant", "message": "still there?"})).await?;
-    let received = proxy.call_result(waiting, SOON).await.context("one wait, through every cut")?.json()?;
+    other
+        .reply(
+            "send_message",
+            json!({"target": "homeassistant", "message": "still there?"}),
+        )
+        .await?;
+    let received = proxy
+        .call_result(waiting, SOON)
+        .await
+        .context("one wait, through every cut")?
+        .json()?;
     ensure!(received["message"] == "still there?", "{received}");
     Ok(())
 }

@@ -26,7 +26,9 @@ pub(super) async fn is_given_nothing() -> Result<()> {
     let there = Coordinator::start_on(&folder, &redis.url()).await?;
     let (here, there) = (here.address().to_string(), there.address().to_string());
     let (mut old, _) = Link::join(&here, "held").await?;
-    let waiting = old.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 300})).await?;
+    let waiting = old
+        .begin(CallId::fresh(), "wait_for_message", json!({"timeout": 300}))
+        .await?;
     let (began, mut said) = (Instant::now(), 0);
     // It is alive and sends frames, but none of its heartbeats reaches the store.
     let new = eventually("another session has the name", LEASE, async || {
@@ -42,14 +44,27 @@ pub(super) async fn is_given_nothing() -> Result<()> {
     });
     let mut new = new.await?;
     let (mut sender, _) = Link::join(&there, "sender").await?;
-    let sent = sender.call("send_message", json!({"target": "held", "message": "for the new one"})).await?;
+    let sent = sender
+        .call(
+            "send_message",
+            json!({"target": "held", "message": "for the new one"}),
+        )
+        .await?;
     let received = new.call("wait_for_message", json!({"timeout": 10})).await?;
     ensure!(received["id"] == sent["id"], "{received}");
     // The wait is refused, or gets no answer at all.
     let ended = old.end_within(waiting, NEVER).await;
     let given = ended.ok().flatten().map(|answer| answer.is_ok());
-    ensure!(given != Some(true), "an outdated session was given a message");
-    ensure!(old.hear(|frame| frame["method"] == "deliver").await.is_err(), "nor is its host");
+    ensure!(
+        given != Some(true),
+        "an outdated session was given a message"
+    );
+    ensure!(
+        old.hear(|frame| frame["method"] == "deliver")
+            .await
+            .is_err(),
+        "nor is its host"
+    );
     ensure!(old.hear_close().await.context("and it is closed")? == 4001);
     Ok(())
 }

@@ -68,16 +68,24 @@ async fn next(session: &McpClient, wait: u64, within: Duration) -> Result<Value>
 
 /// Asserts that a message was delivered to the session once, and that this was reported.
 async fn came_once(how: Break, proxy: &McpClient, other: &McpClient, id: &Value) -> Result<()> {
-    let again = proxy.reply("wait_for_message", json!({"timeout": 1})).await?;
+    let again = proxy
+        .reply("wait_for_message", json!({"timeout": 1}))
+        .await?;
     ensure!(again["timeout"] == true, "{how:?}: {again}");
     let status = eventually("it is seen", SLACK, async || {
-        let status = other.reply("message_status", json!({"message_id": id})).await.ok()?;
+        let status = other
+            .reply("message_status", json!({"message_id": id}))
+            .await
+            .ok()?;
         (status["stage"] == "seen").then_some(status)
     });
     let status = status.await.with_context(|| format!("{how:?}"))?;
     let history = status["history"].as_array().context("a history")?;
     let of = |stage: &str| history.iter().filter(|step| step["stage"] == stage).count();
-    ensure!(of("in_session") == 1 && of("on_host") == 1, "{how:?}: {status}");
+    ensure!(
+        of("in_session") == 1 && of("on_host") == 1,
+        "{how:?}: {status}"
+    );
     Ok(())
 }
 
@@ -89,28 +97,56 @@ async fn through(
     other: &McpClient,
 ) -> Result<(Breaker, McpClient)> {
     let breaker = Breaker::before(coordinator.address()).await?;
-    let proxy = session(work.path(), how.name(), &format!("http://{}", breaker.address())).await?;
+    let proxy = session(
+        work.path(),
+        how.name(),
+        &format!("http://{}", breaker.address()),
+    )
+    .await?;
     proxy.reply("ping", json!({})).await?;
-    let waiting = proxy.begin_call("wait_for_message", json!({"timeout": 300})).await?;
+    let waiting = proxy
+        .begin_call("wait_for_message", json!({"timeout": 300}))
+        .await?;
     // Follows the wait on the same link, so its answer shows that the coordinator has received the wait.
     proxy.reply("ping", json!({})).await?;
     let broken = Instant::now();
     how.apply(&breaker);
     let text = format!("to {}", how.name());
-    let sent = other.reply("send_message", json!({"target": how.name(), "message": text})).await?;
+    let sent = other
+        .reply(
+            "send_message",
+            json!({"target": how.name(), "message": text}),
+        )
+        .await?;
     let arguments = json!({"target": "other", "message": format!("from {}", how.name())});
     let sending = proxy.begin_call("send_message", arguments).await?;
     if how == Break::Held {
-        eventually("half a minute", 2 * HELD, async || (broken.elapsed() > HELD).then_some(())).await?;
+        eventually("half a minute", 2 * HELD, async || {
+            (broken.elapsed() > HELD).then_some(())
+        })
+        .await?;
         ensure!(!proxy.has_answered(sending), "the route is lost");
         breaker.heal();
     }
     let received = next(&proxy, waiting, how.noticed_within()).await?;
-    ensure!(received["id"] == sent["id"] && received["repeated"].is_null(), "{how:?}: {received}");
-    let accepted = next(&proxy, sending, how.noticed_within()).await.with_context(|| format!("{how:?}"))?;
+    ensure!(
+        received["id"] == sent["id"] && received["repeated"].is_null(),
+        "{how:?}: {received}"
+    );
+    let accepted = next(&proxy, sending, how.noticed_within())
+        .await
+        .with_context(|| format!("{how:?}"))?;
     ensure!(accepted["id"].is_string(), "{how:?}: {accepted}");
-    ensure!(broken.elapsed() < how.noticed_within(), "{how:?}: {:?}", broken.elapsed());
-    ensure!((breaker.taken() == 1) == (how == Break::Held), "{how:?}: {} links", breaker.taken());
+    ensure!(
+        broken.elapsed() < how.noticed_within(),
+        "{how:?}: {:?}",
+        broken.elapsed()
+    );
+    ensure!(
+        (breaker.taken() == 1) == (how == Break::Held),
+        "{how:?}: {} links",
+        breaker.taken()
+    );
 
     came_once(how, &proxy, other, &sent["id"]).await?;
     Ok((breaker, proxy))
@@ -122,18 +158,31 @@ pub(super) async fn breaks_without_a_word() -> Result<()> {
     let coordinator = Coordinator::start(work.path()).await?;
     let other = session(work.path(), "other", &coordinator.url()).await?;
     other.reply("ping", json!({})).await?;
-    let sessions = try_join_all(Break::ALL.map(|how| through(how, &work, &coordinator, &other))).await?;
+    let sessions =
+        try_join_all(Break::ALL.map(|how| through(how, &work, &coordinator, &other))).await?;
 
     let mut texts = Vec::new();
     for _ in Break::ALL {
-        let next = other.reply("wait_for_message", json!({"timeout": 5})).await?;
+        let next = other
+            .reply("wait_for_message", json!({"timeout": 5}))
+            .await?;
         texts.push(next["message"].as_str().context("a message")?.to_owned());
     }
     texts.sort();
     assert_eq!(texts, ["from back", "from both", "from held", "from there"]);
-    assert_eq!(other.reply("get_messages", json!({})).await?["count"], 4, "each of them once");
-    let agents = other.reply("list_agents", json!({"status": "online"})).await?;
+    assert_eq!(
+        other.reply("get_messages", json!({})).await?["count"],
+        4,
+        "each of them once"
+    );
+    let agents = other
+        .reply("list_agents", json!({"status": "online"}))
+        .await?;
     let online = agents["agents"].as_array().map(Vec::len);
-    assert_eq!(online, Some(1 + sessions.len()), "the end of an older link has ended no newer one: {agents}");
+    assert_eq!(
+        online,
+        Some(1 + sessions.len()),
+        "the end of an older link has ended no newer one: {agents}"
+    );
     Ok(())
 }

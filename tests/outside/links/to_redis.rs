@@ -39,7 +39,12 @@ const BREAKS: [(&str, Break); 5] = [
 ];
 
 /// Sends until a message is accepted. Returns the text of that message.
-async fn send_until_accepted(sender: &McpClient, target: &str, breaker: &Breaker, how: Break) -> Result<String> {
+async fn send_until_accepted(
+    sender: &McpClient,
+    target: &str,
+    breaker: &Breaker,
+    how: Break,
+) -> Result<String> {
     let (broken, mut attempt) = (Instant::now(), 0);
     eventually("a send is accepted", NOTICED, async || {
         if how == Break::Held && broken.elapsed() > HELD {
@@ -54,10 +59,20 @@ async fn send_until_accepted(sender: &McpClient, target: &str, breaker: &Breaker
         attempt += 1;
         let text = format!("attempt {attempt}");
         let began = Instant::now();
-        let answer = sender.call("send_message", json!({"target": target, "message": text})).await;
+        let answer = sender
+            .call("send_message", json!({"target": target, "message": text}))
+            .await;
         let answer = answer.and_then(|answer| {
-            ensure!(began.elapsed() < REFUSED, "a call took {:?}", began.elapsed());
-            ensure!(!answer.is_error || answer.text.contains("STORE_UNAVAILABLE"), "{}", answer.text);
+            ensure!(
+                began.elapsed() < REFUSED,
+                "a call took {:?}",
+                began.elapsed()
+            );
+            ensure!(
+                !answer.is_error || answer.text.contains("STORE_UNAVAILABLE"),
+                "{}",
+                answer.text
+            );
             Ok(answer)
         });
         match answer {
@@ -71,17 +86,26 @@ async fn send_until_accepted(sender: &McpClient, target: &str, breaker: &Breaker
 }
 
 /// Breaks a coordinator's link to Redis under two agents. A third agent is at a coordinator with an intact link.
-async fn behind(name: &str, how: Break, work: &TempDir, redis: &Redis, whole: &McpClient) -> Result<()> {
+async fn behind(
+    name: &str,
+    how: Break,
+    work: &TempDir,
+    redis: &Redis,
+    whole: &McpClient,
+) -> Result<()> {
     let folder = work.path().join(format!("coordinator-{name}"));
     std::fs::create_dir(&folder)?;
     let breaker = Breaker::before(redis.address()).await?;
-    let mut coordinator = Coordinator::absent(&folder, &format!("redis://{}", breaker.address()))?.unlimited();
+    let mut coordinator =
+        Coordinator::absent(&folder, &format!("redis://{}", breaker.address()))?.unlimited();
     coordinator.restart().await?;
     let sender = session(work.path(), &format!("{name}-sender"), &coordinator.url()).await?;
     let receiver = session(work.path(), name, &coordinator.url()).await?;
     sender.reply("ping", json!({})).await?;
     receiver.reply("ping", json!({})).await?;
-    let waiting = receiver.begin_call("wait_for_message", json!({"timeout": 300})).await?;
+    let waiting = receiver
+        .begin_call("wait_for_message", json!({"timeout": 300}))
+        .await?;
     receiver.reply("list_agents", json!({})).await?;
 
     let broken = Instant::now();
@@ -90,22 +114,41 @@ async fn behind(name: &str, how: Break, work: &TempDir, redis: &Redis, whole: &M
         Break::Held => breaker.hold(),
         Break::Cut(_) => {}
     }
-    let sent = whole.reply("send_message", json!({"target": name, "message": "from outside"})).await?;
+    let sent = whole
+        .reply(
+            "send_message",
+            json!({"target": name, "message": "from outside"}),
+        )
+        .await?;
     let accepted = send_until_accepted(&sender, name, &breaker, how).await?;
     let mut received = BTreeMap::<String, usize>::new();
     let first = receiver.call_result(waiting, NOTICED).await?.json()?;
     ensure!(first["id"] == sent["id"], "{how:?}: {first}");
-    ensure!(broken.elapsed() < NOTICED, "{how:?}: {:?}", broken.elapsed());
+    ensure!(
+        broken.elapsed() < NOTICED,
+        "{how:?}: {:?}",
+        broken.elapsed()
+    );
     loop {
-        let next = receiver.reply("wait_for_message", json!({"timeout": 2})).await?;
+        let next = receiver
+            .reply("wait_for_message", json!({"timeout": 2}))
+            .await?;
         if next["timeout"] == true {
             break;
         }
         ensure!(next["repeated"].is_null(), "{how:?}: {next}");
-        *received.entry(next["message"].as_str().context("a message")?.to_owned()).or_default() += 1;
+        *received
+            .entry(next["message"].as_str().context("a message")?.to_owned())
+            .or_default() += 1;
     }
-    ensure!(received.values().all(|times| *times == 1), "{how:?}: {received:?}");
-    ensure!(received.contains_key(&accepted), "{how:?}: {accepted} is not among {received:?}");
+    ensure!(
+        received.values().all(|times| *times == 1),
+        "{how:?}: {received:?}"
+    );
+    ensure!(
+        received.contains_key(&accepted),
+        "{how:?}: {accepted} is not among {received:?}"
+    );
     Ok(())
 }
 

@@ -21,7 +21,11 @@ pub(super) const CALL: Duration = Duration::from_secs(60);
 const COMPARED: usize = 1 << 20;
 
 /// The variables that keep Claude Code off the network.
-const SILENCE: [&str; 3] = ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"];
+const SILENCE: [&str; 3] = [
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "DISABLE_AUTOUPDATER",
+    "DISABLE_TELEMETRY",
+];
 
 pub(super) struct Host {
     folder: tempfile::TempDir,
@@ -39,12 +43,17 @@ pub(super) type Tree = BTreeMap<PathBuf, (u32, SystemTime, u64, Vec<u8>)>;
 impl Host {
     /// Creates a host with `c3po`, and with `claude` if given.
     pub(super) fn new(claude: Option<&ClaudeCode>) -> Result<Self> {
-        let host = Self { folder: tempfile::tempdir()? };
+        let host = Self {
+            folder: tempfile::tempdir()?,
+        };
         fs::create_dir_all(host.home())?;
         fs::create_dir(host.bin())?;
         link_or_copy(&program("c3po")?, &host.bin().join("c3po"))?;
         if let Some(claude) = claude {
-            symlink(fs::canonicalize(claude.program())?, host.bin().join("claude"))?;
+            symlink(
+                fs::canonicalize(claude.program())?,
+                host.bin().join("claude"),
+            )?;
         }
         Ok(host)
     }
@@ -85,7 +94,10 @@ impl Host {
     pub(super) fn backups(&self) -> Result<Vec<PathBuf>> {
         let names = fs::read_dir(self.home().join(".claude"))?.map(|entry| Ok(entry?.path()));
         let names: Vec<_> = names.collect::<Result<_>>()?;
-        Ok(names.into_iter().filter(|path| path.display().to_string().contains("before-c3po")).collect())
+        Ok(names
+            .into_iter()
+            .filter(|path| path.display().to_string().contains("before-c3po"))
+            .collect())
     }
 
     pub(super) async fn c3po(&self, arguments: &[&str]) -> Result<Said> {
@@ -96,8 +108,13 @@ impl Host {
         self.run(&self.bin().join("claude"), arguments).await
     }
 
-    pub(super) async fn claude_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Said> {
-        self.run_with(&self.bin().join("claude"), variables, arguments).await
+    pub(super) async fn claude_with(
+        &self,
+        variables: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> Result<Said> {
+        self.run_with(&self.bin().join("claude"), variables, arguments)
+            .await
     }
 
     pub(super) async fn run(&self, program: &Path, arguments: &[&str]) -> Result<Said> {
@@ -116,18 +133,40 @@ impl Host {
         environment.extend(SILENCE.map(|silence| (silence.to_owned(), "1".into())));
         let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
         // A new path each time: the server of an ended terminal may still be exiting.
-        let socket = tempfile::Builder::new().prefix("tmux").tempfile_in(self.folder())?.path().to_owned();
-        Terminal::open(&socket, self.folder(), &environment, &self.bin().join("c3po"), &arguments).await
+        let socket = tempfile::Builder::new()
+            .prefix("tmux")
+            .tempfile_in(self.folder())?
+            .path()
+            .to_owned();
+        Terminal::open(
+            &socket,
+            self.folder(),
+            &environment,
+            &self.bin().join("c3po"),
+            &arguments,
+        )
+        .await
     }
 
     /// Runs a program with only this host's programs and the system's in PATH.
-    async fn run_with(&self, program: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Said> {
+    async fn run_with(
+        &self,
+        program: &Path,
+        variables: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> Result<Said> {
         let mut command = command(program, &self.home());
-        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
         command.env("PATH", format!("{}:/usr/bin:/bin", self.bin().display()));
         command.envs(SILENCE.map(|silence| (silence, "1")));
         command.envs(variables.iter().copied());
-        let output = timeout(CALL, command.output()).await.with_context(|| format!("{arguments:?} does not end"))??;
+        let output = timeout(CALL, command.output())
+            .await
+            .with_context(|| format!("{arguments:?} does not end"))??;
         Ok(Said {
             status: output.status,
             out: String::from_utf8(output.stdout)?,
@@ -139,7 +178,9 @@ impl Host {
     pub(super) async fn plugin(&self) -> Result<Option<Value>> {
         let said = self.claude(&["plugin", "list", "--json"]).await?.good()?;
         let listed: Vec<Value> = serde_json::from_str(&said)?;
-        Ok(listed.into_iter().find(|plugin| plugin["id"] == "c3po@c3po"))
+        Ok(listed
+            .into_iter()
+            .find(|plugin| plugin["id"] == "c3po@c3po"))
     }
 
     /// Returns the state of everything in the home.
@@ -155,30 +196,51 @@ impl Said {
     ///
     /// Errors: the program failed.
     pub(super) fn good(&self) -> Result<String> {
-        ensure!(self.status.success(), "{}: {}\n{}", self.status, self.out, self.err);
+        ensure!(
+            self.status.success(),
+            "{}: {}\n{}",
+            self.status,
+            self.out,
+            self.err
+        );
         Ok(self.out.clone())
     }
 
     /// Returns the outcome of every step with that name in the output of `--json`.
     pub(super) fn outcomes(&self, step: &str) -> Result<Vec<String>> {
         let document: Value = serde_json::from_str(&self.good()?)?;
-        let steps = document["steps"].as_array().context("no steps")?.iter().filter(|one| one["step"] == step);
-        Ok(steps.filter_map(|step| Some(step["outcome"].as_str()?.to_owned())).collect())
+        let steps = document["steps"]
+            .as_array()
+            .context("no steps")?
+            .iter()
+            .filter(|one| one["step"] == step);
+        Ok(steps
+            .filter_map(|step| Some(step["outcome"].as_str()?.to_owned()))
+            .collect())
     }
 }
 
 /// `c3po install` treats a hard link as the program itself; across file systems a copy works too.
 fn link_or_copy(from: &Path, to: &Path) -> Result<()> {
-    fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop)).context("putting c3po into PATH")
+    fs::hard_link(from, to)
+        .or_else(|_| fs::copy(from, to).map(drop))
+        .context("putting c3po into PATH")
 }
 
 fn collect(folder: &Path, tree: &mut Tree) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let about = fs::symlink_metadata(&path)?;
-        let mut text = if about.is_file() { fs::read(&path)? } else { Vec::new() };
+        let mut text = if about.is_file() {
+            fs::read(&path)?
+        } else {
+            Vec::new()
+        };
         text.truncate(COMPARED);
-        tree.insert(path.clone(), (about.mode(), about.modified()?, about.len(), text));
+        tree.insert(
+            path.clone(),
+            (about.mode(), about.modified()?, about.len(), text),
+        );
         if about.is_dir() {
             collect(&path, tree)?;
         }

@@ -36,7 +36,11 @@ fn text(path: &Path) -> Result<String> {
 
 /// Returns both outputs of a program that succeeded.
 fn well(output: &Output) -> Result<String> {
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     ensure!(output.status.success(), "{}: {said}", output.status);
     Ok(said)
 }

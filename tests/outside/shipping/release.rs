@@ -15,17 +15,34 @@ async fn release(folder: &Path) -> Result<()> {
     fs::create_dir(&stripped)?;
     for name in ["c3po", "c3po-coordinator"] {
         let mut strip = command("strip", folder);
-        well(&strip.arg("-o").arg(stripped.join(name)).arg(program(name)?).output().await?)?;
+        well(
+            &strip
+                .arg("-o")
+                .arg(stripped.join(name))
+                .arg(program(name)?)
+                .output()
+                .await?,
+        )?;
     }
     let mut pack = command(dist("pack"), folder);
-    well(&pack.arg(stripped).arg(machine()).arg(folder).output().await?)?;
+    well(
+        &pack
+            .arg(stripped)
+            .arg(machine())
+            .arg(folder)
+            .output()
+            .await?,
+    )?;
     Ok(())
 }
 
 /// Installs from the release in that folder.
 async fn install(home: &Path, folder: &Path) -> Result<std::process::Output> {
     let mut script = command(dist("install.sh"), home);
-    Ok(script.env("C3PO_RELEASE", format!("file://{}", folder.display())).output().await?)
+    Ok(script
+        .env("C3PO_RELEASE", format!("file://{}", folder.display()))
+        .output()
+        .await?)
 }
 
 #[tokio::test]
@@ -34,21 +51,40 @@ async fn an_archive_is_checked_and_installs_c3po_for_its_user() -> Result<()> {
     let nothing = install(home.path(), folder.path()).await?;
     let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
     ensure!(nothing.status.code() == Some(1), "{nothing:?}");
-    ensure!(said.contains(&format!("there is no c3po for {}", machine())), "{said}");
+    ensure!(
+        said.contains(&format!("there is no c3po for {}", machine())),
+        "{said}"
+    );
 
     release(folder.path()).await?;
     let said = well(&install(home.path(), folder.path()).await?)?;
     let installed = home.path().join(".local/bin/c3po");
-    ensure!(said.contains(&format!("installed {}", installed.display())), "{said}");
-    let version = well(&command(&installed, home.path()).arg("--version").output().await?)?;
+    ensure!(
+        said.contains(&format!("installed {}", installed.display())),
+        "{said}"
+    );
+    let version = well(
+        &command(&installed, home.path())
+            .arg("--version")
+            .output()
+            .await?,
+    )?;
     ensure!(version.starts_with("c3po "), "{version}");
 
     let other = TempDir::new()?;
-    let checksum = folder.path().join(format!("c3po-{}.tar.gz.sha256", machine()));
+    let checksum = folder
+        .path()
+        .join(format!("c3po-{}.tar.gz.sha256", machine()));
     fs::write(&checksum, format!("{}  c3po", "0".repeat(64)))?;
     let refused = install(other.path(), folder.path()).await?;
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    ensure!(refused.status.code() == Some(1) && said.contains("does not match its checksum"), "{said}");
-    ensure!(!other.path().join(".local").exists(), "nothing is installed");
+    ensure!(
+        refused.status.code() == Some(1) && said.contains("does not match its checksum"),
+        "{said}"
+    );
+    ensure!(
+        !other.path().join(".local").exists(),
+        "nothing is installed"
+    );
     Ok(())
 }

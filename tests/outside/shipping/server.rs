@@ -21,12 +21,19 @@ const EXPOSURE_MAX: &str = "--threshold=15";
 /// Installs the files of the service below a folder.
 async fn install(root: &Path, url: &str) -> Result<String> {
     let mut script = command(dist("install-server"), root);
-    script.arg(programs()?).env("DESTDIR", root).env("C3PO_PUBLIC_URL", url);
+    script
+        .arg(programs()?)
+        .env("DESTDIR", root)
+        .env("C3PO_PUBLIC_URL", url);
     well(&script.output().await?)
 }
 
 fn mode(path: PathBuf) -> Result<u32> {
-    Ok(fs::metadata(&path).with_context(|| path.display().to_string())?.permissions().mode() & 0o777)
+    Ok(fs::metadata(&path)
+        .with_context(|| path.display().to_string())?
+        .permissions()
+        .mode()
+        & 0o777)
 }
 
 #[tokio::test]
@@ -37,10 +44,25 @@ async fn the_files_of_the_service_are_placed_and_settings_that_are_there_stay() 
     for name in ["c3po", "c3po-coordinator"] {
         assert_eq!(mode(at("usr/local/bin").join(name))?, 0o755);
     }
-    assert_eq!((mode(at(UNIT))?, mode(at(SETTINGS))?, mode(at("var/lib/c3po"))?), (0o644, 0o600, 0o700));
+    assert_eq!(
+        (
+            mode(at(UNIT))?,
+            mode(at(SETTINGS))?,
+            mode(at("var/lib/c3po"))?
+        ),
+        (0o644, 0o600, 0o700)
+    );
     let settings = text(&at(SETTINGS))?;
-    ensure!(settings.lines().any(|line| line == "C3PO_PUBLIC_URL=https://nas:8420"), "{settings}");
-    ensure!(!settings.contains("C3PO_LISTEN="), "what was not said is left to the unit: {settings}");
+    ensure!(
+        settings
+            .lines()
+            .any(|line| line == "C3PO_PUBLIC_URL=https://nas:8420"),
+        "{settings}"
+    );
+    ensure!(
+        !settings.contains("C3PO_LISTEN="),
+        "what was not said is left to the unit: {settings}"
+    );
 
     install(root.path(), "https://elsewhere:8420").await?;
     assert_eq!(text(&at(SETTINGS))?, settings);
@@ -51,16 +73,33 @@ async fn the_files_of_the_service_are_placed_and_settings_that_are_there_stay() 
 async fn systemd_takes_the_unit_and_finds_it_confined() -> Result<()> {
     const NAME: &str = "shipping::server::systemd_takes_the_unit_and_finds_it_confined";
     let work = TempDir::new()?;
-    if command("systemd-analyze", work.path()).arg("--version").output().await.is_err() {
+    if command("systemd-analyze", work.path())
+        .arg("--version")
+        .output()
+        .await
+        .is_err()
+    {
         return skipped(NAME, "systemd-analyze is not installed");
     }
     // With an existing program, because the unit is rejected otherwise.
     let shipped = text(&dist("c3po-coordinator.service"))?;
     let program = program("c3po-coordinator")?;
     let unit = work.path().join("c3po-coordinator.service");
-    fs::write(&unit, shipped.replace("/usr/local/bin/c3po-coordinator", &program.display().to_string()))?;
+    fs::write(
+        &unit,
+        shipped.replace(
+            "/usr/local/bin/c3po-coordinator",
+            &program.display().to_string(),
+        ),
+    )?;
     let analyze = async |words: &[&str]| -> Result<String> {
-        well(&command("systemd-analyze", work.path()).args(words).arg(&unit).output().await?)
+        well(
+            &command("systemd-analyze", work.path())
+                .args(words)
+                .arg(&unit)
+                .output()
+                .await?,
+        )
     };
     let complaints = analyze(&["verify", "--man=no"]).await?;
     assert_eq!(complaints, "", "nothing is ignored or unknown");
@@ -70,14 +109,24 @@ async fn systemd_takes_the_unit_and_finds_it_confined() -> Result<()> {
 
 #[tokio::test]
 async fn an_installation_without_systemd_is_refused_with_an_alternative() -> Result<()> {
-    const NAME: &str = "shipping::server::an_installation_without_systemd_is_refused_with_an_alternative";
+    const NAME: &str =
+        "shipping::server::an_installation_without_systemd_is_refused_with_an_alternative";
     let work = TempDir::new()?;
     if Path::new("/run/systemd/system").exists() {
-        return skipped(NAME, "this machine runs systemd, and installing would change it");
+        return skipped(
+            NAME,
+            "this machine runs systemd, and installing would change it",
+        );
     }
-    let refused = command(dist("install-server"), work.path()).arg(programs()?).output().await?;
+    let refused = command(dist("install-server"), work.path())
+        .arg(programs()?)
+        .output()
+        .await?;
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(refused.status.code() == Some(1), "{refused:?}");
-    ensure!(said.contains("does not run systemd") && said.contains("--listen 0.0.0.0:8420"), "{said}");
+    ensure!(
+        said.contains("does not run systemd") && said.contains("--listen 0.0.0.0:8420"),
+        "{said}"
+    );
     Ok(())
 }

@@ -31,16 +31,25 @@ const REFUSED: Duration = Duration::from_secs(20);
 /// Runs a command of `c3po` on a terminal of its own, in that home. Checks all of its output, and returns it.
 async fn shown(work: &Path, typed: &str, url: &str, last: Option<&str>) -> Result<String> {
     let mut asked = command(program("c3po")?, work);
-    asked.args(typed.split(' ').map(|word| if word == "URL" { url } else { word }));
+    asked.args(
+        typed
+            .split(' ')
+            .map(|word| if word == "URL" { url } else { word }),
+    );
     // Only the programs' own colours would be controls. This machine's Claude Code must not be found.
-    asked.env("NO_COLOR", "1").env("PATH", "/usr/bin:/bin").env("XDG_RUNTIME_DIR", work);
+    asked
+        .env("NO_COLOR", "1")
+        .env("PATH", "/usr/bin:/bin")
+        .env("XDG_RUNTIME_DIR", work);
     asked.env("CLAUDE_PID", process::id().to_string());
     if typed.contains("join") {
         asked.env(CODE_VARIABLE, JoinCode::new([7; 16], None).reveal());
     } else {
         asked.env("C3PO_COORDINATOR_URL", url);
     }
-    let shown = pty::output(asked, last).await.with_context(|| typed.to_owned())?;
+    let shown = pty::output(asked, last)
+        .await
+        .with_context(|| typed.to_owned())?;
     check(&shown).with_context(|| format!("c3po {typed}"))?;
     Ok(shown)
 }
@@ -48,17 +57,32 @@ async fn shown(work: &Path, typed: &str, url: &str, last: Option<&str>) -> Resul
 /// Runs a command against a coordinator with those answers.
 async fn asked(typed: &str, answers: Answers) -> Result<String> {
     let (work, impostor) = (TempDir::new()?, Impostor::start(answers).await?);
-    shown(work.path(), typed, impostor.url(), goes_on(typed.trim_start_matches("--json ")).then_some(LAST)).await
+    shown(
+        work.path(),
+        typed,
+        impostor.url(),
+        goes_on(typed.trim_start_matches("--json ")).then_some(LAST),
+    )
+    .await
 }
 
 /// Runs commands with their answers, several at a time. Their output must have the names of the fields.
 async fn all_asked(asked_for: Vec<(String, &[&str], Answers)>) -> Result<()> {
     let running = asked_for.into_iter().map(async |(typed, fields, answers)| {
         let shown = asked(&typed, answers).await?;
-        let missing = fields.iter().find(|name| !shown.contains(&format!("{name} a")));
-        ensure!(missing.is_none(), "c3po {typed} shows no {missing:?}:\n{shown}");
+        let missing = fields
+            .iter()
+            .find(|name| !shown.contains(&format!("{name} a")));
+        ensure!(
+            missing.is_none(),
+            "c3po {typed} shows no {missing:?}:\n{shown}"
+        );
         let document = |line: &&str| line.starts_with('{');
-        for line in shown.lines().filter(document).filter(|_| typed.starts_with("--json")) {
+        for line in shown
+            .lines()
+            .filter(document)
+            .filter(|_| typed.starts_with("--json"))
+        {
             serde_json::from_str::<Value>(line).with_context(|| format!("c3po {typed}: {line}"))?;
         }
         Ok(())
@@ -70,8 +94,15 @@ async fn all_asked(asked_for: Vec<(String, &[&str], Answers)>) -> Result<()> {
 ///
 /// Errors: those of all checks.
 async fn all_well(checks: impl Iterator<Item = impl Future<Output = Result<()>>>) -> Result<()> {
-    let outcomes: Vec<_> = stream::iter(checks).buffer_unordered(AT_ONCE).collect().await;
-    let errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    let outcomes: Vec<_> = stream::iter(checks)
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let errors: Vec<_> = outcomes
+        .into_iter()
+        .filter_map(Result::err)
+        .map(|error| format!("{error:#}"))
+        .collect();
     ensure!(errors.is_empty(), "{}", errors.join("\n"));
     Ok(())
 }
@@ -83,28 +114,57 @@ fn both(typed: &str) -> [String; 2] {
 
 #[tokio::test]
 async fn nothing_in_a_hostile_answer_reaches_the_terminal() -> Result<()> {
-    let results = |results| Answers { results, refusal: refusal("FORBIDDEN", None), ..Answers::default() };
-    let rows =
-        COMMANDS.iter().flat_map(|(typed, fields)| both(typed).map(|words| (words, *fields, results(answers(typed)))));
+    let results = |results| Answers {
+        results,
+        refusal: refusal("FORBIDDEN", None),
+        ..Answers::default()
+    };
+    let rows = COMMANDS.iter().flat_map(|(typed, fields)| {
+        both(typed).map(|words| (words, *fields, results(answers(typed))))
+    });
     all_asked(rows.collect()).await
 }
 
 #[tokio::test]
 async fn nothing_in_a_hostile_refusal_reaches_the_terminal() -> Result<()> {
     let mut rows: Vec<(String, &[&str], Answers)> = Vec::new();
-    let refused = |code, advice, results| Answers { results, refusal: refusal(code, advice), ..Answers::default() };
+    let refused = |code, advice, results| Answers {
+        results,
+        refusal: refusal(code, advice),
+        ..Answers::default()
+    };
     for (typed, _) in COMMANDS {
         let answers = refused("FORBIDDEN", None, BTreeMap::new());
         rows.extend(both(typed).map(|words| (words, &["error"][..], answers.clone())));
     }
     // The link is accepted, and its calls are refused.
-    for typed in ["send a hi", "broadcast hi", "inbox", "ack --all", "thread a::human::00000001", "doctor"] {
+    for typed in [
+        "send a hi",
+        "broadcast hi",
+        "inbox",
+        "ack --all",
+        "thread a::human::00000001",
+        "doctor",
+    ] {
         let hello: BTreeMap<_, _> = answers(typed).remove_entry("hello").into_iter().collect();
-        rows.extend(both(typed).map(|words| (words, &["error"][..], refused("INVALID_REQUEST", None, hello.clone()))));
+        rows.extend(both(typed).map(|words| {
+            (
+                words,
+                &["error"][..],
+                refused("INVALID_REQUEST", None, hello.clone()),
+            )
+        }));
     }
     // Only the first requests of the status are answered.
-    let agents = answers("status").into_iter().filter(|(asked, _)| asked != "/api/pending").collect();
-    rows.push(("status".to_owned(), &["error", "store"], refused("FORBIDDEN", None, agents)));
+    let agents = answers("status")
+        .into_iter()
+        .filter(|(asked, _)| asked != "/api/pending")
+        .collect();
+    rows.push((
+        "status".to_owned(),
+        &["error", "store"],
+        refused("FORBIDDEN", None, agents),
+    ));
     for advice in Advice::ALL {
         let answers = refused("AGENT_NOT_FOUND", Some(advice.as_str()), BTreeMap::new());
         rows.push(("sent".to_owned(), &["error"], answers));
@@ -114,10 +174,18 @@ async fn nothing_in_a_hostile_refusal_reaches_the_terminal() -> Result<()> {
 
 #[tokio::test]
 async fn nothing_of_another_program_or_of_the_end_of_a_link_reaches_the_terminal() -> Result<()> {
-    let reason = "reason a\u{1b}[2J\u{9b}31m\u{202e}\u{200f}b\r\nFAKED: a line as of the program itself";
-    let close = Answers { close: Some(reason.to_owned()), ..Answers::default() };
+    let reason =
+        "reason a\u{1b}[2J\u{9b}31m\u{202e}\u{200f}b\r\nFAKED: a line as of the program itself";
+    let close = Answers {
+        close: Some(reason.to_owned()),
+        ..Answers::default()
+    };
     let raw = Answers {
-        raw: Some(format!("{}\r\nServer: {}\r\n\r\n", field("line"), field("server"))),
+        raw: Some(format!(
+            "{}\r\nServer: {}\r\n\r\n",
+            field("line"),
+            field("server")
+        )),
         ..Answers::default()
     };
     let mut rows: Vec<(String, &[&str], Answers)> = Vec::new();
@@ -130,7 +198,10 @@ async fn nothing_of_another_program_or_of_the_end_of_a_link_reaches_the_terminal
     let rows = rows.into_iter().map(async |(typed, fields, answers)| {
         let (work, impostor) = (TempDir::new()?, Impostor::start(answers).await?);
         let shown = shown(work.path(), &typed, impostor.url(), None).await?;
-        ensure!(fields.iter().all(|name| shown.contains(name)), "c3po {typed} shows no {fields:?}:\n{shown}");
+        ensure!(
+            fields.iter().all(|name| shown.contains(name)),
+            "c3po {typed} shows no {fields:?}:\n{shown}"
+        );
         Ok(())
     });
     all_well(rows).await
@@ -139,7 +210,10 @@ async fn nothing_of_another_program_or_of_the_end_of_a_link_reaches_the_terminal
 #[tokio::test]
 async fn nothing_in_the_refusal_of_a_session_reaches_its_log_or_a_status_line() -> Result<()> {
     let work = TempDir::new()?;
-    let answers = Answers { refusal: refusal("UNAUTHORIZED", None), ..Answers::default() };
+    let answers = Answers {
+        refusal: refusal("UNAUTHORIZED", None),
+        ..Answers::default()
+    };
     let impostor = Impostor::start(answers).await?;
     let web = session(work.path(), "web", impostor.url()).await?;
     // A call makes the session real.
@@ -148,7 +222,9 @@ async fn nothing_in_the_refusal_of_a_session_reaches_its_log_or_a_status_line() 
     for typed in both("statusline") {
         let line = async || {
             let shown = shown(work.path(), &typed, impostor.url(), None).await;
-            shown.map(|line| line.contains("error a").then_some(())).transpose()
+            shown
+                .map(|line| line.contains("error a").then_some(()))
+                .transpose()
         };
         eventually("a refused session in the status line", REFUSED, line).await??;
     }
@@ -168,7 +244,10 @@ async fn every_command_is_in_the_table() -> Result<()> {
     let names = commands_in(&help);
     ensure!(names.len() > 20, "{names:?}");
     for name in names {
-        let is_there = COMMANDS.iter().any(|(typed, _)| typed.split(' ').next() == Some(name)) || LOCAL.contains(&name);
+        let is_there = COMMANDS
+            .iter()
+            .any(|(typed, _)| typed.split(' ').next() == Some(name))
+            || LOCAL.contains(&name);
         ensure!(is_there, "add {name} to the table of commands and fields");
     }
     Ok(())

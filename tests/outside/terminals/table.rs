@@ -8,7 +8,15 @@ use serde_json::{Value, json};
 /// The last text of output that goes on.
 pub(super) const LAST: &str = "this is the last one";
 /// The commands that print nothing of another side: they work on files of this host, or speak to a client.
-pub(super) const LOCAL: &[&str] = &["completions", "help", "hook", "man", "proxy", "statusline", "uninstall"];
+pub(super) const LOCAL: &[&str] = &[
+    "completions",
+    "help",
+    "hook",
+    "man",
+    "proxy",
+    "statusline",
+    "uninstall",
+];
 
 const MESSAGE: &[&str] = &["from_host", "title", "message", "context"];
 
@@ -20,7 +28,10 @@ pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ("agents --online", &["host", "role", "description"]),
     ("agents rm a", &[]),
     ("send a hi", &[]),
-    ("send --wait a hi", &["from_host", "title", "response", "context"]),
+    (
+        "send --wait a hi",
+        &["from_host", "title", "response", "context"],
+    ),
     ("send --wait --timeout 1 b hi", &["timed_out"]),
     ("send @role hi", &["error"]),
     ("broadcast hi", &["error"]),
@@ -33,11 +44,24 @@ pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ("ack --all", &[]),
     ("thread a::human::00000001", MESSAGE),
     ("receipt a::human::00000001", &["session"]),
-    ("join URL", &["key_id", "agents", "expires_at", "host", "older_id", "revoke"]),
+    (
+        "join URL",
+        &[
+            "key_id",
+            "agents",
+            "expires_at",
+            "host",
+            "older_id",
+            "revoke",
+        ],
+    ),
     ("audit", &["verb", "key", "why"]),
     ("audit --follow", &["verb", "key", "why"]),
     ("policy show", &["path", "text", "outdated"]),
-    ("policy check a b message", &["role", "host", "reason", "outdated"]),
+    (
+        "policy check a b message",
+        &["role", "host", "reason", "outdated"],
+    ),
     ("guard list", &[]),
     ("guard allow a b", &[]),
     ("guard stop a b", &[]),
@@ -62,7 +86,9 @@ pub(super) fn answers(command: &str) -> BTreeMap<String, String> {
         "send --wait --timeout 1 b hi" => drop(all.insert("wait_for_message", timed_out())),
         _ => {}
     }
-    all.iter().map(|(asked, result)| ((*asked).to_owned(), filled(result))).collect()
+    all.iter()
+        .map(|(asked, result)| ((*asked).to_owned(), filled(result)))
+        .collect()
 }
 
 /// Returns a refusal with all its fields, with that advice.
@@ -83,13 +109,28 @@ fn requests() -> BTreeMap<&'static str, Value> {
     let file = lines("text");
     BTreeMap::from([
         ("/api/agents", json!([agent()])),
-        ("/api/agents/remove", json!({"agent_id": "a", "host": "§host", "expired": 1, "§more": 1})),
-        ("/api/audit", json!({"entries": [entry, last], "next": 2, "complete": true})),
-        ("/api/guard", json!({"limit": 60, "pairs": [pair], "more": "§more"})),
+        (
+            "/api/agents/remove",
+            json!({"agent_id": "a", "host": "§host", "expired": 1, "§more": 1}),
+        ),
+        (
+            "/api/audit",
+            json!({"entries": [entry, last], "next": 2, "complete": true}),
+        ),
+        (
+            "/api/guard",
+            json!({"limit": 60, "pairs": [pair], "more": "§more"}),
+        ),
         ("/api/guard/allow", pair.clone()),
         ("/api/guard/stop", pair),
-        ("/api/health", json!({"status": "§status", "store": "§store", "version": "§version"})),
-        ("/api/hosts/rename", json!({"from": "§from", "to": "§to", "agents": 1, "keys": 0, "more": "§more"})),
+        (
+            "/api/health",
+            json!({"status": "§status", "store": "§store", "version": "§version"}),
+        ),
+        (
+            "/api/hosts/rename",
+            json!({"from": "§from", "to": "§to", "agents": 1, "keys": 0, "more": "§more"}),
+        ),
         (
             "/api/join",
             json!({
@@ -97,8 +138,14 @@ fn requests() -> BTreeMap<&'static str, Value> {
                 "host": "§host", "older_key": {"id": "§older_id", "valid": true, "revoke": "§revoke"},
             }),
         ),
-        ("/api/pending", json!({"count": 1, "messages": [message()], "more": "§more"})),
-        ("/api/policy", json!({"rules": 1, "path": "§path", "text": file, "outdated": "§outdated", "§more": 1})),
+        (
+            "/api/pending",
+            json!({"count": 1, "messages": [message()], "more": "§more"}),
+        ),
+        (
+            "/api/policy",
+            json!({"rules": 1, "path": "§path", "text": file, "outdated": "§outdated", "§more": 1}),
+        ),
         (
             "/api/policy/check",
             json!({
@@ -117,7 +164,8 @@ fn requests() -> BTreeMap<&'static str, Value> {
 
 /// Returns the answers on a link, by tool.
 fn calls() -> BTreeMap<&'static str, Value> {
-    let (mut sent, mut reply, mut arriving, mut last) = (message(), message(), message(), message());
+    let (mut sent, mut reply, mut arriving, mut last) =
+        (message(), message(), message(), message());
     sent["to_agent"] = "a".into();
     sent["receipt"] = json!({"stage": "stored", "at": at(), "more": "§more"});
     reply["kind"] = "reply".into();
@@ -126,7 +174,8 @@ fn calls() -> BTreeMap<&'static str, Value> {
     for message in [&mut arriving, &mut last] {
         message["expires_in_ms"] = 1_000_000.into();
     }
-    let step = |stage: &str| json!({"stage": stage, "at": at(), "via": "hook", "session": "§session"});
+    let step =
+        |stage: &str| json!({"stage": stage, "at": at(), "via": "hook", "session": "§session"});
     BTreeMap::from([
         (
             "hello",
@@ -135,8 +184,14 @@ fn calls() -> BTreeMap<&'static str, Value> {
                 "heartbeat_seconds": 15, "coordinator_version": "§version", "pending": 0, "host": "§host",
             }),
         ),
-        ("deliver", json!({"messages": [arriving, last], "position": 2})),
-        ("ping", json!({"pong": true, "timestamp": at(), "coordinator": "§coordinator", "agent_id": "human"})),
+        (
+            "deliver",
+            json!({"messages": [arriving, last], "position": 2}),
+        ),
+        (
+            "ping",
+            json!({"pong": true, "timestamp": at(), "coordinator": "§coordinator", "agent_id": "human"}),
+        ),
         ("get_agent_status", agent()),
         ("send_message", sent.clone()),
         ("reply", sent),
@@ -144,7 +199,10 @@ fn calls() -> BTreeMap<&'static str, Value> {
         ("wait_for_message", reply),
         ("get_messages", json!({"messages": [message()], "count": 1})),
         ("get_thread", json!({"messages": [message()]})),
-        ("ack_messages", json!({"acked": ["a::human::00000001"], "unknown": [], "more": "§more"})),
+        (
+            "ack_messages",
+            json!({"acked": ["a::human::00000001"], "unknown": [], "more": "§more"}),
+        ),
         (
             "message_status",
             json!({"message_id": "a::human::00000001", "stage": "seen", "history": [step("on_host"), step("seen")]}),

@@ -31,36 +31,60 @@ async fn a_restart_keeps_the_coordinators_own_certificate() -> Result<()> {
 #[tokio::test]
 async fn a_certificate_that_is_replaced_is_shown_to_newcomers_and_older_links_live() -> Result<()> {
     let work = TempDir::new()?;
-    let (older, newer) = (Certificates::make()?.identity_text()?, Certificates::make()?.identity_text()?);
+    let (older, newer) = (
+        Certificates::make()?.identity_text()?,
+        Certificates::make()?.identity_text()?,
+    );
     let (certificate, key) = (work.path().join("cert.pem"), work.path().join("key.pem"));
     let write = |(certificate_text, key_text): &(String, String)| {
         fs::write(&certificate, certificate_text).and_then(|()| fs::write(&key, key_text))
     };
     write(&older)?;
-    let coordinator = coordinator(&work, &format!("{},{}", certificate.display(), key.display())).await?;
+    let coordinator = coordinator(
+        &work,
+        &format!("{},{}", certificate.display(), key.display()),
+    )
+    .await?;
     let first = coordinator.fingerprint()?;
     let loyal = pinned(&work, "loyal", &coordinator, &first).await?;
     loyal.reply("ping", json!({})).await?;
 
     write(&("broken".to_owned(), "broken".to_owned()))?;
     let log = work.path().join("coordinator.log");
-    let warned =
-        async || fs::read_to_string(&log).ok()?.contains("the previous certificate stays in use").then_some(());
+    let warned = async || {
+        fs::read_to_string(&log)
+            .ok()?
+            .contains("the previous certificate stays in use")
+            .then_some(())
+    };
     eventually("a warning", SOON, warned).await?;
     let newcomer = pinned(&work, "newcomer", &coordinator, &first).await?;
     newcomer.reply("ping", json!({})).await?;
 
     write(&newer)?;
     let second = eventually("the new one is taken up", SOON, async || {
-        coordinator.fingerprint().ok().filter(|fingerprint| *fingerprint != first)
+        coordinator
+            .fingerprint()
+            .ok()
+            .filter(|fingerprint| *fingerprint != first)
     })
     .await?;
     let latecomer = pinned(&work, "latecomer", &coordinator, &second).await?;
-    latecomer.reply("send_message", json!({"target": "loyal", "message": "still there?"})).await?;
-    let message = loyal.reply("wait_for_message", json!({"timeout": 10})).await?;
+    latecomer
+        .reply(
+            "send_message",
+            json!({"target": "loyal", "message": "still there?"}),
+        )
+        .await?;
+    let message = loyal
+        .reply("wait_for_message", json!({"timeout": 10}))
+        .await?;
     ensure!(message["message"] == "still there?", "{message}");
     let outdated = pinned(&work, "outdated", &coordinator, &first).await?;
     let told = refusal(&outdated).await?;
-    ensure!(told["code"] == "UNAUTHORIZED" && told.to_string().contains(&second), "{told}");
+    ensure!(
+        told["code"] == "UNAUTHORIZED" && told.to_string().contains(&second),
+        "{told}"
+    );
     Ok(())
 }

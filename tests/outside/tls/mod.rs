@@ -25,17 +25,36 @@ async fn coordinator(work: &TempDir, tls: &str) -> Result<Coordinator> {
 }
 
 /// Starts a session with additional variables.
-async fn session(work: &Path, project: &str, url: &str, variables: &[(&str, &str)]) -> Result<McpClient> {
+async fn session(
+    work: &Path,
+    project: &str,
+    url: &str,
+    variables: &[(&str, &str)],
+) -> Result<McpClient> {
     let mut command = proxy_command(work, project, url)?;
     command.envs(variables.iter().copied());
     let client = McpClient::start(command, &work.join(format!("{project}.log")))?;
-    client.initialize().await.with_context(|| format!("the proxy of {project}"))?;
+    client
+        .initialize()
+        .await
+        .with_context(|| format!("the proxy of {project}"))?;
     Ok(client)
 }
 
 /// Starts a session that trusts one certificate.
-async fn pinned(work: &TempDir, project: &str, coordinator: &Coordinator, fingerprint: &str) -> Result<McpClient> {
-    session(work.path(), project, &coordinator.url(), &[("C3PO_FINGERPRINT", fingerprint)]).await
+async fn pinned(
+    work: &TempDir,
+    project: &str,
+    coordinator: &Coordinator,
+    fingerprint: &str,
+) -> Result<McpClient> {
+    session(
+        work.path(),
+        project,
+        &coordinator.url(),
+        &[("C3PO_FINGERPRINT", fingerprint)],
+    )
+    .await
 }
 
 /// Returns the refusal that a session without a link gets.

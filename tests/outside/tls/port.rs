@@ -23,7 +23,10 @@ async fn plain_text_on_a_tls_port_and_tls_on_a_plain_port_are_explained() -> Res
     let work = TempDir::new()?;
     let with = coordinator(&work, "auto").await?;
     let answer = http::get(with.address(), "/api/health").await?;
-    assert!(answer.status == 400 && answer.body.contains("https://"), "{answer:?}");
+    assert!(
+        answer.status == 400 && answer.body.contains("https://"),
+        "{answer:?}"
+    );
     let url = format!("http://{}", with.address());
     let told = refusal(&session(work.path(), "plain", &url, &[]).await?).await?;
     ensure!(
@@ -36,7 +39,10 @@ async fn plain_text_on_a_tls_port_and_tls_on_a_plain_port_are_explained() -> Res
     let without = Coordinator::start(folder.path()).await?;
     let url = format!("https://{}", without.address());
     let told = refusal(&session(folder.path(), "careful", &url, &[]).await?).await?;
-    ensure!(told["code"] == "COORD_DOWN" && told.to_string().contains("it does not use TLS"), "{told}");
+    ensure!(
+        told["code"] == "COORD_DOWN" && told.to_string().contains("it does not use TLS"),
+        "{told}"
+    );
     Ok(())
 }
 
@@ -45,8 +51,14 @@ async fn health_reports_a_coordinator_with_tls_as_healthy() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = coordinator(&work, "auto").await?;
     let mut health = command(program("c3po-coordinator")?, work.path());
-    let said = health.args(["health", "--listen", &coordinator.address().to_string()]).output().await?;
-    assert!(said.status.success() && String::from_utf8_lossy(&said.stderr).contains("\"ok\""), "{said:?}");
+    let said = health
+        .args(["health", "--listen", &coordinator.address().to_string()])
+        .output()
+        .await?;
+    assert!(
+        said.status.success() && String::from_utf8_lossy(&said.stderr).contains("\"ok\""),
+        "{said:?}"
+    );
     Ok(())
 }
 
@@ -64,7 +76,9 @@ async fn unfinished_handshakes_end_and_do_not_delay_others() -> Result<()> {
     let good = pinned(&work, "good", &coordinator, &coordinator.fingerprint()?).await?;
     timeout(Duration::from_secs(5), good.reply("ping", json!({}))).await??;
     for mut stream in waiting {
-        let rest = timeout(SOON, stream.read_to_end(&mut Vec::new())).await.context("the connection goes on")?;
+        let rest = timeout(SOON, stream.read_to_end(&mut Vec::new()))
+            .await
+            .context("the connection goes on")?;
         // A reset connection has ended too.
         ensure!(rest.unwrap_or(0) == 0, "nothing is answered");
     }
@@ -90,12 +104,17 @@ async fn take_every_place(address: SocketAddr, places: usize) -> Result<Vec<TcpS
 async fn a_connection_over_the_limit_is_refused_over_tls_too() -> Result<()> {
     let work = TempDir::new()?;
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
-    let mut coordinator = Coordinator::absent(work.path(), &store)?.over_tls("auto").with_descriptors(100);
+    let mut coordinator = Coordinator::absent(work.path(), &store)?
+        .over_tls("auto")
+        .with_descriptors(100);
     coordinator.restart().await?;
     let silent = take_every_place(coordinator.address(), 50).await?;
     let session = pinned(&work, "late", &coordinator, &coordinator.fingerprint()?).await?;
     let told = refusal(&session).await?;
-    ensure!(told["code"] == "COORD_DOWN" && told.to_string().contains("its limit of 50 connections"), "{told}");
+    ensure!(
+        told["code"] == "COORD_DOWN" && told.to_string().contains("its limit of 50 connections"),
+        "{told}"
+    );
     drop(silent);
     Ok(())
 }

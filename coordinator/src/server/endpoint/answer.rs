@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 
 use aide::generate::GenContext;
-use aide::openapi::{MediaType, Operation, Response as Described, SchemaObject, StatusCode as Code};
+use aide::openapi::{
+    MediaType, Operation, Response as Described, SchemaObject, StatusCode as Code,
+};
 use aide::operation::OperationOutput;
 use axum::Json;
 use axum::body::Body;
@@ -32,7 +34,10 @@ pub(in crate::server) struct Charged<T>(pub(in crate::server) T, pub(in crate::s
 impl<T: JsonSchema> OperationOutput for Charged<T> {
     type Inner = T;
 
-    fn inferred_responses(context: &mut GenContext, operation: &mut Operation) -> Vec<(Option<Code>, Described)> {
+    fn inferred_responses(
+        context: &mut GenContext,
+        operation: &mut Operation,
+    ) -> Vec<(Option<Code>, Described)> {
         Json::<T>::inferred_responses(context, operation)
     }
 }
@@ -56,7 +61,10 @@ pub(in crate::server) struct Refused {
 impl Refused {
     /// Returns a refusal with an HTTP status other than that of its code.
     pub(in crate::server) fn with(status: StatusCode, refusal: Refusal) -> Self {
-        Self { status, refusal: Box::new(refusal) }
+        Self {
+            status,
+            refusal: Box::new(refusal),
+        }
     }
 }
 
@@ -91,7 +99,10 @@ pub(in crate::server) fn status_of(code: ErrorCode) -> StatusCode {
 
 /// Returns the `Retry-After` header, if the refusal has a retry time.
 pub(in crate::server) fn retry_after(refusal: &Refusal) -> Option<[(HeaderName, String); 1]> {
-    let seconds = refusal.details.get("retry_after_seconds").and_then(Value::as_u64)?;
+    let seconds = refusal
+        .details
+        .get("retry_after_seconds")
+        .and_then(Value::as_u64)?;
     Some([(RETRY_AFTER, seconds.to_string())])
 }
 
@@ -105,9 +116,24 @@ pub(super) fn word_of(code: ErrorCode) -> &'static str {
 
 /// Describes a response.
 pub(in crate::server) fn described(about: &str, media: &str, json_schema: Schema) -> Described {
-    let schema = Some(SchemaObject { json_schema, external_docs: None, example: None });
-    let content = [(media.to_owned(), MediaType { schema, ..MediaType::default() })].into();
-    Described { description: about.to_owned(), content, ..Described::default() }
+    let schema = Some(SchemaObject {
+        json_schema,
+        external_docs: None,
+        example: None,
+    });
+    let content = [(
+        media.to_owned(),
+        MediaType {
+            schema,
+            ..MediaType::default()
+        },
+    )]
+    .into();
+    Described {
+        description: about.to_owned(),
+        content,
+        ..Described::default()
+    }
 }
 
 /// The media type of a body other than JSON.
@@ -126,7 +152,10 @@ pub(in crate::server) struct Plain<M> {
 impl<M> Plain<M> {
     /// Wraps a body.
     pub(in crate::server) fn new(body: impl Into<Body>) -> Self {
-        Self { body: body.into(), media: PhantomData }
+        Self {
+            body: body.into(),
+            media: PhantomData,
+        }
     }
 }
 
@@ -140,6 +169,9 @@ impl<M: Media> OperationOutput for Plain<M> {
     type Inner = Self;
 
     fn inferred_responses(_: &mut GenContext, _: &mut Operation) -> Vec<(Option<Code>, Described)> {
-        vec![(Some(Code::Code(200)), described("The answer", M::TYPE, json_schema!({})))]
+        vec![(
+            Some(Code::Code(200)),
+            described("The answer", M::TYPE, json_schema!({})),
+        )]
     }
 }

@@ -28,7 +28,8 @@ pub(in crate::server) struct Description(pub(in crate::server) Bytes);
 /// Sets how this thread makes schemas: for OpenAPI 3.1, and for serialized outputs.
 pub(super) fn begin() {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
+    let settings =
+        settings.with(|settings| settings.definitions_path = "/components/schemas".into());
     in_context(|context| context.schema = settings.into_generator());
 }
 
@@ -40,10 +41,16 @@ pub(super) fn describe(
     right: Option<Right>,
     anybody: Option<&Principal>,
 ) {
-    let scopes: Vec<String> = right.iter().flat_map(|right| right.scopes()).map(|scope| scope.to_string()).collect();
+    let scopes: Vec<String> = right
+        .iter()
+        .flat_map(|right| right.scopes())
+        .map(|scope| scope.to_string())
+        .collect();
     let mut security = Vec::new();
     if let Some(right) = right {
-        security.extend(["bearer", "apiKey"].map(|scheme| [(scheme.to_owned(), scopes.clone())].into()));
+        security.extend(
+            ["bearer", "apiKey"].map(|scheme| [(scheme.to_owned(), scopes.clone())].into()),
+        );
         if anybody.is_some_and(|anybody| anybody.check(right).is_ok()) {
             security.push([].into());
         }
@@ -52,8 +59,15 @@ pub(super) fn describe(
         operation.operation_id = Some(name(method, path));
         operation.summary = Some(summary.to_owned());
         operation.security = security.clone();
-        for response in operation.responses.iter_mut().flat_map(|responses| responses.responses.values_mut()) {
-            if let Some(response) = response.as_item_mut().filter(|response| response.description.is_empty()) {
+        for response in operation
+            .responses
+            .iter_mut()
+            .flat_map(|responses| responses.responses.values_mut())
+        {
+            if let Some(response) = response
+                .as_item_mut()
+                .filter(|response| response.description.is_empty())
+            {
                 response.description = summary.to_owned();
             }
         }
@@ -62,8 +76,14 @@ pub(super) fn describe(
 
 /// Returns the name of an operation: `DELETE /api/keys/{id}` is `delete_keys_id`.
 fn name(method: &str, path: &str) -> String {
-    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty() && *word != "api");
-    [method].into_iter().chain(words).collect::<Vec<_>>().join("_")
+    let words = path
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty() && *word != "api");
+    [method]
+        .into_iter()
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join("_")
 }
 
 /// Returns the routes, one of which serves the document about all of them.
@@ -74,7 +94,10 @@ pub(super) fn finish(router: ApiRouter<AppState>) -> Router<AppState> {
             .title("c3po coordinator")
             .version(env!("CARGO_PKG_VERSION"))
             .description(ABOUT)
-            .server(Address { url: "/".into(), ..Address::default() })
+            .server(Address {
+                url: "/".into(),
+                ..Address::default()
+            })
             .default_response::<Refused>()
     });
     let mut document = json!(document);

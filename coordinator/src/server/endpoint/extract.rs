@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use aide::generate::GenContext;
 use aide::openapi::{MediaType, Operation, RequestBody, SchemaObject};
-use aide::operation::{OperationInput, ParamLocation, add_parameters, parameters_from_schema, set_body};
+use aide::operation::{
+    OperationInput, ParamLocation, add_parameters, parameters_from_schema, set_body,
+};
 use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -45,7 +47,9 @@ impl FromRequestParts<AppState> for By {
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Refused> {
         let principal = parts.extensions.get().cloned();
-        Ok(Self(principal.ok_or_else(|| Refusal::new(ErrorCode::Internal, "nobody was admitted"))?))
+        Ok(Self(principal.ok_or_else(|| {
+            Refusal::new(ErrorCode::Internal, "nobody was admitted")
+        })?))
     }
 }
 
@@ -60,8 +64,11 @@ impl FromRequestParts<AppState> for MayLook {
 
     async fn from_request_parts(parts: &mut Parts, server: &AppState) -> Result<Self, Infallible> {
         let local = parts.extensions.get::<Arc<Principal>>().cloned();
-        let principal = local.map_or_else(|| server.auth.admit(&parts.headers, Timestamp::now()), Ok);
-        Ok(Self(principal.is_ok_and(|principal| principal.check(Right::Look).is_ok())))
+        let principal =
+            local.map_or_else(|| server.auth.admit(&parts.headers, Timestamp::now()), Ok);
+        Ok(Self(principal.is_ok_and(|principal| {
+            principal.check(Right::Look).is_ok()
+        })))
     }
 }
 
@@ -85,10 +92,18 @@ impl FromRequestParts<AppState> for Speaker {
         } else {
             check_name(&server.services, &principal, &agent)?;
         }
-        let Some(host) = principal.own_host() else { return Ok(Self(agent)) };
+        let Some(host) = principal.own_host() else {
+            return Ok(Self(agent));
+        };
         if parts.method == Method::GET {
             check_reader(&server.services, &agent, host).await?;
-        } else if let Some(known) = server.services.store.agent(&agent).await.map_err(Refusal::from)? {
+        } else if let Some(known) = server
+            .services
+            .store
+            .agent(&agent)
+            .await
+            .map_err(Refusal::from)?
+        {
             check_host(&server.services, &principal, &known, host)?;
         }
         Ok(Self(agent))
@@ -111,7 +126,9 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Refused> {
         let query = axum::extract::Query::try_from_uri(&parts.uri);
-        Ok(query.map(|query| Self(query.0)).map_err(|error| Refusal::invalid(error.body_text()))?)
+        Ok(query
+            .map(|query| Self(query.0))
+            .map_err(|error| Refusal::invalid(error.body_text()))?)
     }
 }
 
@@ -130,7 +147,9 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for InPath<T> {
 
     async fn from_request_parts(parts: &mut Parts, server: &AppState) -> Result<Self, Refused> {
         let path = Path::from_request_parts(parts, server).await;
-        Ok(path.map(|Path(path)| Self(path)).map_err(|error| Refusal::invalid(error.body_text()))?)
+        Ok(path
+            .map(|Path(path)| Self(path))
+            .map_err(|error| Refusal::invalid(error.body_text()))?)
     }
 }
 
@@ -148,9 +167,22 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
     type Rejection = Refused;
 
     async fn from_request(mut request: Request, server: &AppState) -> Result<Self, Refused> {
-        let media = request.headers().get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
-        if !media.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(JSON) {
-            return Err(Refusal::invalid(format!("the body must be JSON: send it with Content-Type: {JSON}")).into());
+        let media = request
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|media| media.to_str().ok())
+            .unwrap_or_default();
+        if !media
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .eq_ignore_ascii_case(JSON)
+        {
+            return Err(Refusal::invalid(format!(
+                "the body must be JSON: send it with Content-Type: {JSON}"
+            ))
+            .into());
         }
         let (bytes, _held) = read_body(server, &mut request, MAX).await?;
         // serde would accept an array as the fields of an object in order.
@@ -159,15 +191,36 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
         }
         let body = Json::from_bytes(&bytes).map(|Json(body)| body);
         let body = body.or_else(|error| with_integers(&bytes).ok_or(error));
-        Ok(body.map(Self).map_err(|error| Refusal::invalid(error.body_text()))?)
+        Ok(body
+            .map(Self)
+            .map_err(|error| Refusal::invalid(error.body_text()))?)
     }
 }
 
 impl<T: JsonSchema, const MAX: usize> OperationInput for Body<T, MAX> {
     fn operation_input(context: &mut GenContext, operation: &mut Operation) {
-        let schema = SchemaObject { json_schema: schema::<T>(), external_docs: None, example: None };
-        let content = [(JSON.to_owned(), MediaType { schema: Some(schema), ..MediaType::default() })].into();
-        set_body(context, operation, RequestBody { content, required: true, ..RequestBody::default() });
+        let schema = SchemaObject {
+            json_schema: schema::<T>(),
+            external_docs: None,
+            example: None,
+        };
+        let content = [(
+            JSON.to_owned(),
+            MediaType {
+                schema: Some(schema),
+                ..MediaType::default()
+            },
+        )]
+        .into();
+        set_body(
+            context,
+            operation,
+            RequestBody {
+                content,
+                required: true,
+                ..RequestBody::default()
+            },
+        );
     }
 }
 
@@ -180,11 +233,17 @@ fn with_integers<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 /// Returns the schema of an input with all definitions inlined, because the document's shared definitions describe outputs.
 fn schema<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
-    let settings = settings.with(|settings| (settings.inline_subschemas, settings.meta_schema) = (true, None));
+    let settings =
+        settings.with(|settings| (settings.inline_subschemas, settings.meta_schema) = (true, None));
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-fn describe_parameters(context: &mut GenContext, operation: &mut Operation, of: Schema, location: ParamLocation) {
+fn describe_parameters(
+    context: &mut GenContext,
+    operation: &mut Operation,
+    of: Schema,
+    location: ParamLocation,
+) {
     let parameters = parameters_from_schema(context, of, location);
     add_parameters(context, operation, parameters);
 }
@@ -210,7 +269,11 @@ pub(in crate::server) async fn read_body(
             None => reading.await,
         }
     };
-    let bytes = server.stop.run_until_cancelled(reading).await.unwrap_or_else(|| Err(stopping()))?;
+    let bytes = server
+        .stop
+        .run_until_cancelled(reading)
+        .await
+        .unwrap_or_else(|| Err(stopping()))?;
     let held = account.settle(bytes.len());
     Ok((bytes, held))
 }
@@ -218,12 +281,21 @@ pub(in crate::server) async fn read_body(
 /// Reads a body. The deadline also counts waits for the budget, so that every read ends.
 async fn in_time(body: HttpBody, limit: usize, account: &mut Account) -> Result<Bytes, Refusal> {
     let mut waits_for_room = false;
-    match timeout(BODY_TIME_MAX, read_whole(body, limit, account, &mut waits_for_room)).await {
+    match timeout(
+        BODY_TIME_MAX,
+        read_whole(body, limit, account, &mut waits_for_room),
+    )
+    .await
+    {
         Ok(read) => read,
         Err(_) if waits_for_room => Err(no_room()),
         Err(_) => {
-            let error = format!("the request was not complete within {} s", BODY_TIME_MAX.as_secs());
-            Err(Refusal::new(ErrorCode::Timeout, error).suggest("Check the network and send it again."))
+            let error = format!(
+                "the request was not complete within {} s",
+                BODY_TIME_MAX.as_secs()
+            );
+            Err(Refusal::new(ErrorCode::Timeout, error)
+                .suggest("Check the network and send it again."))
         }
     }
 }
@@ -269,8 +341,15 @@ fn no_room() -> Refusal {
 
 /// Returns the refusal of a long body; `announced` is its length from the request, or 0 if unknown.
 fn too_long(announced: u64, limit: usize) -> Refusal {
-    let refusal = Refusal::new(ErrorCode::PayloadTooLarge, format!("the body has more than the {limit} bytes allowed"))
-        .suggest("Send a shorter request.")
-        .detail("limit", limit);
-    if announced > 0 { refusal.detail("count", announced) } else { refusal }
+    let refusal = Refusal::new(
+        ErrorCode::PayloadTooLarge,
+        format!("the body has more than the {limit} bytes allowed"),
+    )
+    .suggest("Send a shorter request.")
+    .detail("limit", limit);
+    if announced > 0 {
+        refusal.detail("count", announced)
+    } else {
+        refusal
+    }
 }

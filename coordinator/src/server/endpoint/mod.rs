@@ -15,7 +15,9 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
-pub(super) use self::answer::{Charged, Media, Plain, Refused, RestAnswer, described, retry_after, status_of};
+pub(super) use self::answer::{
+    Charged, Media, Plain, Refused, RestAnswer, described, retry_after, status_of,
+};
 pub(super) use self::document::Description;
 pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
 use super::written::until_written;
@@ -34,17 +36,26 @@ pub(super) struct Access {
 
 impl Access {
     /// No credential is required.
-    pub(super) const OPEN: Self = Self { right: None, lasts: false };
+    pub(super) const OPEN: Self = Self {
+        right: None,
+        lasts: false,
+    };
 
     /// Returns the rule for a credential with this right.
     pub(super) const fn by(right: Right) -> Self {
-        Self { right: Some(right), lasts: false }
+        Self {
+            right: Some(right),
+            lasts: false,
+        }
     }
 
     /// Runs the request in its own task, so that it completes even if the client disconnects or revokes the credential in
     /// use. So a client that rotates its own key gets the new secret.
     pub(super) const fn lasting(self) -> Self {
-        Self { lasts: true, ..self }
+        Self {
+            lasts: true,
+            ..self
+        }
     }
 }
 
@@ -58,12 +69,24 @@ impl Table {
     /// Begins a table.
     pub(super) fn new(server: &AppState) -> Self {
         document::begin();
-        Self { server: server.clone(), router: ApiRouter::new() }
+        Self {
+            server: server.clone(),
+            router: ApiRouter::new(),
+        }
     }
 
     /// Adds one method of a path.
-    pub(super) fn row(self, path: &str, access: Access, summary: &str, route: ApiMethodRouter<AppState>) -> Self {
-        let route = route.route_layer(middleware::from_fn_with_state((self.server.clone(), access), admit));
+    pub(super) fn row(
+        self,
+        path: &str,
+        access: Access,
+        summary: &str,
+        route: ApiMethodRouter<AppState>,
+    ) -> Self {
+        let route = route.route_layer(middleware::from_fn_with_state(
+            (self.server.clone(), access),
+            admit,
+        ));
         let anybody = self.server.auth.anybody();
         let router = self.router.api_route_with(path, route, |mut item| {
             document::describe(item.inner_mut(), path, summary, access.right, anybody);
@@ -79,8 +102,16 @@ impl Table {
 }
 
 /// Admits a request by the access rule of its path, before any of its body is read.
-async fn admit(State((server, access)): State<(AppState, Access)>, mut request: Request, next: Next) -> Response {
-    let stay = match access.right.map(|right| permit(&server, &mut request, right)).transpose() {
+async fn admit(
+    State((server, access)): State<(AppState, Access)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let stay = match access
+        .right
+        .map(|right| permit(&server, &mut request, right))
+        .transpose()
+    {
         Ok(stay) => stay,
         Err(refusal) => return Refused::from(refusal).into_response(),
     };
@@ -95,7 +126,11 @@ async fn admit(State((server, access)): State<(AppState, Access)>, mut request: 
         }
     };
     let done = if access.lasts {
-        server.tasks.spawn(work).await.map_err(|error| ended_early(&error))
+        server
+            .tasks
+            .spawn(work)
+            .await
+            .map_err(|error| ended_early(&error))
     } else if let Some(principal) = principal {
         principal.unless_ended(work).await
     } else {

@@ -12,7 +12,8 @@ use super::library::Call;
 use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
 use crate::store::{
-    Agent, Amendment, Claim, Crowded, FORMER_LIFE, Namesake, Quota, Removal, Result, StoreError, Tenure, is_kept_for,
+    Agent, Amendment, Claim, Crowded, FORMER_LIFE, Namesake, Quota, Removal, Result, StoreError,
+    Tenure, is_kept_for,
 };
 
 /// How many agents one call reads.
@@ -30,7 +31,14 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
         .arg(u8::from(claim.fleeting))
         .arg(claim.context)
         .arg(claim.state.map_or("", State::as_str))
-        .arg(claim.succeeds.iter().map(Uuid::to_string).collect::<Vec<_>>().join(" "))
+        .arg(
+            claim
+                .succeeds
+                .iter()
+                .map(Uuid::to_string)
+                .collect::<Vec<_>>()
+                .join(" "),
+        )
         .arg(u8::from(claim.one_shot))
         .arg(claim.owner.base.as_str())
         .arg(claim.owner.slot);
@@ -42,12 +50,20 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
     let (uid, generation, link, one_shot): (String, u64, u64, bool) =
         redis::from_redis_value(Value::Array(told)).map_err(corrupt)?;
     let uid = records::parse(&uid)?;
-    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link, one_shot }))
+    Ok(Some(Tenure {
+        agent: claim.name.clone(),
+        uid,
+        generation,
+        instance: claim.instance,
+        link,
+        one_shot,
+    }))
 }
 
 /// Adds the key that may make an agent, and its limit of agents.
 fn describe_quota(call: &mut Call, quota: &Quota) {
-    call.arg(quota.agents.map_or("", |_| quota.key.as_str())).arg(quota.agents.unwrap_or_default());
+    call.arg(quota.agents.map_or("", |_| quota.key.as_str()))
+        .arg(quota.agents.unwrap_or_default());
 }
 
 /// Returns the error of a function that refused to make an agent.
@@ -55,14 +71,24 @@ fn check_made(name: &AgentId, told: &[Value], quota: &Quota) -> Result<()> {
     match told {
         [Value::BulkString(word), Value::Int(count)] if word == b"crowded" => {
             let count = usize::try_from(*count).unwrap_or_default();
-            Err(StoreError::Crowded(Crowded { key: quota.key.clone(), count, limit: quota.agents.unwrap_or_default() }))
+            Err(StoreError::Crowded(Crowded {
+                key: quota.key.clone(),
+                count,
+                limit: quota.agents.unwrap_or_default(),
+            }))
         }
         [Value::BulkString(word), Value::BulkString(host)] if word == b"reserved" => {
-            Err(StoreError::Reserved { name: name.clone(), host: String::from_utf8_lossy(host).into_owned() })
+            Err(StoreError::Reserved {
+                name: name.clone(),
+                host: String::from_utf8_lossy(host).into_owned(),
+            })
         }
         [Value::BulkString(word), Value::BulkString(known)] if word == b"alike" => {
             let known = records::parse(&String::from_utf8_lossy(known))?;
-            Err(StoreError::Alike { name: name.clone(), known })
+            Err(StoreError::Alike {
+                name: name.clone(),
+                known,
+            })
         }
         _ => Ok(()),
     }
@@ -70,19 +96,27 @@ fn check_made(name: &AgentId, told: &[Value], quota: &Quota) -> Result<()> {
 
 /// Returns the calling session in the form that functions expect; empty for a person.
 pub(super) fn session_argument(tenure: Option<&Tenure>) -> String {
-    tenure.map(|tenure| format!("{} {}", tenure.generation, tenure.instance)).unwrap_or_default()
+    tenure
+        .map(|tenure| format!("{} {}", tenure.generation, tenure.instance))
+        .unwrap_or_default()
 }
 
 /// Extends a lease.
 pub(super) async fn renew(store: &RedisStore, tenure: &Tenure, lease: Duration) -> Result<bool> {
     let mut call = store.names.call_about("renew", &tenure.agent);
-    store.connection.invoke(call.arg(session_argument(Some(tenure))).arg(millis(lease))).await
+    store
+        .connection
+        .invoke(call.arg(session_argument(Some(tenure))).arg(millis(lease)))
+        .await
 }
 
 /// Ends the lease of a session.
 pub(super) async fn release(store: &RedisStore, tenure: &Tenure, is_over: bool) -> Result<()> {
     let mut call = store.names.call_about("release", &tenure.agent);
-    call.arg(session_argument(Some(tenure))).arg(tenure.link).arg(u8::from(is_over)).arg(millis(FORMER_LIFE));
+    call.arg(session_argument(Some(tenure)))
+        .arg(tenure.link)
+        .arg(u8::from(is_over))
+        .arg(millis(FORMER_LIFE));
     store.connection.invoke::<u8>(&call).await.map(drop)
 }
 
@@ -95,7 +129,11 @@ pub(super) async fn unregister(store: &RedisStore, id: &AgentId) -> Result<bool>
 /// Deletes an agent together with the messages in its inbox.
 pub(super) async fn remove(store: &RedisStore, id: &AgentId, frees: bool) -> Result<Removal> {
     let mut call = store.names.call_about("remove", id);
-    match store.connection.invoke::<u8>(call.arg(millis(FORMER_LIFE)).arg(u8::from(frees))).await? {
+    match store
+        .connection
+        .invoke::<u8>(call.arg(millis(FORMER_LIFE)).arg(u8::from(frees)))
+        .await?
+    {
         0 => Ok(Removal::Unknown),
         1 => Ok(Removal::Removed),
         _ => Ok(Removal::Held),
@@ -104,15 +142,24 @@ pub(super) async fn remove(store: &RedisStore, id: &AgentId, frees: bool) -> Res
 
 /// Returns the host to which the name of a deleted agent stays reserved.
 pub(super) async fn former_host(store: &RedisStore, id: &AgentId) -> Result<Option<String>> {
-    let key = store.names.key(&format!("former:{}", id.as_str().to_ascii_lowercase()));
+    let key = store
+        .names
+        .key(&format!("former:{}", id.as_str().to_ascii_lowercase()));
     let kept: Option<String> = store.connection.run(redis::cmd("GET").arg(key)).await?;
     Ok(kept.and_then(|kept| kept.split_once(' ').map(|(_maker, host)| host.to_owned())))
 }
 
 /// Moves the agents of one host under a base name to another host.
-pub(super) async fn move_host(store: &RedisStore, base: &AgentId, from: &str, to: &str) -> Result<usize> {
+pub(super) async fn move_host(
+    store: &RedisStore,
+    base: &AgentId,
+    from: &str,
+    to: &str,
+) -> Result<usize> {
     let [record, ..] = store.names.agent(base);
-    let mut call = store.names.call("move_host", [store.names.namesakes(base), record]);
+    let mut call = store
+        .names
+        .call("move_host", [store.names.namesakes(base), record]);
     call.arg(from).arg(to);
     let mut moved = 0;
     loop {
@@ -124,7 +171,12 @@ pub(super) async fn move_host(store: &RedisStore, base: &AgentId, from: &str, to
 }
 
 /// Gives the names that stay reserved for a host, of agents made with that key, to its new name.
-pub(super) async fn move_reservations(store: &RedisStore, key: &str, from: &str, to: &str) -> Result<()> {
+pub(super) async fn move_reservations(
+    store: &RedisStore,
+    key: &str,
+    from: &str,
+    to: &str,
+) -> Result<()> {
     let mut offset: usize = 0;
     loop {
         let mut call = store.names.call("move_reservations", []);
@@ -140,7 +192,11 @@ pub(super) async fn move_reservations(store: &RedisStore, key: &str, from: &str,
 pub(super) async fn namesakes(store: &RedisStore, base: &AgentId) -> Result<Vec<Namesake>> {
     let key = store.names.namesakes(base);
     let owned: Vec<(String, String)> = store.connection.run(redis::cmd("HGETALL").arg(key)).await?;
-    let mut names: Vec<String> = owned.into_iter().map(|(_, name)| name).chain([base.to_string()]).collect();
+    let mut names: Vec<String> = owned
+        .into_iter()
+        .map(|(_, name)| name)
+        .chain([base.to_string()])
+        .collect();
     names.sort_unstable();
     names.dedup();
     let mut namesakes = Vec::with_capacity(names.len());
@@ -160,18 +216,26 @@ pub(super) async fn namesakes(store: &RedisStore, base: &AgentId) -> Result<Vec<
 /// Reads an agent.
 pub(super) async fn agent(store: &RedisStore, id: &AgentId) -> Result<Option<Agent>> {
     let [record, ..] = store.names.agent(id);
-    let fields: Fields = store.connection.run(redis::cmd("HMGET").arg(record).arg(&records::AGENT_FIELDS)).await?;
+    let fields: Fields = store
+        .connection
+        .run(redis::cmd("HMGET").arg(record).arg(&records::AGENT_FIELDS))
+        .await?;
     records::agent(id, fields)
 }
 
 /// Reads a page of agents.
-pub(super) async fn agents(store: &RedisStore, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
+pub(super) async fn agents(
+    store: &RedisStore,
+    after: Option<&AgentId>,
+    limit: usize,
+) -> Result<Vec<Agent>> {
     let mut page: Vec<Agent> = Vec::new();
     let mut after = after.cloned();
     while page.len() < limit {
         let wanted = STEP.min(limit - page.len());
         let mut call = store.names.call("agents", [store.names.key("agents")]);
-        call.arg(after.as_ref().map(AgentId::as_str).unwrap_or_default()).arg(wanted);
+        call.arg(after.as_ref().map(AgentId::as_str).unwrap_or_default())
+            .arg(wanted);
         let found: Vec<(String, Fields)> = store.connection.invoke(&call).await?;
         let is_last = found.len() < wanted;
         for (name, fields) in found {
@@ -187,9 +251,15 @@ pub(super) async fn agents(store: &RedisStore, after: Option<&AgentId>, limit: u
 }
 
 /// Ensures that an agent exists.
-pub(super) async fn introduce(store: &RedisStore, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
+pub(super) async fn introduce(
+    store: &RedisStore,
+    id: &AgentId,
+    host: Option<&str>,
+    quota: &Quota,
+) -> Result<Agent> {
     let mut call = store.names.call_about("introduce", id);
-    call.arg(Uuid::new_v4().to_string()).arg(host.unwrap_or_default());
+    call.arg(Uuid::new_v4().to_string())
+        .arg(host.unwrap_or_default());
     describe_quota(&mut call, quota);
     call.arg(u8::from(host.is_some_and(|host| is_kept_for(id, host))));
     let told: Vec<Value> = store.connection.invoke(&call).await?;
@@ -205,10 +275,16 @@ pub(super) async fn amend(
     tenure: Option<&Tenure>,
     amendment: &Amendment,
 ) -> Result<Option<Agent>> {
-    let capabilities = amendment.capabilities.as_ref().map(records::write).transpose()?;
+    let capabilities = amendment
+        .capabilities
+        .as_ref()
+        .map(records::write)
+        .transpose()?;
     let session = &amendment.session;
     let reach = session.reach.as_ref().map(records::write).transpose()?;
-    let prompted_at = session.prompted.then(|| Timestamp::now().millis().to_string());
+    let prompted_at = session
+        .prompted
+        .then(|| Timestamp::now().millis().to_string());
     let changes = [
         ("description", amendment.description.as_deref()),
         ("capabilities", capabilities.as_deref()),
@@ -220,8 +296,18 @@ pub(super) async fn amend(
         ("prompted_at", prompted_at.as_deref()),
     ];
     let mut call = store.names.call_about("amend", id);
-    call.arg(session_argument(tenure)).arg(session.context.map(|context| context.to_string()).unwrap_or_default());
-    call.arg(amendment.attends.map(|attends| attends.as_millis().to_string()).unwrap_or_default());
+    call.arg(session_argument(tenure)).arg(
+        session
+            .context
+            .map(|context| context.to_string())
+            .unwrap_or_default(),
+    );
+    call.arg(
+        amendment
+            .attends
+            .map(|attends| attends.as_millis().to_string())
+            .unwrap_or_default(),
+    );
     for (field, value) in changes {
         if let Some(value) = value {
             call.arg(field).arg(value);

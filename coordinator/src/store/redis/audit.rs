@@ -18,40 +18,67 @@ pub(super) async fn note(store: &RedisStore, entries: &[Entry], bound: u64) -> R
         return Ok(());
     }
     let mut call = store.names.call("audit", [store.names.key("audit")]);
-    call.arg(bound).arg(entries.len()).arg(records::write(&entries)?);
+    call.arg(bound)
+        .arg(entries.len())
+        .arg(records::write(&entries)?);
     store.connection.invoke::<u64>(&call).await.map(drop)
 }
 
 /// Returns the position of the last entry.
 pub(super) async fn end(store: &RedisStore) -> Result<u64> {
     let mut last = redis::cmd("XREVRANGE");
-    last.arg(store.names.key("audit")).arg("+").arg("-").arg("COUNT").arg(1);
-    Ok(batches(store, &last).await?.first().map_or(0, |(id, _)| position(id)))
+    last.arg(store.names.key("audit"))
+        .arg("+")
+        .arg("-")
+        .arg("COUNT")
+        .arg(1);
+    Ok(batches(store, &last)
+        .await?
+        .first()
+        .map_or(0, |(id, _)| position(id)))
 }
 
 async fn batches(store: &RedisStore, range: &Cmd) -> Result<Batches> {
-    store.connection.run::<Value>(range).await.and_then(|answer| {
-        redis::from_redis_value(answer).map_err(|error| StoreError::Corrupt(format!("the audit: {error}")))
-    })
+    store
+        .connection
+        .run::<Value>(range)
+        .await
+        .and_then(|answer| {
+            redis::from_redis_value(answer)
+                .map_err(|error| StoreError::Corrupt(format!("the audit: {error}")))
+        })
 }
 
 /// Returns the position of the last entry of a batch.
 fn position(id: &str) -> u64 {
-    id.split('-').next().and_then(|number| number.parse().ok()).unwrap_or_default()
+    id.split('-')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_default()
 }
 
 /// Returns the entries after this position from the first batches that contain any.
 pub(super) async fn read(store: &RedisStore, after: u64) -> Result<Vec<Entry>> {
     let mut range = redis::cmd("XRANGE");
-    range.arg(store.names.key("audit")).arg(after.saturating_add(1)).arg("+").arg("COUNT").arg(BATCHES);
+    range
+        .arg(store.names.key("audit"))
+        .arg(after.saturating_add(1))
+        .arg("+")
+        .arg("COUNT")
+        .arg(BATCHES);
     let mut entries = Vec::new();
     for (id, fields) in batches(store, &range).await? {
         let last = position(&id);
-        let text = fields.iter().find(|(name, _)| name == "e").map_or("[]", |(_, text)| text.as_str());
+        let text = fields
+            .iter()
+            .find(|(name, _)| name == "e")
+            .map_or("[]", |(_, text)| text.as_str());
         let batch: Vec<Entry> = serde_json::from_str(text)
             .map_err(|error| StoreError::Corrupt(format!("entry {id} of the audit: {error}")))?;
         let first = (last + 1).saturating_sub(batch.len() as u64);
-        let placed = (first..).zip(batch).map(|(position, entry)| Entry { position, ..entry });
+        let placed = (first..)
+            .zip(batch)
+            .map(|(position, entry)| Entry { position, ..entry });
         entries.extend(placed.filter(|entry| entry.position > after));
     }
     Ok(entries)

@@ -52,7 +52,13 @@ impl Cluster {
     /// Makes the handle without connecting; the first command connects.
     pub(super) fn new(reach: Reach, named: Vec<ServerAddress>, names: &KeyNames) -> Self {
         let slot = slots::slot(names.key("-").as_bytes());
-        Self { reach, slot, named, map: Mutex::default(), looking: tokio::sync::Mutex::new(()) }
+        Self {
+            reach,
+            slot,
+            named,
+            map: Mutex::default(),
+            looking: tokio::sync::Mutex::new(()),
+        }
     }
 
     /// Runs a command on the master of the fleet.
@@ -66,7 +72,11 @@ impl Cluster {
         let moving = Instant::now() + MOVING_LIMIT;
         while left > 0 {
             let node = self.node(&map, &server)?;
-            let answer = if asking { node.call_asking(command).await } else { node.call(command).await };
+            let answer = if asking {
+                node.call_asking(command).await
+            } else {
+                node.call(command).await
+            };
             let Err(error) = answer else { return answer };
             match slots::redirect(&error, &server) {
                 // The slot is moving. The command is retried until one server has all its keys, so that it never runs on half
@@ -100,7 +110,11 @@ impl Cluster {
         if !current.nodes.contains_key(server) {
             let mut nodes = current.nodes.clone();
             nodes.insert(server.clone(), self.new_node(server)?);
-            *current = Arc::new(Map { slots: current.slots.clone(), nodes, looked: current.looked });
+            *current = Arc::new(Map {
+                slots: current.slots.clone(),
+                nodes,
+                looked: current.looked,
+            });
         }
         Ok(Arc::clone(&current))
     }
@@ -108,7 +122,11 @@ impl Cluster {
     /// Returns every master.
     pub(super) async fn masters(&self) -> RedisResult<Vec<Arc<Node>>> {
         let map = self.known().await?;
-        map.slots.masters().iter().map(|server| self.node(&map, server)).collect()
+        map.slots
+            .masters()
+            .iter()
+            .map(|server| self.node(&map, server))
+            .collect()
     }
 
     /// Returns the master of the fleet.
@@ -122,7 +140,11 @@ impl Cluster {
 
     /// Returns the names of the configured servers.
     pub(super) fn address(&self) -> String {
-        self.named.iter().map(ServerAddress::to_string).collect::<Vec<_>>().join(",")
+        self.named
+            .iter()
+            .map(ServerAddress::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
     }
 
     /// Returns the connection to a server, or a new one if the map has none.
@@ -134,7 +156,10 @@ impl Cluster {
     }
 
     fn new_node(&self, server: &ServerAddress) -> RedisResult<Arc<Node>> {
-        Ok(Arc::new(Node::new(Route::Fixed(self.reach.client(server)?), server.to_string())))
+        Ok(Arc::new(Node::new(
+            Route::Fixed(self.reach.client(server)?),
+            server.to_string(),
+        )))
     }
 
     /// Returns the slot map, fetching it first if there is none.
@@ -153,7 +178,10 @@ impl Cluster {
             return;
         }
         if let Err(error) = self.look(seen).await {
-            tracing::debug!("could not fetch the slot map of the cluster at {}: {error}", self.address());
+            tracing::debug!(
+                "could not fetch the slot map of the cluster at {}: {error}",
+                self.address()
+            );
         }
     }
 
@@ -163,13 +191,20 @@ impl Cluster {
         if !Arc::ptr_eq(&map, seen) {
             return Ok(());
         }
-        let found = timeout(LOOK_DEADLINE, self.ask_around(&map)).await.unwrap_or_else(|_| Err(too_slow("looking")));
+        let found = timeout(LOOK_DEADLINE, self.ask_around(&map))
+            .await
+            .unwrap_or_else(|_| Err(too_slow("looking")));
         let (next, answer) = match found {
             Ok(next) => (next, Ok(())),
             // The same slots with a new fetch time, so that a failing command does not trigger another fetch at once.
-            Err(error) => {
-                (Map { slots: map.slots.clone(), nodes: map.nodes.clone(), looked: Some(Instant::now()) }, Err(error))
-            }
+            Err(error) => (
+                Map {
+                    slots: map.slots.clone(),
+                    nodes: map.nodes.clone(),
+                    looked: Some(Instant::now()),
+                },
+                Err(error),
+            ),
         };
         *self.map.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         answer
@@ -183,13 +218,20 @@ impl Cluster {
                 nodes.insert(server.clone(), self.new_node(server)?);
             }
         }
-        let mut answers: FuturesUnordered<_> = nodes.iter().map(|(server, node)| ask(server, node)).collect();
+        let mut answers: FuturesUnordered<_> = nodes
+            .iter()
+            .map(|(server, node)| ask(server, node))
+            .collect();
         let mut refused = None;
         let slots = loop {
             match answers.next().await {
                 Some(Ok(slots)) => break slots,
                 Some(Err(error)) => refused = Some(error),
-                None => return Err(refused.unwrap_or_else(|| (ErrorKind::Client, "no server is named").into())),
+                None => {
+                    return Err(
+                        refused.unwrap_or_else(|| (ErrorKind::Client, "no server is named").into())
+                    );
+                }
             }
         };
         drop(answers);
@@ -202,7 +244,11 @@ impl Cluster {
             };
             kept.insert(server, node);
         }
-        Ok(Map { slots, nodes: kept, looked: Some(Instant::now()) })
+        Ok(Map {
+            slots,
+            nodes: kept,
+            looked: Some(Instant::now()),
+        })
     }
 
     fn map(&self) -> Arc<Map> {
@@ -211,7 +257,11 @@ impl Cluster {
 }
 
 fn no_master() -> RedisError {
-    (ErrorKind::Client, "no server of the cluster serves the slot of this fleet").into()
+    (
+        ErrorKind::Client,
+        "no server of the cluster serves the slot of this fleet",
+    )
+        .into()
 }
 
 fn is_moving(error: &RedisError) -> bool {
@@ -230,6 +280,10 @@ fn may_have_moved(error: &RedisError) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Io
-            | ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown)
+            | ErrorKind::Server(
+                ServerErrorKind::ReadOnly
+                    | ServerErrorKind::ClusterDown
+                    | ServerErrorKind::MasterDown
+            )
     )
 }

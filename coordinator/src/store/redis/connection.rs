@@ -41,22 +41,38 @@ impl RedisConnection {
         let reach = Reach::new(address)?;
         let name = address.to_string();
         let servers = match (&address.topology, address.servers.first()) {
-            (Topology::Cluster, _) => Servers::Cluster(Box::new(Cluster::new(reach, address.servers.clone(), names))),
+            (Topology::Cluster, _) => Servers::Cluster(Box::new(Cluster::new(
+                reach,
+                address.servers.clone(),
+                names,
+            ))),
             (Topology::Sentinel(master), _) => {
                 let sentinels = Sentinels::new(reach, address.servers.clone(), master.clone());
-                Servers::One(Arc::new(Node::new(Route::Sentinels(sentinels), name.clone())))
+                Servers::One(Arc::new(Node::new(
+                    Route::Sentinels(sentinels),
+                    name.clone(),
+                )))
             }
             (Topology::One, Some(server)) => {
                 let client = reach
                     .client(server)
-                    .map_err(|error| OpenError::Unreachable { address: name.clone(), reason: error.to_string() })?;
+                    .map_err(|error| OpenError::Unreachable {
+                        address: name.clone(),
+                        reason: error.to_string(),
+                    })?;
                 Servers::One(Arc::new(Node::new(Route::Fixed(client), name.clone())))
             }
             (Topology::One, None) => {
-                return Err(OpenError::Unreachable { address: name, reason: "it names no server".into() });
+                return Err(OpenError::Unreachable {
+                    address: name,
+                    reason: "it names no server".into(),
+                });
             }
         };
-        Ok(Self { servers, address: name })
+        Ok(Self {
+            servers,
+            address: name,
+        })
     }
 
     /// Returns the addresses of the servers, without the password.
@@ -71,7 +87,9 @@ impl RedisConnection {
 
     /// Runs a command about keys of the fleet.
     pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        self.try_run(command).await.map_err(|error| store_error(&error))
+        self.try_run(command)
+            .await
+            .map_err(|error| store_error(&error))
     }
 
     /// Calls a function, and repeats the call while it must expire messages first. The caller's deadline limits this.
@@ -109,23 +127,35 @@ impl RedisConnection {
     }
 
     /// Returns a separate connection to the server that stores the fleet, for its published messages.
-    pub(super) async fn listen(&self, pushes: impl AsyncPushSender) -> RedisResult<MultiplexedConnection> {
+    pub(super) async fn listen(
+        &self,
+        pushes: impl AsyncPushSender,
+    ) -> RedisResult<MultiplexedConnection> {
         let attempt = async { self.master().await?.dial_listening(pushes).await };
-        timeout(CONNECT_DEADLINE, attempt).await.unwrap_or_else(|_| Err(too_slow("subscribing")))
+        timeout(CONNECT_DEADLINE, attempt)
+            .await
+            .unwrap_or_else(|_| Err(too_slow("subscribing")))
     }
 }
 
 /// Checks that the server of the fleet responds.
 pub(super) async fn check(connection: &RedisConnection) -> Result<()> {
-    let master = connection.master().await.map_err(|error| store_error(&error))?;
+    let master = connection
+        .master()
+        .await
+        .map_err(|error| store_error(&error))?;
     let answer: RedisResult<()> = master.call(&redis::cmd("PING")).await;
-    answer.map_err(|error| StoreError::Unavailable(format!("the Redis at {}: {error}", master.name())))
+    answer.map_err(|error| {
+        StoreError::Unavailable(format!("the Redis at {}: {error}", master.name()))
+    })
 }
 
 /// Converts a Redis error, separating corrupt data and a full store from temporary failures.
 pub(super) fn store_error(error: &RedisError) -> StoreError {
     match (error.kind(), error.code()) {
-        (ErrorKind::UnexpectedReturnType, _) | (_, Some("WRONGTYPE")) => StoreError::Corrupt(error.to_string()),
+        (ErrorKind::UnexpectedReturnType, _) | (_, Some("WRONGTYPE")) => {
+            StoreError::Corrupt(error.to_string())
+        }
         (_, Some("OOM")) => StoreError::Full("Redis has used all of its maxmemory".into()),
         _ => StoreError::Unavailable(error.to_string()),
     }

@@ -13,8 +13,13 @@ impl KeyStore for RedisStore {
     async fn keys(&self) -> Result<Vec<Key>> {
         let read = async {
             let mut read = redis::cmd("HGETALL");
-            let kept: Vec<(String, String)> = self.connection.run(read.arg(self.credentials())).await?;
-            Ok(kept.iter().filter(|(id, _)| id != CHANGES).filter_map(|(_, kept)| key(kept)).collect())
+            let kept: Vec<(String, String)> =
+                self.connection.run(read.arg(self.credentials())).await?;
+            Ok(kept
+                .iter()
+                .filter(|(id, _)| id != CHANGES)
+                .filter_map(|(_, kept)| key(kept))
+                .collect())
         };
         self.within(read).await.map(give_hosts)
     }
@@ -22,19 +27,29 @@ impl KeyStore for RedisStore {
     async fn key_changes(&self) -> Result<u64> {
         let mut read = redis::cmd("HGET");
         let read = read.arg(self.credentials()).arg(CHANGES).to_owned();
-        Ok(self.within(self.connection.run::<Option<u64>>(&read)).await?.unwrap_or_default())
+        Ok(self
+            .within(self.connection.run::<Option<u64>>(&read))
+            .await?
+            .unwrap_or_default())
     }
 
     async fn put_key(&self, key: &Key, most: usize) -> Result<bool> {
         let mut call = self.names.call("put_credential", [self.credentials()]);
-        call.arg(&key.id).arg(key.revision).arg(records::write(key)?).arg(most);
+        call.arg(&key.id)
+            .arg(key.revision)
+            .arg(records::write(key)?)
+            .arg(most);
         self.within(self.connection.invoke(&call)).await
     }
 
     async fn forget_key(&self, key: &Key) -> Result<()> {
-        let mut call = self.names.call("forget_credential", [self.credentials(), self.key_uses()]);
+        let mut call = self
+            .names
+            .call("forget_credential", [self.credentials(), self.key_uses()]);
         call.arg(&key.id).arg(key.revision);
-        self.within(self.connection.invoke::<u8>(&call)).await.map(drop)
+        self.within(self.connection.invoke::<u8>(&call))
+            .await
+            .map(drop)
     }
 
     async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<()> {
@@ -43,19 +58,31 @@ impl KeyStore for RedisStore {
         for (id, at) in uses {
             write.arg(id).arg(at.millis());
         }
-        self.within(self.connection.run::<u64>(&write)).await.map(drop)
+        self.within(self.connection.run::<u64>(&write))
+            .await
+            .map(drop)
     }
 
     async fn uses(&self) -> Result<Vec<(String, Timestamp)>> {
         let mut read = redis::cmd("HGETALL");
-        let kept: Vec<(String, u64)> = self.within(self.connection.run(read.arg(self.key_uses()))).await?;
-        Ok(kept.into_iter().map(|(id, at)| (id, Timestamp::from_millis(at))).collect())
+        let kept: Vec<(String, u64)> = self
+            .within(self.connection.run(read.arg(self.key_uses())))
+            .await?;
+        Ok(kept
+            .into_iter()
+            .map(|(id, at)| (id, Timestamp::from_millis(at)))
+            .collect())
     }
 
     async fn put_invite(&self, invite: &Invite) -> Result<()> {
         let mut call = self.names.call("put_invite", [self.open_invites()]);
-        call.arg(&invite.hash).arg(invite.uses).arg(invite.expires_at.millis()).arg(records::write(invite)?);
-        self.within(self.connection.invoke::<u8>(&call)).await.map(drop)
+        call.arg(&invite.hash)
+            .arg(invite.uses)
+            .arg(invite.expires_at.millis())
+            .arg(records::write(invite)?);
+        self.within(self.connection.invoke::<u8>(&call))
+            .await
+            .map(drop)
     }
 
     async fn invite(&self, hash: &str) -> Result<Option<Invite>> {
@@ -72,9 +99,20 @@ impl KeyStore for RedisStore {
         self.one("forget_invite", hash).await
     }
 
-    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>, most: usize) -> Result<bool> {
-        let mut call: Call = self.names.call("redeem", [self.credentials(), self.open_invites()]);
-        call.arg(hash).arg(&key.id).arg(key.revision).arg(records::write(key)?);
+    async fn redeem(
+        &self,
+        hash: &str,
+        key: &Key,
+        made_with: Option<&Key>,
+        most: usize,
+    ) -> Result<bool> {
+        let mut call: Call = self
+            .names
+            .call("redeem", [self.credentials(), self.open_invites()]);
+        call.arg(hash)
+            .arg(&key.id)
+            .arg(key.revision)
+            .arg(records::write(key)?);
         match made_with {
             Some(made_with) => call.arg(&made_with.id).arg(made_with.revision),
             None => call.arg("").arg(""),
@@ -100,8 +138,11 @@ impl RedisStore {
     /// Calls a function with the hash of an invite. Returns the invite as it was before the call.
     async fn one(&self, function: &str, hash: &str) -> Result<Option<Invite>> {
         let mut call = self.names.call(function, [self.open_invites()]);
-        let found: Option<(u32, String)> = self.within(self.connection.invoke(call.arg(hash))).await?;
-        found.map(|(uses, record)| Invite::kept(uses, &record)).transpose()
+        let found: Option<(u32, String)> =
+            self.within(self.connection.invoke(call.arg(hash))).await?;
+        found
+            .map(|(uses, record)| Invite::kept(uses, &record))
+            .transpose()
     }
 }
 

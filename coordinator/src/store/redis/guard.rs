@@ -19,8 +19,12 @@ impl GuardStore for RedisStore {
 
     async fn rule(&self, pair: &Pair, is_stopped: bool) -> Result<Timestamp> {
         let mut call = self.names.call("rule", [self.names.key("guard")]);
-        call.arg(pair.to_string()).arg(if is_stopped { "stop" } else { "allow" }).arg(millis(LOOP_WINDOW));
-        self.within(self.connection.invoke(&call)).await.map(Timestamp::from_millis)
+        call.arg(pair.to_string())
+            .arg(if is_stopped { "stop" } else { "allow" })
+            .arg(millis(LOOP_WINDOW));
+        self.within(self.connection.invoke(&call))
+            .await
+            .map(Timestamp::from_millis)
     }
 }
 
@@ -31,5 +35,9 @@ fn ruling(pair: &str, kept: &str) -> Result<Ruling> {
         Some(("allow", at)) => (false, at),
         _ => return Err(corrupt(format_args!("'{kept}' is not a ruling"))),
     };
-    Ok(Ruling { pair: records::parse(pair)?, is_stopped, at: Timestamp::from_millis(records::parse(at)?) })
+    Ok(Ruling {
+        pair: records::parse(pair)?,
+        is_stopped,
+        at: Timestamp::from_millis(records::parse(at)?),
+    })
 }

@@ -53,12 +53,21 @@ pub(super) async fn page(
             .arg(step)
             .arg(selection.bytes - read);
         let answer: Vec<String> = store.connection.invoke(&call).await?;
-        let Some((next, found)) = answer.split_first() else { return Err(corrupt("a page without its first word")) };
+        let Some((next, found)) = answer.split_first() else {
+            return Err(corrupt("a page without its first word"));
+        };
         for facts in found.chunks_exact(3) {
-            let message = Message { repeated: facts[2] == "1", ..records::envelope(&facts[1])? };
+            let message = Message {
+                repeated: facts[2] == "1",
+                ..records::envelope(&facts[1])?
+            };
             let bytes = facts[1].len();
             read += bytes;
-            page.push(Placed { position: records::parse(&facts[0])?, message, bytes });
+            page.push(Placed {
+                position: records::parse(&facts[0])?,
+                message,
+                bytes,
+            });
         }
         if next.is_empty() {
             break;
@@ -70,7 +79,12 @@ pub(super) async fn page(
 
 /// Returns the number of messages in an inbox and the age of the oldest.
 pub(super) async fn pending(store: &RedisStore, agent: &AgentId) -> Result<Backlog> {
-    let (count, oldest): (usize, Option<u64>) =
-        store.connection.invoke(&store.names.call_about("pending", agent)).await?;
-    Ok(Backlog { count, oldest: oldest.map(Timestamp::from_millis) })
+    let (count, oldest): (usize, Option<u64>) = store
+        .connection
+        .invoke(&store.names.call_about("pending", agent))
+        .await?;
+    Ok(Backlog {
+        count,
+        oldest: oldest.map(Timestamp::from_millis),
+    })
 }

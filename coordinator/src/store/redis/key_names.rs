@@ -20,7 +20,9 @@ pub(super) struct KeyNames {
 impl KeyNames {
     /// Makes the names for that fleet.
     pub(super) fn of(fleet: &Fleet) -> Self {
-        Self { prefix: format!("{{{fleet}}}:") }
+        Self {
+            prefix: format!("{{{fleet}}}:"),
+        }
     }
 
     /// Returns the key of that name.

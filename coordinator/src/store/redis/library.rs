@@ -20,12 +20,16 @@ const TEXT: &str = concat!(
 
 /// The name of the library. It contains a hash of the source, so that coordinators of different builds use their own
 /// functions.
-static NAME: LazyLock<String> = LazyLock::new(|| format!("c3po_{}", &blake3::hash(TEXT.as_bytes()).to_hex()[..12]));
+static NAME: LazyLock<String> =
+    LazyLock::new(|| format!("c3po_{}", &blake3::hash(TEXT.as_bytes()).to_hex()[..12]));
 
 /// Returns the command that loads the library.
 pub(super) fn load() -> Cmd {
     let mut load = redis::cmd("FUNCTION");
-    load.arg("LOAD").arg(format!("#!lua name={0}\nlocal LIBRARY = '{0}'\n{TEXT}", *NAME));
+    load.arg("LOAD").arg(format!(
+        "#!lua name={0}\nlocal LIBRARY = '{0}'\n{TEXT}",
+        *NAME
+    ));
     load
 }
 
@@ -40,7 +44,10 @@ impl Call {
     /// Begins a call of this function.
     pub(super) fn new(function: &str, keys: &[String]) -> Self {
         let mut command = redis::cmd("FCALL");
-        command.arg(format!("{}_{function}", *NAME)).arg(keys.len()).arg(keys);
+        command
+            .arg(format!("{}_{function}", *NAME))
+            .arg(keys.len())
+            .arg(keys);
         Self(command)
     }
 

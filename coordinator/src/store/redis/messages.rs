@@ -9,7 +9,9 @@ use super::library::Call;
 use super::records::{self, corrupt};
 use super::{RedisStore, agents};
 use crate::store::quota::{self, Exceeded};
-use crate::store::{AnswerOutcome, Result, Send, SendOutcome, Settled, StoreError, StoredMessage, Tenure, Wake};
+use crate::store::{
+    AnswerOutcome, Result, Send, SendOutcome, Settled, StoreError, StoredMessage, Tenure, Wake,
+};
 
 /// How many messages one call changes, with up to nine commands each: no call runs more than 500.
 const STEP: usize = 40;
@@ -18,7 +20,9 @@ const STEP: usize = 40;
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
     let inbox = store.names.agent(&message.to_agent);
-    let mut call = store.names.call("send", inbox.into_iter().chain(places(store, send)));
+    let mut call = store
+        .names
+        .call("send", inbox.into_iter().chain(places(store, send)));
     call.arg(store.wakes.origin());
     describe(&mut call, send)?;
     match store.connection.invoke(&call).await {
@@ -31,18 +35,32 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
 /// Sends a reply and settles the question in one step.
 pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOutcome> {
     let reply = &answer.message;
-    let Some(question) = reply.reply_to.as_ref().filter(|question| question.to() == reply.from_agent) else {
+    let Some(question) = reply
+        .reply_to
+        .as_ref()
+        .filter(|question| question.to() == reply.from_agent)
+    else {
         return Ok(AnswerOutcome::NotFound);
     };
-    let keys = store.names.agent(&reply.from_agent).into_iter().chain([store.names.message(question)]);
-    let keys = keys.chain(store.names.agent(&reply.to_agent)).chain(places(store, answer));
+    let keys = store
+        .names
+        .agent(&reply.from_agent)
+        .into_iter()
+        .chain([store.names.message(question)]);
+    let keys = keys
+        .chain(store.names.agent(&reply.to_agent))
+        .chain(places(store, answer));
     let mut call = store.names.call("answer", keys);
     call.arg(store.wakes.origin()).arg(question.as_str());
     describe(&mut call, answer)?;
     let told: Vec<Value> = store.connection.invoke(&call).await?;
     match told.first().map(read::<String>).transpose()?.as_deref() {
         Some("unknown") => Ok(AnswerOutcome::NotFound),
-        Some("answered") => Ok(AnswerOutcome::AlreadyAnswered(records::parse(&fact::<String>(&told)?)?)),
+        Some("answered") => Ok(AnswerOutcome::AlreadyAnswered(records::parse(&fact::<
+            String,
+        >(
+            &told
+        )?)?)),
         _ => outcome(store, answer, told).map(AnswerOutcome::Sent),
     }
 }
@@ -79,11 +97,19 @@ fn describe(call: &mut Call, send: &Send) -> Result<()> {
 /// Parses the outcome of a send, and wakes the affected listeners of this process.
 fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutcome> {
     let message = &send.message;
-    match told.first().map(read::<String>).transpose()?.as_deref().unwrap_or_default() {
+    match told
+        .first()
+        .map(read::<String>)
+        .transpose()?
+        .as_deref()
+        .unwrap_or_default()
+    {
         "stored" => {
             let position: u64 = fact(&told)?;
             let sole = told.get(2).map(read).transpose()?.unwrap_or_default();
-            store.wakes.wake(Wake::arrived(position, Some(position - 1), sole, message));
+            store
+                .wakes
+                .wake(Wake::arrived(position, Some(position - 1), sole, message));
             if let Some(question) = &message.reply_to {
                 store.wakes.wake(Wake::Receipt(question.from()));
             }
@@ -91,15 +117,21 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
         }
         "repeated" => {
             // The reply to the first call may have been lost, and its wake with it.
-            store.wakes.wake(Wake::Inbox(message.to_agent.clone(), None));
-            Ok(SendOutcome::Repeated(Box::new(records::envelope(&fact::<String>(&told)?)?)))
+            store
+                .wakes
+                .wake(Wake::Inbox(message.to_agent.clone(), None));
+            Ok(SendOutcome::Repeated(Box::new(records::envelope(
+                &fact::<String>(&told)?,
+            )?)))
         }
         "over" => Err(StoreError::OverQuota(exceeded(send, &told)?)),
         "full" => Ok(SendOutcome::Full(fact(&told)?)),
         "nobody" => Ok(SendOutcome::NoSuchAgent),
         "away" => Ok(SendOutcome::Away),
         "taken" => Ok(SendOutcome::IdTaken),
-        other => Err(corrupt(format_args!("'{other}' is not an outcome of a send"))),
+        other => Err(corrupt(format_args!(
+            "'{other}' is not an outcome of a send"
+        ))),
     }
 }
 
@@ -118,12 +150,19 @@ fn exceeded(send: &Send, told: &[Value]) -> Result<Exceeded> {
 async fn sent_before(store: &RedisStore, send: &Send) -> Result<Option<SendOutcome>> {
     let key = store.names.message(&send.message.id);
     let mut kept = redis::cmd("HMGET");
-    let kept = store.connection.run(kept.arg(key).arg("facts").arg("env")).await?;
-    let (Some(facts), Some(envelope)): (Option<String>, Option<String>) = kept else { return Ok(None) };
+    let kept = store
+        .connection
+        .run(kept.arg(key).arg("facts").arg("env"))
+        .await?;
+    let (Some(facts), Some(envelope)): (Option<String>, Option<String>) = kept else {
+        return Ok(None);
+    };
     if records::call_of(&facts) != Some(send.call.to_string().as_str()) {
         return Ok(None);
     }
-    Ok(Some(SendOutcome::Repeated(Box::new(records::envelope(&envelope)?))))
+    Ok(Some(SendOutcome::Repeated(Box::new(records::envelope(
+        &envelope,
+    )?))))
 }
 
 fn read<T: FromRedisValue>(value: &Value) -> Result<T> {
@@ -132,7 +171,9 @@ fn read<T: FromRedisValue>(value: &Value) -> Result<T> {
 
 /// Returns the second word of a function's reply.
 fn fact<T: FromRedisValue>(told: &[Value]) -> Result<T> {
-    told.get(1).map(read).unwrap_or_else(|| Err(corrupt("an answer of one word")))
+    told.get(1)
+        .map(read)
+        .unwrap_or_else(|| Err(corrupt("an answer of one word")))
 }
 
 /// Takes messages out of an inbox.
@@ -148,7 +189,11 @@ pub(super) async fn acknowledge(
         call.arg(agents::session_argument(tenure));
         let flags = flags::<bool>(store, agent, call, step).await?;
         for (id, is_out) in step.iter().zip(flags) {
-            let list = if is_out { &mut settled.acked } else { &mut settled.unknown };
+            let list = if is_out {
+                &mut settled.acked
+            } else {
+                &mut settled.unknown
+            };
             list.push(id.clone());
         }
     }
@@ -162,23 +207,35 @@ pub(super) async fn advance(
     tenure: Option<&Tenure>,
     progress: &Progress,
 ) -> Result<Vec<(MessageId, Stage)>> {
-    if !matches!(progress.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
+    if !matches!(
+        progress.stage,
+        Stage::OnHost | Stage::InSession | Stage::Seen
+    ) {
         return Ok(Vec::new());
     }
     let mut recorded = Vec::new();
     for step in progress.message_ids.chunks(STEP) {
         let mut call = store.names.call_about("advance", recipient);
-        call.arg(store.wakes.origin()).arg(agents::session_argument(tenure)).arg(progress.context);
+        call.arg(store.wakes.origin())
+            .arg(agents::session_argument(tenure))
+            .arg(progress.context);
         call.arg(progress.stage.as_str()).arg(progress.via.as_str());
         call.arg(progress.seen_via.map_or("", Via::as_str));
-        for (id, flags) in step.iter().zip(flags::<u8>(store, recipient, call, step).await?) {
-            let stages = [(1, progress.stage), (2, Stage::Seen)].into_iter().filter(|(flag, _)| flags & flag != 0);
+        for (id, flags) in step
+            .iter()
+            .zip(flags::<u8>(store, recipient, call, step).await?)
+        {
+            let stages = [(1, progress.stage), (2, Stage::Seen)]
+                .into_iter()
+                .filter(|(flag, _)| flags & flag != 0);
             recorded.extend(stages.map(|(_, stage)| (id.clone(), stage)));
         }
     }
     let mut senders: Vec<AgentId> = recorded.iter().map(|(id, _)| id.from()).collect();
     senders.dedup();
-    senders.into_iter().for_each(|sender| store.wakes.wake(Wake::Receipt(sender)));
+    senders
+        .into_iter()
+        .for_each(|sender| store.wakes.wake(Wake::Receipt(sender)));
     Ok(recorded)
 }
 
@@ -198,10 +255,17 @@ async fn flags<T: FromRedisValue>(
 
 /// Reads a message with its history.
 pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option<StoredMessage>> {
-    let keys = store.names.agent(&id.to()).into_iter().chain([store.names.message(id)]);
+    let keys = store
+        .names
+        .agent(&id.to())
+        .into_iter()
+        .chain([store.names.message(id)]);
     let mut call = store.names.call("message", keys);
-    let kept: Option<(String, String, Option<String>)> = store.connection.invoke(call.arg(id.as_str())).await?;
-    let Some((envelope, history, reply)) = kept else { return Ok(None) };
+    let kept: Option<(String, String, Option<String>)> =
+        store.connection.invoke(call.arg(id.as_str())).await?;
+    let Some((envelope, history, reply)) = kept else {
+        return Ok(None);
+    };
     Ok(Some(StoredMessage {
         message: records::envelope(&envelope)?,
         history: records::history(&history)?,

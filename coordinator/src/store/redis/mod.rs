@@ -40,8 +40,9 @@ use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Namesake, Placed, Quota, Removal,
-    Result, Selection, Send, SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Namesake, Placed,
+    Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store, StoreError,
+    StoredMessage, Stretch, Tenure, Wake,
 };
 use connection::RedisConnection;
 use inbox::List;
@@ -63,7 +64,9 @@ pub struct RedisStore {
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("RedisStore")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
     }
 }
 
@@ -76,15 +79,30 @@ impl RedisStore {
         let wakes = Wakes::start(Arc::clone(&connection), names.clone())
             .await
             .map_err(|error| startup::failed(connection.address(), &error))?;
-        Ok(Self { connection, names, wakes, swept: Mutex::default() })
+        Ok(Self {
+            connection,
+            names,
+            wakes,
+            swept: Mutex::default(),
+        })
     }
 
     /// Runs the operation with a deadline, unless the store was closed.
-    async fn within<T>(&self, operation: impl Future<Output = Result<T>> + std::marker::Send) -> Result<T> {
-        let Some(operation) = self.wakes.unless_closed(timeout(OPERATION_DEADLINE, operation)) else {
+    async fn within<T>(
+        &self,
+        operation: impl Future<Output = Result<T>> + std::marker::Send,
+    ) -> Result<T> {
+        let Some(operation) = self
+            .wakes
+            .unless_closed(timeout(OPERATION_DEADLINE, operation))
+        else {
             return Err(closed());
         };
-        let too_long = |_| Err(StoreError::Unavailable(format!("no answer within {OPERATION_DEADLINE:?}")));
+        let too_long = |_| {
+            Err(StoreError::Unavailable(format!(
+                "no answer within {OPERATION_DEADLINE:?}"
+            )))
+        };
         let outcome = operation.await.unwrap_or_else(too_long);
         if matches!(outcome, Err(StoreError::Unavailable(_))) {
             self.wakes.doubt();
@@ -100,7 +118,9 @@ fn closed() -> StoreError {
 /// Returns a duration in milliseconds, as functions expect it.
 fn millis(duration: Duration) -> u64 {
     // Capped at 2^52 milliseconds, because functions count exactly only up to 2^53.
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(1 << 52)
+    u64::try_from(duration.as_millis())
+        .unwrap_or(u64::MAX)
+        .min(1 << 52)
 }
 
 #[async_trait]
@@ -145,7 +165,8 @@ impl Store for RedisStore {
     }
 
     async fn move_reservations(&self, key: &str, from: &str, to: &str) -> Result<()> {
-        self.within(agents::move_reservations(self, key, from, to)).await
+        self.within(agents::move_reservations(self, key, from, to))
+            .await
     }
 
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
@@ -156,8 +177,14 @@ impl Store for RedisStore {
         self.within(agents::introduce(self, id, host, quota)).await
     }
 
-    async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>> {
-        self.within(agents::amend(self, id, tenure, amendment)).await
+    async fn amend(
+        &self,
+        id: &AgentId,
+        tenure: Option<&Tenure>,
+        amendment: &Amendment,
+    ) -> Result<Option<Agent>> {
+        self.within(agents::amend(self, id, tenure, amendment))
+            .await
     }
 
     async fn unregister(&self, id: &AgentId) -> Result<bool> {
@@ -181,19 +208,27 @@ impl Store for RedisStore {
     }
 
     async fn inbox(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
-        self.within(inbox::page(self, agent, List::Inbox, selection)).await
+        self.within(inbox::page(self, agent, List::Inbox, selection))
+            .await
     }
 
     async fn unshown(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
-        self.within(inbox::page(self, agent, List::Unshown, selection)).await
+        self.within(inbox::page(self, agent, List::Unshown, selection))
+            .await
     }
 
     async fn pending(&self, agent: &AgentId) -> Result<Backlog> {
         self.within(inbox::pending(self, agent)).await
     }
 
-    async fn acknowledge(&self, agent: &AgentId, tenure: Option<&Tenure>, messages: &[MessageId]) -> Result<Settled> {
-        self.within(messages::acknowledge(self, agent, tenure, messages)).await
+    async fn acknowledge(
+        &self,
+        agent: &AgentId,
+        tenure: Option<&Tenure>,
+        messages: &[MessageId],
+    ) -> Result<Settled> {
+        self.within(messages::acknowledge(self, agent, tenure, messages))
+            .await
     }
 
     async fn advance(
@@ -202,7 +237,8 @@ impl Store for RedisStore {
         tenure: Option<&Tenure>,
         progress: &Progress,
     ) -> Result<Vec<(MessageId, Stage)>> {
-        self.within(messages::advance(self, recipient, tenure, progress)).await
+        self.within(messages::advance(self, recipient, tenure, progress))
+            .await
     }
 
     async fn message(&self, id: &MessageId) -> Result<Option<StoredMessage>> {

@@ -4,7 +4,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
-use redis::{Client, Cmd, ErrorKind, FromRedisValue, ProtocolVersion, RedisError, RedisResult, ServerErrorKind};
+use redis::{
+    Client, Cmd, ErrorKind, FromRedisValue, ProtocolVersion, RedisError, RedisResult,
+    ServerErrorKind,
+};
 use tokio::time::{Instant, timeout};
 
 use super::library;
@@ -49,7 +52,12 @@ struct CurrentConnection {
 impl Node {
     /// Makes the handle without connecting; the first command connects.
     pub(super) fn new(way: Route, name: String) -> Self {
-        Self { way, name, current: Mutex::default(), dialling: tokio::sync::Mutex::new(()) }
+        Self {
+            way,
+            name,
+            current: Mutex::default(),
+            dialling: tokio::sync::Mutex::new(()),
+        }
     }
 
     /// Returns the name of the server in log messages and errors. It contains no password.
@@ -100,14 +108,20 @@ impl Node {
         if let Some(refused) = self.just_refused() {
             return Err(refused);
         }
-        let made = timeout(CONNECT_DEADLINE, self.dial()).await.unwrap_or_else(|_| Err(too_slow("connecting")));
+        let made = timeout(CONNECT_DEADLINE, self.dial())
+            .await
+            .unwrap_or_else(|_| Err(too_slow("connecting")));
         let mut current = self.lock();
         match made {
             Ok(live) => {
                 if current.number > 0 {
                     tracing::info!("connected to Redis at {} again", self.name);
                 }
-                *current = CurrentConnection { number: current.number + 1, live: Some(live.clone()), refused: None };
+                *current = CurrentConnection {
+                    number: current.number + 1,
+                    live: Some(live.clone()),
+                    refused: None,
+                };
                 Ok((current.number, live))
             }
             Err(error) => {
@@ -118,17 +132,25 @@ impl Node {
     }
 
     /// Opens a separate connection for published messages, so that neither connection delays the other.
-    pub(super) async fn dial_listening(&self, pushes: impl AsyncPushSender) -> RedisResult<MultiplexedConnection> {
+    pub(super) async fn dial_listening(
+        &self,
+        pushes: impl AsyncPushSender,
+    ) -> RedisResult<MultiplexedConnection> {
         let client = self.client().await?;
         let info = client.get_connection_info().clone();
         // Published messages are pushed only in version 3 of the protocol.
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let settings = info
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP3);
         let config = connecting()
             .set_connection_timeout(Some(CONNECT_DEADLINE))
             .set_response_timeout(Some(COMMAND_DEADLINE))
             .set_push_sender(pushes);
         let client = Client::open(info.set_redis_settings(settings))?;
-        client.get_multiplexed_async_connection_with_config(&config).await
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
     }
 
     async fn dial(&self) -> RedisResult<MultiplexedConnection> {
@@ -136,7 +158,11 @@ impl Node {
             .set_connection_timeout(Some(CONNECT_DEADLINE))
             .set_response_timeout(Some(COMMAND_DEADLINE))
             .set_pipeline_buffer_size(QUEUE);
-        let mut live = self.client().await?.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut live = self
+            .client()
+            .await?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
         if let Route::Sentinels(_) = &self.way {
             sentinels::must_be_master(&mut live).await?;
         }
@@ -178,7 +204,13 @@ impl Node {
 /// Loads the library. Another coordinator may already have loaded it.
 async fn load(live: &mut MultiplexedConnection) -> RedisResult<()> {
     match library::load().query_async::<String>(live).await {
-        Err(error) if !error.detail().is_some_and(|detail| detail.contains("already exists")) => Err(error),
+        Err(error)
+            if !error
+                .detail()
+                .is_some_and(|detail| detail.contains("already exists")) =>
+        {
+            Err(error)
+        }
         _ => Ok(()),
     }
 }

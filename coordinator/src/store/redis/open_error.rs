@@ -6,7 +6,9 @@ use super::key_names::SCHEMA;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The configured certificates cannot be used.
-    #[error("cannot use the certificate files {files} (--redis-ca, --redis-cert, --redis-key): {reason}")]
+    #[error(
+        "cannot use the certificate files {files} (--redis-ca, --redis-cert, --redis-key): {reason}"
+    )]
     Certificates {
         /// The files.
         files: String,

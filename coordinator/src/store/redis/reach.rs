@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
-    TlsCertificates,
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    RedisConnectionInfo, RedisResult, TlsCertificates,
 };
 
 use super::open_error::OpenError;
@@ -36,10 +36,16 @@ impl Reach {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let certificates = read_certificates(address)?;
-        let reach = Self { login, tls: address.tls, certificates };
+        let reach = Self {
+            login,
+            tls: address.tls,
+            certificates,
+        };
         if let Some(server) = address.servers.first() {
             // This validates the certificate files; host names are looked up when dialling.
-            reach.client(server).map_err(|error| unusable(address, &error))?;
+            reach
+                .client(server)
+                .map_err(|error| unusable(address, &error))?;
         }
         Ok(reach)
     }
@@ -59,13 +65,24 @@ impl Reach {
         self.client_as(&self.login.clone().set_db(0), server)
     }
 
-    fn client_as(&self, login: &RedisConnectionInfo, server: &ServerAddress) -> RedisResult<Client> {
+    fn client_as(
+        &self,
+        login: &RedisConnectionInfo,
+        server: &ServerAddress,
+    ) -> RedisResult<Client> {
         let (host, port) = (server.host.clone(), server.port);
         let address = match self.tls {
-            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            true => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            },
             false => ConnectionAddr::Tcp(host, port),
         };
-        let info: ConnectionInfo = address.into_connection_info()?.set_redis_settings(login.clone());
+        let info: ConnectionInfo = address
+            .into_connection_info()?
+            .set_redis_settings(login.clone());
         match &self.certificates {
             Some(certificates) => Client::build_with_tls(info, certificates.clone()),
             None => Client::open(info),
@@ -82,24 +99,42 @@ fn read_certificates(address: &RedisAddress) -> Result<Option<TlsCertificates>, 
         return Err(unusable_file(file, &"it has no certificate"));
     }
     let client_tls = match &address.identity {
-        Some(CertificateFiles { certificate, key }) => {
-            Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
-        }
+        Some(CertificateFiles { certificate, key }) => Some(ClientTlsConfig {
+            client_cert: read(certificate)?,
+            client_key: read(key)?,
+        }),
         None => None,
     };
     let named = root_cert.is_some() || client_tls.is_some();
-    Ok(named.then_some(TlsCertificates { client_tls, root_cert }))
+    Ok(named.then_some(TlsCertificates {
+        client_tls,
+        root_cert,
+    }))
 }
 
 fn unusable_file(file: &Path, reason: &dyn Display) -> OpenError {
-    OpenError::Certificates { files: file.display().to_string(), reason: reason.to_string() }
+    OpenError::Certificates {
+        files: file.display().to_string(),
+        reason: reason.to_string(),
+    }
 }
 
 /// Returns an error that names all files, because the failing one is unknown.
 fn unusable(address: &RedisAddress, reason: &dyn Display) -> OpenError {
-    let own = address.identity.iter().flat_map(|identity| [&identity.certificate, &identity.key]);
-    let files: Vec<String> = address.authority.iter().chain(own).map(|file| file.display().to_string()).collect();
-    OpenError::Certificates { files: files.join(", "), reason: reason.to_string() }
+    let own = address
+        .identity
+        .iter()
+        .flat_map(|identity| [&identity.certificate, &identity.key]);
+    let files: Vec<String> = address
+        .authority
+        .iter()
+        .chain(own)
+        .map(|file| file.display().to_string())
+        .collect();
+    OpenError::Certificates {
+        files: files.join(", "),
+        reason: reason.to_string(),
+    }
 }
 
 fn holds_certificate(pem: &[u8]) -> bool {

@@ -40,14 +40,25 @@ pub(super) type Fields = Vec<Option<String>>;
 
 /// Returns the agent as a namesake, or `None` if there is none.
 pub(super) fn namesake(id: AgentId, fields: Fields) -> Result<Option<Namesake>> {
-    let fields: [Option<String>; 5] =
-        fields.try_into().map_err(|_| corrupt(format_args!("the record of {id} has another number of fields")))?;
+    let fields: [Option<String>; 5] = fields.try_into().map_err(|_| {
+        corrupt(format_args!(
+            "the record of {id} has another number of fields"
+        ))
+    })?;
     let [base, slot, host, session, held_until] = fields;
-    let Some(session) = session else { return Ok(None) };
+    let Some(session) = session else {
+        return Ok(None);
+    };
     let (_, instance, _) = parts(&session)?;
     let host = text(host);
     let owner = owner(base, slot, host.as_deref())?;
-    Ok(Some(Namesake { id, owner, host, instance, held_until: time(&held_until.unwrap_or_default())? }))
+    Ok(Some(Namesake {
+        id,
+        owner,
+        host,
+        instance,
+        held_until: time(&held_until.unwrap_or_default())?,
+    }))
 }
 
 fn text(field: Option<String>) -> Option<String> {
@@ -55,23 +66,38 @@ fn text(field: Option<String>) -> Option<String> {
 }
 
 fn owner(base: Option<String>, slot: Option<String>, host: Option<&str>) -> Result<Option<Owner>> {
-    let (Some(base), Some(slot), Some(host)) = (base, slot, host) else { return Ok(None) };
-    Ok(Some(Owner { base: parse(&base)?, host: host.to_owned(), slot: parse(&slot)? }))
+    let (Some(base), Some(slot), Some(host)) = (base, slot, host) else {
+        return Ok(None);
+    };
+    Ok(Some(Owner {
+        base: parse(&base)?,
+        host: host.to_owned(),
+        slot: parse(&slot)?,
+    }))
 }
 
 /// Returns the generation, the process and the context of a session.
 fn parts(session: &str) -> Result<(u64, Uuid, u64)> {
     let [generation, instance, context] = session.split(' ').collect::<Vec<_>>()[..] else {
-        return Err(corrupt(format_args!("'{session}' is not the session of an agent")));
+        return Err(corrupt(format_args!(
+            "'{session}' is not the session of an agent"
+        )));
     };
-    let instance = if instance == NOBODY { Uuid::nil() } else { parse(instance)? };
+    let instance = if instance == NOBODY {
+        Uuid::nil()
+    } else {
+        parse(instance)?
+    };
     Ok((parse(generation)?, instance, parse(context)?))
 }
 
 /// Returns the agent, or `None` if there is none.
 pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
-    let fields: [Option<String>; AGENT_FIELDS.len()] =
-        fields.try_into().map_err(|_| corrupt(format_args!("the record of {id} has a wrong number of fields")))?;
+    let fields: [Option<String>; AGENT_FIELDS.len()] = fields.try_into().map_err(|_| {
+        corrupt(format_args!(
+            "the record of {id} has a wrong number of fields"
+        ))
+    })?;
     let [
         uid,
         host,
@@ -130,10 +156,20 @@ pub(super) fn write<T: serde::Serialize>(value: &T) -> Result<String> {
 /// Returns the facts of a message that functions need, so that they need not parse its envelope. Functions add the storage
 /// time.
 pub(super) fn facts(message: &Message, call: CallId, kept_until: Timestamp) -> String {
-    let Message { id, from_agent, kind, thread_id, .. } = message;
+    let Message {
+        id,
+        from_agent,
+        kind,
+        thread_id,
+        ..
+    } = message;
     let wants = u8::from(message.requires_response);
     let (expires, at) = (message.expires_at.millis(), message.timestamp.millis());
-    format!("{id} {from_agent} {wants} {} {expires} {at} {} {thread_id} {call}", kept_until.millis(), kind.as_str())
+    format!(
+        "{id} {from_agent} {wants} {} {expires} {at} {} {thread_id} {call}",
+        kept_until.millis(),
+        kind.as_str()
+    )
 }
 
 /// Returns the call that sent a message, from the facts of the message.
@@ -168,7 +204,12 @@ fn time(text: &str) -> Result<Timestamp> {
 
 /// Parses a value from its text.
 pub(super) fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T> {
-    text.parse().map_err(|error| corrupt(format_args!("'{}': {error}", text.chars().take(80).collect::<String>())))
+    text.parse().map_err(|error| {
+        corrupt(format_args!(
+            "'{}': {error}",
+            text.chars().take(80).collect::<String>()
+        ))
+    })
 }
 
 fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {

@@ -29,7 +29,11 @@ type Word = (u64, ServerAddress);
 impl Sentinels {
     /// Makes the handle without connecting.
     pub(super) fn new(reach: Reach, servers: Vec<ServerAddress>, master: String) -> Self {
-        Self { reach, servers, master }
+        Self {
+            reach,
+            servers,
+            master,
+        }
     }
 
     /// Returns a client for the present master, which is the one with the latest epoch among the replies.
@@ -38,7 +42,11 @@ impl Sentinels {
     }
 
     async fn present(&self) -> RedisResult<ServerAddress> {
-        let mut answers: FuturesUnordered<_> = self.servers.iter().map(|sentinel| self.ask(sentinel)).collect();
+        let mut answers: FuturesUnordered<_> = self
+            .servers
+            .iter()
+            .map(|sentinel| self.ask(sentinel))
+            .collect();
         let (mut latest, mut refused): (Option<Word>, Option<RedisError>) = (None, None);
         let mut end: Option<Instant> = None;
         loop {
@@ -50,8 +58,13 @@ impl Sentinels {
             match next {
                 Some(Ok(word)) => {
                     end = end.or_else(|| Some(Instant::now() + PATIENCE));
-                    latest =
-                        Some(latest.into_iter().chain([word]).max_by_key(|(epoch, _)| *epoch).expect("one is there"));
+                    latest = Some(
+                        latest
+                            .into_iter()
+                            .chain([word])
+                            .max_by_key(|(epoch, _)| *epoch)
+                            .expect("one is there"),
+                    );
                 }
                 Some(Err(error)) => refused = Some(error),
                 None => break,
@@ -72,21 +85,32 @@ impl Sentinels {
         // Most sentinels have no users and refuse a login; sentinels with users refuse clients without one.
         let anonymous = self.ask_as(self.reach.client_of_nobody(sentinel)).await;
         match anonymous {
-            Err(error) if wants_login(&error) => self.ask_as(self.reach.client_of_sentinel(sentinel)).await,
+            Err(error) if wants_login(&error) => {
+                self.ask_as(self.reach.client_of_sentinel(sentinel)).await
+            }
             answer => answer,
         }
         .map_err(told)
     }
 
     async fn ask_as(&self, client: RedisResult<Client>) -> RedisResult<Word> {
-        let mut line = client?.get_multiplexed_async_connection_with_config(&connecting()).await?;
-        let facts: HashMap<String, String> =
-            redis::cmd("SENTINEL").arg("MASTER").arg(&self.master).query_async(&mut line).await?;
+        let mut line = client?
+            .get_multiplexed_async_connection_with_config(&connecting())
+            .await?;
+        let facts: HashMap<String, String> = redis::cmd("SENTINEL")
+            .arg("MASTER")
+            .arg(&self.master)
+            .query_async(&mut line)
+            .await?;
         let fact = |name: &str| facts.get(name).map(String::as_str).unwrap_or_default();
         match (fact("port").parse(), fact("ip")) {
-            (Ok(port), host) if !host.is_empty() => {
-                Ok((fact("config-epoch").parse().unwrap_or(0), ServerAddress { host: host.to_owned(), port }))
-            }
+            (Ok(port), host) if !host.is_empty() => Ok((
+                fact("config-epoch").parse().unwrap_or(0),
+                ServerAddress {
+                    host: host.to_owned(),
+                    port,
+                },
+            )),
             _ => Err((ErrorKind::Client, "it did not return the master's address").into()),
         }
     }
@@ -100,9 +124,9 @@ fn wants_login(error: &RedisError) -> bool {
 pub(super) async fn must_be_master(line: &mut MultiplexedConnection) -> RedisResult<()> {
     let role: RedisResult<Vec<redis::Value>> = redis::cmd("ROLE").query_async(line).await;
     let is_master = match role {
-        Ok(role) => role
-            .first()
-            .is_some_and(|word| redis::from_redis_value_ref::<String>(word).ok().as_deref() == Some("master")),
+        Ok(role) => role.first().is_some_and(|word| {
+            redis::from_redis_value_ref::<String>(word).ok().as_deref() == Some("master")
+        }),
         // If the user may not run `ROLE`, a replica is detected later because it refuses writes.
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => true,
         Err(error) => return Err(error),

@@ -26,7 +26,10 @@ pub(super) enum Redirect {
 impl Slots {
     /// Parses the reply to `CLUSTER SLOTS` from that server. Returns `None` if the reply is malformed.
     pub(super) fn read(answer: &Value, asked: &ServerAddress) -> Option<Self> {
-        let mut ranges = list(answer)?.iter().map(|range| read_range(range, asked)).collect::<Option<Vec<_>>>()?;
+        let mut ranges = list(answer)?
+            .iter()
+            .map(|range| read_range(range, asked))
+            .collect::<Option<Vec<_>>>()?;
         ranges.sort_by_key(|(first, ..)| *first);
         Some(Self { ranges })
     }
@@ -40,7 +43,11 @@ impl Slots {
 
     /// Returns every master once, sorted.
     pub(super) fn masters(&self) -> Vec<ServerAddress> {
-        let mut masters: Vec<ServerAddress> = self.ranges.iter().map(|(_, _, server)| server.clone()).collect();
+        let mut masters: Vec<ServerAddress> = self
+            .ranges
+            .iter()
+            .map(|(_, _, server)| server.clone())
+            .collect();
         masters.sort();
         masters.dedup();
         masters
@@ -48,19 +55,32 @@ impl Slots {
 }
 
 fn list(value: &Value) -> Option<&[Value]> {
-    if let Value::Array(list) = value { Some(list) } else { None }
+    if let Value::Array(list) = value {
+        Some(list)
+    } else {
+        None
+    }
 }
 
 fn read_range(range: &Value, asked: &ServerAddress) -> Option<(u16, u16, ServerAddress)> {
-    let [first, last, master, ..] = list(range)? else { return None };
-    let [host, port, ..] = list(master)? else { return None };
+    let [first, last, master, ..] = list(range)? else {
+        return None;
+    };
+    let [host, port, ..] = list(master)? else {
+        return None;
+    };
     let number = |value: &Value| redis::from_redis_value_ref::<u16>(value).ok();
     // A server without an announced name has the address that was asked.
     let named = match host {
         Value::Nil => None,
-        host => redis::from_redis_value_ref::<String>(host).ok().filter(|host| !host.is_empty() && host != "?"),
+        host => redis::from_redis_value_ref::<String>(host)
+            .ok()
+            .filter(|host| !host.is_empty() && host != "?"),
     };
-    let server = ServerAddress { host: named.unwrap_or_else(|| asked.host.clone()), port: number(port)? };
+    let server = ServerAddress {
+        host: named.unwrap_or_else(|| asked.host.clone()),
+        port: number(port)?,
+    };
     Some((number(first)?, number(last)?, server))
 }
 
@@ -68,8 +88,15 @@ fn read_range(range: &Value, asked: &ServerAddress) -> Option<(u16, u16, ServerA
 pub(super) fn redirect(error: &RedisError, asked: &ServerAddress) -> Option<Redirect> {
     let (place, _) = error.redirect_node()?;
     let (host, port) = place.rsplit_once(':')?;
-    let host = if host.is_empty() { &asked.host } else { host.trim_start_matches('[').trim_end_matches(']') };
-    let server = ServerAddress { host: host.to_owned(), port: port.parse().ok()? };
+    let host = if host.is_empty() {
+        &asked.host
+    } else {
+        host.trim_start_matches('[').trim_end_matches(']')
+    };
+    let server = ServerAddress {
+        host: host.to_owned(),
+        port: port.parse().ok()?,
+    };
     match error.kind() {
         redis::ErrorKind::Server(ServerErrorKind::Moved) => Some(Redirect::Moved(server)),
         _ => Some(Redirect::Ask(server)),
@@ -91,7 +118,11 @@ fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ (u16::from(*byte) << 8), |sum, _| {
             let shifted = sum << 1;
-            if sum & 0x8000 == 0 { shifted } else { shifted ^ 0x1021 }
+            if sum & 0x8000 == 0 {
+                shifted
+            } else {
+                shifted ^ 0x1021
+            }
         })
     })
 }
@@ -101,14 +132,21 @@ mod tests {
     use super::*;
 
     fn server(port: u16) -> ServerAddress {
-        ServerAddress { host: "nas".into(), port }
+        ServerAddress {
+            host: "nas".into(),
+            port,
+        }
     }
 
     fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
         Value::Array(vec![
             Value::Int(first),
             Value::Int(last),
-            Value::Array(vec![host, Value::Int(port), Value::BulkString(b"id".to_vec())]),
+            Value::Array(vec![
+                host,
+                Value::Int(port),
+                Value::BulkString(b"id".to_vec()),
+            ]),
         ])
     }
 
@@ -135,7 +173,11 @@ mod tests {
         ]);
         let slots = Slots::read(&answer, &server(9)).expect("a map");
         let check = |slot, expected: Option<&str>| {
-            assert_eq!(slots.master(slot).map(ServerAddress::to_string).as_deref(), expected, "{slot}");
+            assert_eq!(
+                slots.master(slot).map(ServerAddress::to_string).as_deref(),
+                expected,
+                "{slot}"
+            );
         };
         check(0, Some("nas:1"));
         check(99, Some("nas:1"));

@@ -18,18 +18,31 @@ const ABREAST: usize = 16;
 ///
 /// Every command has its own deadline. The whole sweep may take longer, because no caller waits for it.
 pub(super) async fn sweep(store: &RedisStore) -> Result<()> {
-    let after = store.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let after = store
+        .swept
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
     let names = names(store, after.as_ref()).await?;
-    let last = if names.len() < AGENTS { None } else { names.last().cloned() };
+    let last = if names.len() < AGENTS {
+        None
+    } else {
+        names.last().cloned()
+    };
     let visits: Vec<_> = names.iter().map(|name| visit(store, name)).collect();
-    let visited: Result<()> = stream::iter(visits).buffer_unordered(ABREAST).try_collect().await;
+    let visited: Result<()> = stream::iter(visits)
+        .buffer_unordered(ABREAST)
+        .try_collect()
+        .await;
     *store.swept.lock().unwrap_or_else(PoisonError::into_inner) = last;
     visited
 }
 
 async fn visit(store: &RedisStore, name: &AgentId) -> Result<()> {
     let mut call = store.names.call_about("sweep", name);
-    call.arg(millis(RETURN_MAX)).arg(millis(FORMER_LIFE)).arg(millis(NAME_LIFE));
+    call.arg(millis(RETURN_MAX))
+        .arg(millis(FORMER_LIFE))
+        .arg(millis(NAME_LIFE));
     store.connection.invoke::<u8>(&call).await.map(drop)
 }
 
@@ -37,7 +50,13 @@ async fn visit(store: &RedisStore, name: &AgentId) -> Result<()> {
 async fn names(store: &RedisStore, after: Option<&AgentId>) -> Result<Vec<AgentId>> {
     let from = after.map_or_else(|| "-".to_owned(), |id| format!("({id}"));
     let mut range = redis::cmd("ZRANGEBYLEX");
-    range.arg(store.names.key("agents")).arg(from).arg("+").arg("LIMIT").arg(0).arg(AGENTS);
+    range
+        .arg(store.names.key("agents"))
+        .arg(from)
+        .arg("+")
+        .arg("LIMIT")
+        .arg(0)
+        .arg(AGENTS);
     let names: Vec<String> = store.connection.run(&range).await?;
     names.iter().map(|name| records::parse(name)).collect()
 }

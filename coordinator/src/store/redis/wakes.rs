@@ -61,7 +61,10 @@ struct Subscription {
 
 impl Wakes {
     /// Subscribes and starts to receive. Also loads the functions: startup fails here if the server rejects them.
-    pub(super) async fn start(connection: Arc<RedisConnection>, names: KeyNames) -> Result<Self, RedisError> {
+    pub(super) async fn start(
+        connection: Arc<RedisConnection>,
+        names: KeyNames,
+    ) -> Result<Self, RedisError> {
         let shared = Arc::new(WakeState {
             connection,
             names,
@@ -69,13 +72,22 @@ impl Wakes {
             doubts: AtomicUsize::new(0),
             sender: broadcast::Sender::new(WAKE_BACKLOG),
         });
-        let wakes = Self { shared, tasks: TaskTracker::new(), stop: CancellationToken::new() };
-        let _: bool = wakes.shared.connection.try_run(wakes.shared.listing(millis(LEASE)).command()).await?;
+        let wakes = Self {
+            shared,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        let _: bool = wakes
+            .shared
+            .connection
+            .try_run(wakes.shared.listing(millis(LEASE)).command())
+            .await?;
         let first = wakes.shared.subscribe().await?;
         let (shared, stop) = (Arc::clone(&wakes.shared), wakes.stop.clone());
         wakes.tasks.spawn(async move {
             // A wake that is lost here would have no listener.
-            stop.run_until_cancelled(Arc::clone(&shared).receive(first)).await;
+            stop.run_until_cancelled(Arc::clone(&shared).receive(first))
+                .await;
             shared.leave().await;
         });
         wakes.tasks.close();
@@ -149,7 +161,11 @@ impl WakeState {
 
     /// Keeps this coordinator listed until the subscription is lost, and returns the reason.
     async fn attend(&self, subscription: Subscription) -> String {
-        let Subscription { mut connection, lost, .. } = subscription;
+        let Subscription {
+            mut connection,
+            lost,
+            ..
+        } = subscription;
         let mut ticks = interval(ATTEND_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -196,7 +212,10 @@ impl WakeState {
     }
 
     fn listing(&self, lease: u64) -> Call {
-        let mut call = self.names.call("attend", [self.names.key("coordinators"), self.names.key("peers")]);
+        let mut call = self.names.call(
+            "attend",
+            [self.names.key("coordinators"), self.names.key("peers")],
+        );
         call.arg(&self.origin).arg(lease);
         call
     }
@@ -214,12 +233,14 @@ impl WakeState {
             return;
         }
         while let Some(what) = words.next() {
-            self.wake(match (what, words.next().and_then(|agent| agent.parse().ok())) {
-                ("inbox", Some(agent)) => Wake::Inbox(agent, None),
-                ("receipt", Some(agent)) => Wake::Receipt(agent),
-                // Another version may publish an unknown kind, so all listeners read again.
-                _ => Wake::Everyone,
-            });
+            self.wake(
+                match (what, words.next().and_then(|agent| agent.parse().ok())) {
+                    ("inbox", Some(agent)) => Wake::Inbox(agent, None),
+                    ("receipt", Some(agent)) => Wake::Receipt(agent),
+                    // Another version may publish an unknown kind, so all listeners read again.
+                    _ => Wake::Everyone,
+                },
+            );
         }
     }
 
@@ -252,9 +273,17 @@ impl WakeState {
         self.note_presence().await;
         let mut connection = self.connection.listen(pushes).await?;
         let mut subscribe = redis::cmd("SSUBSCRIBE");
-        let subscribed = subscribe.arg(self.names.key("wake")).query_async::<redis::Value>(&mut connection);
-        timeout(CONNECT_DEADLINE, subscribed).await.unwrap_or_else(|_| Err(too_slow("subscribing")))?;
-        Ok(Subscription { connection, lost, since: Instant::now() })
+        let subscribed = subscribe
+            .arg(self.names.key("wake"))
+            .query_async::<redis::Value>(&mut connection);
+        timeout(CONNECT_DEADLINE, subscribed)
+            .await
+            .unwrap_or_else(|_| Err(too_slow("subscribing")))?;
+        Ok(Subscription {
+            connection,
+            lost,
+            since: Instant::now(),
+        })
     }
 }
 

@@ -14,19 +14,26 @@ use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
 use crate::store::agent::displaced;
 use crate::store::{
-    Agent, Amendment, Crowded, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Removal, Result, StoreError, Tenure,
-    is_kept_for,
+    Agent, Amendment, Crowded, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Removal, Result,
+    StoreError, Tenure, is_kept_for,
 };
 
 /// Returns the agent of that name.
 pub(super) fn find(work: &Work<'_>, id: &AgentId) -> Result<Option<Agent>> {
-    let mut query = work.connection.prepare_cached("SELECT * FROM agents WHERE id = ?")?;
-    query.query_row([id.as_str()], |row| Ok(agent(row))).optional()?.transpose()
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT * FROM agents WHERE id = ?")?;
+    query
+        .query_row([id.as_str()], |row| Ok(agent(row)))
+        .optional()?
+        .transpose()
 }
 
 /// Returns the agents after `after`, ordered by id.
 pub(super) fn page(work: &Work<'_>, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
-    let mut query = work.connection.prepare_cached("SELECT * FROM agents WHERE id > ? ORDER BY id LIMIT ?")?;
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT * FROM agents WHERE id > ? ORDER BY id LIMIT ?")?;
     let after = after.map_or("", AgentId::as_str);
     let agents = query.query_map((after, integer(limit)), |row| Ok(agent(row)))?;
     agents.map(|agent| agent?).collect()
@@ -37,7 +44,9 @@ pub(super) fn namesakes(work: &Work<'_>, base: &AgentId) -> Result<Vec<Namesake>
     let sql = "SELECT id, base, slot, host, instance, held_until FROM agents
         WHERE (base = :base AND slot > 0) OR id = :base";
     let mut query = work.connection.prepare_cached(sql)?;
-    let namesakes = query.query_map(named_params! { ":base": base.as_str() }, |row| Ok(namesake(row)))?;
+    let namesakes = query.query_map(named_params! { ":base": base.as_str() }, |row| {
+        Ok(namesake(row))
+    })?;
     namesakes.map(|namesake| namesake?).collect()
 }
 
@@ -53,15 +62,22 @@ pub(super) fn enter_context(work: &Work<'_>, id: &AgentId, context: u64) -> Resu
 
 /// Returns the latest context of the agent's latest session.
 pub(super) fn present_context(work: &Work<'_>, id: &AgentId) -> Result<u64> {
-    let mut query = work.connection.prepare_cached("SELECT context FROM agents WHERE id = ?")?;
-    Ok(query.query_row([id.as_str()], |row| row.get(0)).optional()?.map_or(0, i64::cast_unsigned))
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT context FROM agents WHERE id = ?")?;
+    Ok(query
+        .query_row([id.as_str()], |row| row.get(0))
+        .optional()?
+        .map_or(0, i64::cast_unsigned))
 }
 
 /// Marks every message of the inbox as unshown. Messages that were shown are then delivered as repeated.
 pub(super) fn unshow(work: &Work<'_>, id: &AgentId) -> Result<()> {
     let sql = "UPDATE messages INDEXED BY inbox SET shown = 0, repeated = 1
         WHERE to_agent = ? AND open = 1 AND shown = 1";
-    work.connection.prepare_cached(sql)?.execute([id.as_str()])?;
+    work.connection
+        .prepare_cached(sql)?
+        .execute([id.as_str()])?;
     Ok(())
 }
 
@@ -74,8 +90,15 @@ pub(super) fn whole(count: u64) -> i64 {
 pub(super) fn check_name(work: &Work<'_>, id: &AgentId) -> Result<()> {
     let sql = "SELECT id FROM agents INDEXED BY alike WHERE id = ? COLLATE NOCASE LIMIT 1";
     let mut query = work.connection.prepare_cached(sql)?;
-    match query.query_row([id.as_str()], |row| Ok(parsed(row, "id"))).optional()?.transpose()? {
-        Some(known) => Err(StoreError::Alike { name: id.clone(), known }),
+    match query
+        .query_row([id.as_str()], |row| Ok(parsed(row, "id")))
+        .optional()?
+        .transpose()?
+    {
+        Some(known) => Err(StoreError::Alike {
+            name: id.clone(),
+            known,
+        }),
         None => Ok(()),
     }
 }
@@ -86,11 +109,19 @@ pub(super) fn check_room(work: &Work<'_>, quota: &Quota) -> Result<()> {
         return Ok(());
     };
     let sql = "SELECT count(*) FROM agents INDEXED BY makers WHERE made_by = ? AND made_by <> ''";
-    let made = count(work.connection.prepare_cached(sql)?.query_row([&quota.key], |row| row.get(0))?);
+    let made = count(
+        work.connection
+            .prepare_cached(sql)?
+            .query_row([&quota.key], |row| row.get(0))?,
+    );
     if made < limit {
         return Ok(());
     }
-    Err(StoreError::Crowded(Crowded { key: quota.key.clone(), count: made, limit }))
+    Err(StoreError::Crowded(Crowded {
+        key: quota.key.clone(),
+        count: made,
+        limit,
+    }))
 }
 
 /// Adds an agent without a session.
@@ -114,12 +145,20 @@ pub(super) fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uui
 }
 
 /// Ensures that the agent exists.
-pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
+pub(super) fn introduce(
+    work: &Work<'_>,
+    id: &AgentId,
+    host: Option<&str>,
+    quota: &Quota,
+) -> Result<Agent> {
     if find(work, id)?.is_none() {
         if let Some(of) = former_host(work, id)?
             && host.is_some_and(|host| host != of)
         {
-            return Err(StoreError::Reserved { name: id.clone(), host: of });
+            return Err(StoreError::Reserved {
+                name: id.clone(),
+                host: of,
+            });
         }
         insert(work, id, quota)?;
     }
@@ -128,7 +167,9 @@ pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>, quota
     let reserved = host.is_some_and(|host| is_kept_for(id, host));
     let params = named_params! { ":host": host, ":reserved": reserved, ":now": stamp(work.now), ":id": id.as_str() };
     work.connection.prepare_cached(sql)?.execute(params)?;
-    find(work, id)?.ok_or_else(|| StoreError::Corrupt(format!("agent {id} is gone right after it was written")))
+    find(work, id)?.ok_or_else(|| {
+        StoreError::Corrupt(format!("agent {id} is gone right after it was written"))
+    })
 }
 
 /// Changes the record.
@@ -186,7 +227,9 @@ pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, is_over: bool) -> Re
     settle_expired(work, &tenure.agent)?;
     if is_over {
         let sql = "DELETE FROM agents WHERE id = ? AND fleeting = 1 AND open_count = 0";
-        work.connection.prepare_cached(sql)?.execute([tenure.agent.as_str()])?;
+        work.connection
+            .prepare_cached(sql)?
+            .execute([tenure.agent.as_str()])?;
     }
     Ok(())
 }
@@ -200,7 +243,9 @@ pub(super) fn is_one_shot(work: &Work<'_>, id: &AgentId) -> Result<bool> {
 /// Deletes a one-shot session, and expires its questions and the messages in its inbox.
 fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
     settle_one_shot(work, id)?;
-    work.connection.prepare_cached("DELETE FROM agents WHERE id = ?")?.execute([id.as_str()])?;
+    work.connection
+        .prepare_cached("DELETE FROM agents WHERE id = ?")?
+        .execute([id.as_str()])?;
     Ok(())
 }
 
@@ -208,8 +253,10 @@ fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
 pub(super) fn sweep_one_shot(work: &mut Work<'_>) -> Result<bool> {
     let sql = "SELECT id FROM agents WHERE one_shot = 1 AND held_until <= ? LIMIT 1";
     let mut query = work.connection.prepare_cached(sql)?;
-    let ended: Option<AgentId> =
-        query.query_row([stamp(work.now)], |row| Ok(parsed(row, "id"))).optional()?.transpose()?;
+    let ended: Option<AgentId> = query
+        .query_row([stamp(work.now)], |row| Ok(parsed(row, "id")))
+        .optional()?
+        .transpose()?;
     drop(query);
     let Some(id) = ended else { return Ok(false) };
     end_one_shot(work, &id)?;
@@ -219,10 +266,13 @@ pub(super) fn sweep_one_shot(work: &mut Work<'_>) -> Result<bool> {
 /// Deletes agents with empty inboxes that have not come back. Fleeting agents are deleted soon, others when their host's
 /// claim to the name has lapsed.
 pub(super) fn sweep(work: &mut Work<'_>) -> Result<()> {
-    work.connection.prepare_cached("DELETE FROM former WHERE at <= ?")?.execute([before(work, FORMER_LIFE)])?;
+    work.connection
+        .prepare_cached("DELETE FROM former WHERE at <= ?")?
+        .execute([before(work, FORMER_LIFE)])?;
     let sql = "DELETE FROM agents WHERE open_count = 0 AND max(held_until, last_seen) <= iif(fleeting, :soon, :late)
         AND (fleeting = 1 OR slot > 0)";
-    let params = named_params! { ":soon": before(work, RETURN_MAX), ":late": before(work, NAME_LIFE) };
+    let params =
+        named_params! { ":soon": before(work, RETURN_MAX), ":late": before(work, NAME_LIFE) };
     work.connection.prepare_cached(sql)?.execute(params)?;
     Ok(())
 }
@@ -230,19 +280,29 @@ pub(super) fn sweep(work: &mut Work<'_>) -> Result<()> {
 /// Returns the time that long ago.
 fn before(work: &Work<'_>, life: Duration) -> i64 {
     let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
-    stamp(Timestamp::from_millis(work.now.millis().saturating_sub(life)))
+    stamp(Timestamp::from_millis(
+        work.now.millis().saturating_sub(life),
+    ))
 }
 
 /// Returns the host to which the name of a deleted agent stays reserved.
 pub(super) fn former_host(work: &Work<'_>, id: &AgentId) -> Result<Option<String>> {
     let sql = "SELECT host FROM former WHERE id = lower(?) AND at > ?";
     let params = (id.as_str(), before(work, FORMER_LIFE));
-    Ok(work.connection.prepare_cached(sql)?.query_row(params, |row| row.get(0)).optional()?)
+    Ok(work
+        .connection
+        .prepare_cached(sql)?
+        .query_row(params, |row| row.get(0))
+        .optional()?)
 }
 
 /// Ends the reservation of a deleted agent's name. Returns whether there was one.
 fn forget_former(work: &Work<'_>, id: &AgentId) -> Result<bool> {
-    Ok(work.connection.prepare_cached("DELETE FROM former WHERE id = lower(?)")?.execute([id.as_str()])? == 1)
+    Ok(work
+        .connection
+        .prepare_cached("DELETE FROM former WHERE id = lower(?)")?
+        .execute([id.as_str()])?
+        == 1)
 }
 
 /// Deletes an agent that no session holds, and expires the messages in its inbox.
@@ -254,7 +314,9 @@ pub(super) fn remove(work: &mut Work<'_>, id: &AgentId, frees: bool) -> Result<R
         Some(_) => {}
     }
     if frees {
-        work.connection.prepare_cached("UPDATE agents SET reserved = 0 WHERE id = ?")?.execute([id.as_str()])?;
+        work.connection
+            .prepare_cached("UPDATE agents SET reserved = 0 WHERE id = ?")?
+            .execute([id.as_str()])?;
     }
     end_one_shot(work, id)?;
     Ok(Removal::Removed)
@@ -263,7 +325,9 @@ pub(super) fn remove(work: &mut Work<'_>, id: &AgentId, frees: bool) -> Result<R
 /// Gives the names that stay reserved for a host, of agents made with that key, to its new name.
 pub(super) fn move_reservations(work: &Work<'_>, key: &str, from: &str, to: &str) -> Result<()> {
     let sql = "UPDATE former SET host = ? WHERE host = ? AND made_by = ?";
-    work.connection.prepare_cached(sql)?.execute((to, from, key))?;
+    work.connection
+        .prepare_cached(sql)?
+        .execute((to, from, key))?;
     Ok(())
 }
 
@@ -272,31 +336,48 @@ pub(super) fn move_host(work: &Work<'_>, base: &AgentId, from: &str, to: &str) -
     let namesakes = namesakes(work, base)?;
     let slots = |host: &str| -> Vec<u32> {
         let owners = namesakes.iter().filter_map(|agent| agent.owner.as_ref());
-        owners.filter(|owner| owner.base == *base && owner.host == host).map(|owner| owner.slot).collect()
+        owners
+            .filter(|owner| owner.base == *base && owner.host == host)
+            .map(|owner| owner.slot)
+            .collect()
     };
     for (slot, free) in displaced(&slots(from), &slots(to)) {
-        let sql = "UPDATE agents SET slot = ?, fleeting = 1 WHERE base = ? AND host = ? AND slot = ?";
-        work.connection.prepare_cached(sql)?.execute((free, base.as_str(), to, slot))?;
+        let sql =
+            "UPDATE agents SET slot = ?, fleeting = 1 WHERE base = ? AND host = ? AND slot = ?";
+        work.connection
+            .prepare_cached(sql)?
+            .execute((free, base.as_str(), to, slot))?;
     }
     let sql = "UPDATE agents SET host = ? WHERE base = ? AND host = ?";
-    Ok(work.connection.prepare_cached(sql)?.execute((to, base.as_str(), from))?)
+    Ok(work
+        .connection
+        .prepare_cached(sql)?
+        .execute((to, base.as_str(), from))?)
 }
 
 /// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
 pub(super) fn unregister(work: &mut Work<'_>, id: &AgentId) -> Result<bool> {
     let known = hold_until(work, id, work.now)?;
     settle_expired(work, id)?;
-    work.connection.prepare_cached("DELETE FROM agents WHERE id = ? AND open_count = 0")?.execute([id.as_str()])?;
+    work.connection
+        .prepare_cached("DELETE FROM agents WHERE id = ? AND open_count = 0")?
+        .execute([id.as_str()])?;
     Ok(known)
 }
 
 fn hold_until(work: &Work<'_>, id: &AgentId, until: Timestamp) -> Result<bool> {
-    let mut update = work.connection.prepare_cached("UPDATE agents SET held_until = ?, last_seen = ? WHERE id = ?")?;
+    let mut update = work
+        .connection
+        .prepare_cached("UPDATE agents SET held_until = ?, last_seen = ? WHERE id = ?")?;
     Ok(update.execute((stamp(until), stamp(work.now), id.as_str()))? == 1)
 }
 
 /// Refuses a session that no longer holds the agent.
-pub(super) fn check_tenure(work: &Work<'_>, agent: &AgentId, tenure: Option<&Tenure>) -> Result<()> {
+pub(super) fn check_tenure(
+    work: &Work<'_>,
+    agent: &AgentId,
+    tenure: Option<&Tenure>,
+) -> Result<()> {
     match tenure {
         Some(tenure) if tenure.agent != *agent || !is_current(work, tenure)? => {
             Err(StoreError::TakenOver(agent.clone()))
@@ -306,16 +387,23 @@ pub(super) fn check_tenure(work: &Work<'_>, agent: &AgentId, tenure: Option<&Ten
 }
 
 fn is_current(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
-    let mut query = work
-        .connection
-        .prepare_cached("SELECT 1 FROM agents WHERE id = ? AND uid = ? AND generation = ? AND instance = ?")?;
+    let mut query = work.connection.prepare_cached(
+        "SELECT 1 FROM agents WHERE id = ? AND uid = ? AND generation = ? AND instance = ?",
+    )?;
     let generation = tenure.generation.cast_signed();
-    let names = (tenure.agent.as_str(), tenure.uid.as_bytes(), generation, tenure.instance.as_bytes());
+    let names = (
+        tenure.agent.as_str(),
+        tenure.uid.as_bytes(),
+        generation,
+        tenure.instance.as_bytes(),
+    );
     Ok(query.exists(names)?)
 }
 
 fn is_latest_link(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
-    let mut query = work.connection.prepare_cached("SELECT 1 FROM agents WHERE id = ? AND link = ?")?;
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT 1 FROM agents WHERE id = ? AND link = ?")?;
     Ok(query.exists((tenure.agent.as_str(), whole(tenure.link)))?)
 }
 
@@ -324,7 +412,10 @@ fn namesake(row: &Row<'_>) -> Result<Namesake> {
     let base = parsed(row, "base")?;
     Ok(Namesake {
         id: parsed(row, "id")?,
-        owner: host.clone().filter(|_| slot > 0).map(|host| Owner { base, host, slot }),
+        owner: host
+            .clone()
+            .filter(|_| slot > 0)
+            .map(|host| Owner { base, host, slot }),
         host,
         instance: Uuid::from_bytes(row.get("instance")?),
         held_until: moment(row, "held_until")?,
@@ -332,7 +423,13 @@ fn namesake(row: &Row<'_>) -> Result<Namesake> {
 }
 
 fn agent(row: &Row<'_>) -> Result<Agent> {
-    let Namesake { id, owner, host, instance, held_until } = namesake(row)?;
+    let Namesake {
+        id,
+        owner,
+        host,
+        instance,
+        held_until,
+    } = namesake(row)?;
     Ok(Agent {
         id,
         owner,
@@ -368,18 +465,28 @@ mod tests {
     async fn names_of_before_that_differ_in_case_alone_go_on() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("c3po.db");
-        let store = SqliteStore::open(&path, &Fleet::default()).await.expect("a store");
+        let store = SqliteStore::open(&path, &Fleet::default())
+            .await
+            .expect("a store");
         let introduce = async |name: &str| {
             let name: AgentId = name.parse().expect("an id");
-            store.introduce(&name, None, &Quota::default()).await.map(|agent| agent.id.to_string())
+            store
+                .introduce(&name, None, &Quota::default())
+                .await
+                .map(|agent| agent.id.to_string())
         };
         introduce("web").await.expect("it is new");
         introduce("api").await.expect("it is new");
         let other = Connection::open(&path).expect("the same file");
-        other.execute("UPDATE agents SET id = 'Web' WHERE id = 'api'", []).expect("as an earlier build had it");
+        other
+            .execute("UPDATE agents SET id = 'Web' WHERE id = 'api'", [])
+            .expect("as an earlier build had it");
         assert_eq!(introduce("web").await.expect("it is there"), "web");
         assert_eq!(introduce("Web").await.expect("it is there"), "Web");
-        assert!(matches!(introduce("WEB").await, Err(StoreError::Alike { .. })));
+        assert!(matches!(
+            introduce("WEB").await,
+            Err(StoreError::Alike { .. })
+        ));
         store.close().await;
     }
 }

@@ -27,8 +27,17 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
     open::check_header(database)?;
     let source = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .with_context(|| format!("there is no database to copy at {}", database.display()))?;
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
-    let file = made.with_context(|| format!("cannot create {}; pass the name of a new file", target.display()))?;
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(target);
+    let file = made.with_context(|| {
+        format!(
+            "cannot create {}; pass the name of a new file",
+            target.display()
+        )
+    })?;
     let copied = copy(&source, data_dir, target).and_then(|()| Ok(file.sync_all()?));
     if copied.is_err() {
         // The first failure is more important than a failure to remove the file.
@@ -47,10 +56,13 @@ fn copy(source: &Connection, data_dir: &Path, target: &Path) -> Result<()> {
     };
     for entry in folder {
         let entry = entry?;
-        let content =
-            crate::files::read(&entry.path(), FILE_MAX).with_context(|| entry.path().display().to_string())?;
+        let content = crate::files::read(&entry.path(), FILE_MAX)
+            .with_context(|| entry.path().display().to_string())?;
         let name = entry.file_name();
-        copy.execute("INSERT INTO copied_files VALUES (?, ?)", (name.to_string_lossy(), content))?;
+        copy.execute(
+            "INSERT INTO copied_files VALUES (?, ?)",
+            (name.to_string_lossy(), content),
+        )?;
     }
     Ok(())
 }
@@ -77,7 +89,11 @@ pub(super) fn restore(source: &Path, database: &Path, data_dir: &Path) -> Result
 }
 
 fn place(source: &Path, new: &Path, database: &Path, data_dir: &Path) -> Result<Vec<PathBuf>> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(new)?;
     io::copy(&mut File::open(source)?, &mut file)?;
     let copy = Connection::open(new)?;
     let verdict: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
@@ -110,7 +126,11 @@ fn copied_files(copy: &Connection) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
     let mut query = copy.prepare("SELECT name, content FROM copied_files")?;
     let files = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut files = files.collect::<rusqlite::Result<Vec<(String, Vec<u8>)>>>()?;
-    files.retain(|(name, _)| Path::new(name).file_name().is_some_and(|last| last == name.as_str()));
+    files.retain(|(name, _)| {
+        Path::new(name)
+            .file_name()
+            .is_some_and(|last| last == name.as_str())
+    });
     Ok(files)
 }
 
@@ -126,9 +146,16 @@ fn move_aside(path: &Path, end: &str) -> Result<Option<PathBuf>> {
 
 fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(content)?;
     file.sync_all()
 }
@@ -144,7 +171,8 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
 }
 
 fn text(path: &Path) -> Result<&str> {
-    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+    path.to_str()
+        .with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
 #[cfg(test)]
@@ -160,7 +188,9 @@ mod tests {
     async fn served(folder: &Path, key: &str) -> SqliteStore {
         fs::create_dir_all(folder.join(CERTIFICATE)).expect("a folder");
         fs::write(folder.join("tls/key.pem"), key).expect("written");
-        SqliteStore::open(&folder.join("c3po.db"), &Fleet::default()).await.expect("it opens")
+        SqliteStore::open(&folder.join("c3po.db"), &Fleet::default())
+            .await
+            .expect("it opens")
     }
 
     async fn agents(store: &SqliteStore) -> usize {
@@ -169,27 +199,56 @@ mod tests {
 
     #[tokio::test]
     async fn a_copy_of_a_running_store_takes_the_place_of_another_and_that_one_stays() {
-        let (folder, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let (folder, other) = (
+            tempfile::tempdir().expect("a folder"),
+            tempfile::tempdir().expect("a folder"),
+        );
         let store = served(folder.path(), "old key").await;
-        store.introduce(&"a".parse().expect("an id"), None, &Quota::default()).await.expect("made");
+        store
+            .introduce(&"a".parse().expect("an id"), None, &Quota::default())
+            .await
+            .expect("made");
         let copy = folder.path().join("copy");
         back_up(&folder.path().join("c3po.db"), folder.path(), &copy).expect("copied");
-        assert_eq!(fs::metadata(&copy).expect("there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&copy).expect("there").permissions().mode() & 0o777,
+            0o600
+        );
         store.close().await;
 
         let database = other.path().join("c3po.db");
         let running = served(other.path(), "new key").await;
-        let refused = format!("{:#}", restore(&copy, &database, other.path()).expect_err("it runs"));
-        assert!(refused.contains("in use by another coordinator"), "{refused}");
+        let refused = format!(
+            "{:#}",
+            restore(&copy, &database, other.path()).expect_err("it runs")
+        );
+        assert!(
+            refused.contains("in use by another coordinator"),
+            "{refused}"
+        );
         assert_eq!(agents(&running).await, 0);
         running.close().await;
 
         let moved = restore(&copy, &database, other.path()).expect("restored");
-        let names: Vec<_> = moved.iter().filter_map(|path| path.file_name()?.to_str()).collect();
-        assert!(names.iter().any(|name| name.starts_with("c3po.db.before-")), "{names:?}");
-        assert!(names.iter().any(|name| name.starts_with("key.pem.before-")), "{names:?}");
-        assert_eq!(fs::read_to_string(other.path().join("tls/key.pem")).expect("there"), "old key");
-        let store = SqliteStore::open(&database, &Fleet::default()).await.expect("it opens");
+        let names: Vec<_> = moved
+            .iter()
+            .filter_map(|path| path.file_name()?.to_str())
+            .collect();
+        assert!(
+            names.iter().any(|name| name.starts_with("c3po.db.before-")),
+            "{names:?}"
+        );
+        assert!(
+            names.iter().any(|name| name.starts_with("key.pem.before-")),
+            "{names:?}"
+        );
+        assert_eq!(
+            fs::read_to_string(other.path().join("tls/key.pem")).expect("there"),
+            "old key"
+        );
+        let store = SqliteStore::open(&database, &Fleet::default())
+            .await
+            .expect("it opens");
         assert_eq!(agents(&store).await, 1);
         store.close().await;
     }
@@ -198,8 +257,12 @@ mod tests {
     async fn nothing_is_overwritten_and_nothing_else_is_restored() {
         let folder = tempfile::tempdir().expect("a folder");
         let database = folder.path().join("c3po.db");
-        let missing = back_up(&database, folder.path(), &folder.path().join("copy")).expect_err("nothing to copy");
-        assert!(format!("{missing:#}").contains("there is no database"), "{missing:#}");
+        let missing = back_up(&database, folder.path(), &folder.path().join("copy"))
+            .expect_err("nothing to copy");
+        assert!(
+            format!("{missing:#}").contains("there is no database"),
+            "{missing:#}"
+        );
         served(folder.path(), "key").await.close().await;
         let file = folder.path().join("mine");
         fs::write(
@@ -208,13 +271,30 @@ mod tests {
         )
         .expect("written");
         back_up(&database, folder.path(), &file).expect_err("it is there");
-        assert!(fs::read_to_string(&file).expect("there").starts_with("my own text"));
-        let not_sqlite = format!("{:#}", restore(&file, &database, folder.path()).expect_err("no database"));
-        assert!(not_sqlite.contains("not an SQLite database"), "{not_sqlite}");
+        assert!(
+            fs::read_to_string(&file)
+                .expect("there")
+                .starts_with("my own text")
+        );
+        let not_sqlite = format!(
+            "{:#}",
+            restore(&file, &database, folder.path()).expect_err("no database")
+        );
+        assert!(
+            not_sqlite.contains("not an SQLite database"),
+            "{not_sqlite}"
+        );
         let plain = folder.path().join("plain.db");
         fs::copy(&database, &plain).expect("copied");
-        let no_copy = format!("{:#}", restore(&plain, &database, folder.path()).expect_err("no copy"));
+        let no_copy = format!(
+            "{:#}",
+            restore(&plain, &database, folder.path()).expect_err("no copy")
+        );
         assert!(no_copy.contains("not a copy made by `backup`"), "{no_copy}");
-        SqliteStore::open(&database, &Fleet::default()).await.expect("it is as before").close().await;
+        SqliteStore::open(&database, &Fleet::default())
+            .await
+            .expect("it is as before")
+            .close()
+            .await;
     }
 }

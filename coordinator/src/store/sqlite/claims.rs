@@ -13,8 +13,14 @@ use crate::store::{Claim, Owner, Result, Tenure};
 /// Returns whether the owner already has an agent of another name.
 fn has_another(work: &Work<'_>, claim: &Claim) -> Result<bool> {
     let Owner { base, host, slot } = &claim.owner;
-    let sql = "SELECT 1 FROM agents WHERE base = ? AND host = ? AND slot = ? AND slot > 0 AND id <> ?";
-    Ok(work.connection.prepare_cached(sql)?.exists((base.as_str(), host, slot, claim.name.as_str()))?)
+    let sql =
+        "SELECT 1 FROM agents WHERE base = ? AND host = ? AND slot = ? AND slot > 0 AND id <> ?";
+    Ok(work.connection.prepare_cached(sql)?.exists((
+        base.as_str(),
+        host,
+        slot,
+        claim.name.as_str(),
+    ))?)
 }
 
 /// Claims the name for a session, unless it belongs to another owner or another process holds it.
@@ -23,7 +29,9 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
     if !claim.may_have(found.as_ref()) || has_another(work, claim)? {
         return Ok(None);
     }
-    if found.is_none() && former_host(work, &claim.name)?.is_some_and(|host| host != claim.owner.host) {
+    if found.is_none()
+        && former_host(work, &claim.name)?.is_some_and(|host| host != claim.owner.host)
+    {
         return Ok(None);
     }
     let (uid, generation) = match found {
@@ -52,14 +60,24 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
     };
     let link = next_link(work, &claim.name)?;
     let one_shot = is_one_shot(work, &claim.name)?;
-    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link, one_shot }))
+    Ok(Some(Tenure {
+        agent: claim.name.clone(),
+        uid,
+        generation,
+        instance: claim.instance,
+        link,
+        one_shot,
+    }))
 }
 
 /// Assigns the next link number to the link that claimed the name.
 fn next_link(work: &Work<'_>, id: &AgentId) -> Result<u64> {
     let sql = "UPDATE agents SET link = link + 1 WHERE id = ? RETURNING link";
-    let link =
-        work.connection.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0)).map(i64::cast_unsigned)?;
+    let link = work
+        .connection
+        .prepare_cached(sql)?
+        .query_row([id.as_str()], |row| row.get(0))
+        .map(i64::cast_unsigned)?;
     Ok(link)
 }
 
@@ -100,7 +118,14 @@ fn note_owner(work: &Work<'_>, claim: &Claim) -> Result<()> {
     let Owner { base, host, slot } = &claim.owner;
     let sql = "UPDATE agents SET base = ?, host = ?, slot = ?, reserved = ?, made_by = iif(made_by = '', ?, made_by)
         WHERE id = ?";
-    let owned = (base.as_str(), host, slot, claim.reserved, &claim.quota.key, claim.name.as_str());
+    let owned = (
+        base.as_str(),
+        host,
+        slot,
+        claim.reserved,
+        &claim.quota.key,
+        claim.name.as_str(),
+    );
     work.connection.prepare_cached(sql)?.execute(owned)?;
     Ok(())
 }

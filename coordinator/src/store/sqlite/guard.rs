@@ -17,26 +17,42 @@ impl GuardStore for SqliteStore {
 
     async fn rule(&self, pair: &Pair, is_stopped: bool) -> Result<Timestamp> {
         let pair = pair.to_string();
-        self.writer.run(move |work| rule(work, &pair, is_stopped)).await
+        self.writer
+            .run(move |work| rule(work, &pair, is_stopped))
+            .await
     }
 }
 
 fn all(work: &mut Work<'_>) -> Result<Vec<Ruling>> {
-    let mut query = work.connection.prepare_cached("SELECT pair, stopped, at FROM guard")?;
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT pair, stopped, at FROM guard")?;
     let rulings = query.query_map([], |row| {
         let is_stopped = row.get("stopped")?;
-        Ok(parsed(row, "pair").and_then(|pair| Ok(Ruling { pair, is_stopped, at: moment(row, "at")? })))
+        Ok(parsed(row, "pair").and_then(|pair| {
+            Ok(Ruling {
+                pair,
+                is_stopped,
+                at: moment(row, "at")?,
+            })
+        }))
     })?;
     rulings.map(|ruling| ruling?).collect()
 }
 
 fn rule(work: &mut Work<'_>, pair: &str, is_stopped: bool) -> Result<Timestamp> {
     let window = u64::try_from(LOOP_WINDOW.as_millis()).unwrap_or(u64::MAX);
-    let over = stamp(Timestamp::from_millis(work.now.millis().saturating_sub(window)));
-    work.connection.prepare_cached("DELETE FROM guard WHERE stopped = 0 AND at <= ?")?.execute([over])?;
+    let over = stamp(Timestamp::from_millis(
+        work.now.millis().saturating_sub(window),
+    ));
+    work.connection
+        .prepare_cached("DELETE FROM guard WHERE stopped = 0 AND at <= ?")?
+        .execute([over])?;
     let sql = "INSERT INTO guard (pair, stopped, at) VALUES (?, ?, ?)
         ON CONFLICT (pair) DO UPDATE SET stopped = excluded.stopped, at = excluded.at";
-    work.connection.prepare_cached(sql)?.execute((pair, is_stopped, stamp(work.now)))?;
+    work.connection
+        .prepare_cached(sql)?
+        .execute((pair, is_stopped, stamp(work.now)))?;
     Ok(work.now)
 }
 
@@ -52,12 +68,28 @@ mod tests {
     async fn an_allowance_is_forgotten_when_every_count_is_younger() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("c3po.db");
-        let store = SqliteStore::open(&path, &Fleet::default()).await.expect("a store");
+        let store = SqliteStore::open(&path, &Fleet::default())
+            .await
+            .expect("a store");
         let other = Connection::open(&path).expect("the same file");
-        other.execute("INSERT INTO guard VALUES ('a b', 0, 1000), ('a c', 1, 1000)", []).expect("rows");
-        store.rule(&"a d".parse().expect("a pair"), false).await.expect("it is kept");
+        other
+            .execute(
+                "INSERT INTO guard VALUES ('a b', 0, 1000), ('a c', 1, 1000)",
+                [],
+            )
+            .expect("rows");
+        store
+            .rule(&"a d".parse().expect("a pair"), false)
+            .await
+            .expect("it is kept");
         let rulings = store.rulings().await.expect("readable");
-        assert_eq!(rulings.iter().map(|ruling| ruling.pair.to_string()).collect::<Vec<_>>(), ["a c", "a d"]);
+        assert_eq!(
+            rulings
+                .iter()
+                .map(|ruling| ruling.pair.to_string())
+                .collect::<Vec<_>>(),
+            ["a c", "a d"]
+        );
         store.close().await;
     }
 }

@@ -39,7 +39,12 @@ impl Part {
 }
 
 /// Returns the selected messages of the inbox.
-pub(super) fn read(work: &Work<'_>, part: Part, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
+pub(super) fn read(
+    work: &Work<'_>,
+    part: Part,
+    agent: &AgentId,
+    selection: Selection<'_>,
+) -> Result<Vec<Placed>> {
     let is_reply = match selection.kind {
         KindFilter::Any => None,
         KindFilter::Message => Some(false),
@@ -58,8 +63,15 @@ pub(super) fn read(work: &Work<'_>, part: Part, agent: &AgentId, selection: Sele
         let position = row.get::<_, i64>("position")?.cast_unsigned();
         let bytes = row.get_ref("envelope")?.as_str().map_or(0, str::len);
         read += bytes;
-        let message = Message { repeated: row.get("repeated")?, ..from_json(row, "envelope")? };
-        placed.push(Placed { position, message, bytes });
+        let message = Message {
+            repeated: row.get("repeated")?,
+            ..from_json(row, "envelope")?
+        };
+        placed.push(Placed {
+            position,
+            message,
+            bytes,
+        });
     }
     Ok(placed)
 }
@@ -74,17 +86,34 @@ pub(super) fn pending(work: &Work<'_>, agent: &AgentId) -> Result<Backlog> {
          FROM agents WHERE id = :agent",
     )?;
     let params = named_params! { ":agent": agent.as_str(), ":now": stamp(work.now) };
-    let found = query.query_row(params, |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))).optional()?;
+    let found = query
+        .query_row(params, |row| {
+            Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))
+        })
+        .optional()?;
     let (open, oldest) = found.unwrap_or_default();
     let oldest = oldest.map(|at| Timestamp::from_millis(u64::try_from(at).unwrap_or_default()));
-    Ok(Backlog { count: count(open), oldest })
+    Ok(Backlog {
+        count: count(open),
+        oldest,
+    })
 }
 
 /// Returns the message with its history.
 pub(super) fn message(work: &Work<'_>, id: &MessageId) -> Result<Option<StoredMessage>> {
-    let Some(standing) = MessageRow::find(work, id)? else { return Ok(None) };
-    let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
-    let envelope =
-        query.query_row([standing.position], |row| Ok(from_json(row, "envelope"))).optional()?.transpose()?;
-    Ok(envelope.map(|message| StoredMessage { message, history: standing.history, reply: standing.reply }))
+    let Some(standing) = MessageRow::find(work, id)? else {
+        return Ok(None);
+    };
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
+    let envelope = query
+        .query_row([standing.position], |row| Ok(from_json(row, "envelope")))
+        .optional()?
+        .transpose()?;
+    Ok(envelope.map(|message| StoredMessage {
+        message,
+        history: standing.history,
+        reply: standing.reply,
+    }))
 }

@@ -84,9 +84,13 @@ pub(super) mod tests {
     /// Makes a database of an earlier format with the rows of the released program.
     pub(in crate::store::sqlite) fn make(path: &Path, format: u32) {
         let steps = LADDER[1..format as usize].concat();
-        let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {format};");
+        let marks =
+            format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {format};");
         let old = Connection::open(path).expect("a database");
-        let script = format!("{}; {RELEASED} {steps} {marks} PRAGMA journal_mode = wal", LADDER[0]);
+        let script = format!(
+            "{}; {RELEASED} {steps} {marks} PRAGMA journal_mode = wal",
+            LADDER[0]
+        );
         old.execute_batch(&script).expect("that format");
     }
 
@@ -95,22 +99,44 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("c3po.db");
         let old = Connection::open(&path).expect("a database");
-        let format =
-            format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 1; PRAGMA journal_mode = wal");
-        old.execute_batch(&format!("{}; {RELEASED} {format}", LADDER[0])).expect("format 1");
+        let format = format!(
+            "PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 1; PRAGMA journal_mode = wal"
+        );
+        old.execute_batch(&format!("{}; {RELEASED} {format}", LADDER[0]))
+            .expect("format 1");
         drop(old);
 
-        let store = SqliteStore::open(&path, &Fleet::default()).await.expect("it climbs");
+        let store = SqliteStore::open(&path, &Fleet::default())
+            .await
+            .expect("it climbs");
         let b: c3po_shared::ids::AgentId = "b".parse().expect("an id");
-        let agent = store.agent(&b).await.expect("readable").expect("it is there");
+        let agent = store
+            .agent(&b)
+            .await
+            .expect("readable")
+            .expect("it is there");
         assert_eq!((agent.generation, agent.context), (1, 0));
-        let everything = Selection { limit: 10, ..Selection::default() };
+        let everything = Selection {
+            limit: 10,
+            ..Selection::default()
+        };
         let mail = store.inbox(&b, everything).await.expect("readable");
         let repeated: Vec<_> = mail.iter().map(|placed| placed.message.repeated).collect();
-        assert_eq!(repeated, [false, true, false], "only what an older session had and the present one has not");
-        assert_eq!(store.unshown(&b, everything).await.expect("readable").len(), 2);
+        assert_eq!(
+            repeated,
+            [false, true, false],
+            "only what an older session had and the present one has not"
+        );
+        assert_eq!(
+            store.unshown(&b, everything).await.expect("readable").len(),
+            2
+        );
         store.close().await;
-        SqliteStore::open(&path, &Fleet::default()).await.expect("it has climbed").close().await;
+        SqliteStore::open(&path, &Fleet::default())
+            .await
+            .expect("it has climbed")
+            .close()
+            .await;
     }
 
     #[tokio::test]
@@ -119,7 +145,8 @@ pub(super) mod tests {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path().join("c3po.db");
             let old = Connection::open(&path).expect("a database");
-            old.execute_batch(&LADDER[..format].concat()).expect("the schema");
+            old.execute_batch(&LADDER[..format].concat())
+                .expect("the schema");
             let mut add = old
                 .prepare(
                     "INSERT INTO agents (id, uid, host, capabilities, state, reach, generation, instance, suffixed,
@@ -136,20 +163,28 @@ pub(super) mod tests {
                 ("human", Some("nas"), 0, false),
                 ("cron", None, 0, false),
             ] {
-                add.execute((id, host, generation, suffixed)).expect("a row");
+                add.execute((id, host, generation, suffixed))
+                    .expect("a row");
             }
             drop(add);
-            old.pragma_update(None, "application_id", APPLICATION).expect("ours");
-            old.pragma_update(None, "user_version", format as u32).expect("its format");
+            old.pragma_update(None, "application_id", APPLICATION)
+                .expect("ours");
+            old.pragma_update(None, "user_version", format as u32)
+                .expect("its format");
             drop(old);
 
-            let store = SqliteStore::open(&path, &Fleet::default()).await.expect("it climbs");
+            let store = SqliteStore::open(&path, &Fleet::default())
+                .await
+                .expect("it climbs");
             let found = store.agents(None, 10).await.expect("readable");
             let owners: Vec<_> = found
                 .iter()
                 .map(|agent| {
                     let owner = agent.owner.as_ref();
-                    (agent.id.as_str(), owner.map(|owner| (owner.base.as_str(), owner.host.as_str(), owner.slot)))
+                    (
+                        agent.id.as_str(),
+                        owner.map(|owner| (owner.base.as_str(), owner.host.as_str(), owner.slot)),
+                    )
                 })
                 .collect();
             assert_eq!(
@@ -180,15 +215,29 @@ pub(super) mod tests {
             let changes = "UPDATE messages SET open = 0 WHERE position = 1;
                 UPDATE messages SET wants_answer = 0 WHERE position = 2;
                 UPDATE messages SET wants_answer = 0, is_reply = 1 WHERE position = 3";
-            old.execute_batch(changes).expect("one settled, a news and a reply");
+            old.execute_batch(changes)
+                .expect("one settled, a news and a reply");
             drop(old);
-            SqliteStore::open(&path, &Fleet::default()).await.expect("it climbs").close().await;
+            SqliteStore::open(&path, &Fleet::default())
+                .await
+                .expect("it climbs")
+                .close()
+                .await;
             let new = Connection::open(&path).expect("a database");
-            let mut query = new.prepare("SELECT kept_until FROM messages ORDER BY position").expect("a query");
-            let kept: Vec<i64> =
-                query.query_map([], |row| row.get(0)).expect("rows").map(|row| row.expect("a number")).collect();
+            let mut query = new
+                .prepare("SELECT kept_until FROM messages ORDER BY position")
+                .expect("a query");
+            let kept: Vec<i64> = query
+                .query_map([], |row| row.get(0))
+                .expect("rows")
+                .map(|row| row.expect("a number"))
+                .collect();
             let end = 4_000_000_000_000;
-            assert_eq!(kept, [1 + 7 * DAY, end + DAY, end + 7 * DAY], "format {format}");
+            assert_eq!(
+                kept,
+                [1 + 7 * DAY, end + DAY, end + 7 * DAY],
+                "format {format}"
+            );
         }
     }
 
@@ -196,19 +245,29 @@ pub(super) mod tests {
     async fn a_host_keeps_a_name_for_30_days_and_no_longer() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("c3po.db");
-        let store = SqliteStore::open(&path, &Fleet::default()).await.expect("a store");
+        let store = SqliteStore::open(&path, &Fleet::default())
+            .await
+            .expect("a store");
         let seen = Connection::open(&path).expect("the same database");
         let days_ago = |days: u64| Timestamp::now().millis() - days * 24 * 60 * 60 * 1_000;
         let add = "INSERT INTO agents (id, base, host, slot, uid, capabilities, state, reach, generation, instance,
                 fleeting, held_until, registered_at, last_seen, open_count)
             VALUES (?1, ?1, 'nas', ?2, zeroblob(16), '[]', 'ready', '[]', 1, zeroblob(16), 0, ?3, 1, ?3, ?4)";
-        for (id, slot, days, mail) in
-            [("gone", 1, 31, 0), ("late", 1, 29, 0), ("mail", 1, 31, 1), ("human", 0, 31, 0), ("held", 1, 31, 0)]
-        {
+        for (id, slot, days, mail) in [
+            ("gone", 1, 31, 0),
+            ("late", 1, 29, 0),
+            ("mail", 1, 31, 1),
+            ("human", 0, 31, 0),
+            ("held", 1, 31, 0),
+        ] {
             let seen_at = i64::try_from(days_ago(days)).expect("a time");
             seen.execute(add, (id, slot, seen_at, mail)).expect("a row");
         }
-        seen.execute("UPDATE agents SET held_until = 4000000000000 WHERE id = 'held'", []).expect("held");
+        seen.execute(
+            "UPDATE agents SET held_until = 4000000000000 WHERE id = 'held'",
+            [],
+        )
+        .expect("held");
         store.sweep().await.expect("it sweeps");
         let kept = store.agents(None, 10).await.expect("readable");
         let kept: Vec<_> = kept.iter().map(|agent| agent.id.as_str()).collect();

@@ -32,7 +32,10 @@ impl MessageRow {
             "SELECT position, from_agent, to_agent, wants_answer, expires_at, open, reply, history
              FROM messages WHERE id = ?",
         )?;
-        query.query_row([id.as_str()], |row| Ok(Self::read(row, work.now))).optional()?.transpose()
+        query
+            .query_row([id.as_str()], |row| Ok(Self::read(row, work.now)))
+            .optional()?
+            .transpose()
     }
 
     fn read(row: &Row<'_>, now: Timestamp) -> Result<Self> {
@@ -43,7 +46,11 @@ impl MessageRow {
             wants_answer: row.get("wants_answer")?,
             expires_at: moment(row, "expires_at")?,
             open: row.get("open")?,
-            reply: row.get::<_, Option<String>>("reply")?.is_some().then(|| parsed(row, "reply")).transpose()?,
+            reply: row
+                .get::<_, Option<String>>("reply")?
+                .is_some()
+                .then(|| parsed(row, "reply"))
+                .transpose()?,
             history: from_json(row, "history")?,
         };
         if standing.open && standing.expires_at <= now {
@@ -56,11 +63,14 @@ impl MessageRow {
     pub(super) fn settle(&mut self, work: &Work<'_>) -> Result<()> {
         if self.open {
             // It is kept from now on, or from its expiry if that is longer ago.
-            let sql =
-                "UPDATE messages SET open = 0, kept_until = kept_until - max(expires_at - ?, 0) WHERE position = ?";
-            work.connection.prepare_cached(sql)?.execute((stamp(work.now), self.position))?;
+            let sql = "UPDATE messages SET open = 0, kept_until = kept_until - max(expires_at - ?, 0) WHERE position = ?";
+            work.connection
+                .prepare_cached(sql)?
+                .execute((stamp(work.now), self.position))?;
             let sql = "UPDATE agents SET open_count = open_count - 1 WHERE id = ?";
-            work.connection.prepare_cached(sql)?.execute([self.to.as_str()])?;
+            work.connection
+                .prepare_cached(sql)?
+                .execute([self.to.as_str()])?;
             self.open = false;
         }
         self.write_history(work)
@@ -68,14 +78,22 @@ impl MessageRow {
 
     pub(super) fn write_history(&self, work: &Work<'_>) -> Result<()> {
         let sql = "UPDATE messages SET history = ? WHERE position = ?";
-        work.connection.prepare_cached(sql)?.execute((json(&self.history)?, self.position))?;
+        work.connection
+            .prepare_cached(sql)?
+            .execute((json(&self.history)?, self.position))?;
         Ok(())
     }
 }
 
 /// Returns the step of a message that expired at this time.
 pub(super) fn expired(at: Timestamp) -> Step {
-    Step { stage: Stage::Expired, at, via: None, session: None, reply_id: None }
+    Step {
+        stage: Stage::Expired,
+        at,
+        via: None,
+        session: None,
+        reply_id: None,
+    }
 }
 
 /// Puts a message into its recipient's inbox if the store accepts new messages. Answers are accepted even in a full store.
@@ -95,50 +113,80 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     if send.spares_away && is_away(work, &message.to_agent)? {
         return Ok(SendOutcome::Away);
     }
-    if work.connection.prepare_cached("SELECT 1 FROM messages WHERE id = ?")?.exists([message.id.as_str()])? {
+    if work
+        .connection
+        .prepare_cached("SELECT 1 FROM messages WHERE id = ?")?
+        .exists([message.id.as_str()])?
+    {
         return Ok(SendOutcome::IdTaken);
     }
     if !make_room(work, &message.to_agent, send.bound)? {
         // The counter still includes expired messages until they are settled.
         settle_expired(work, &message.to_agent)?;
         if !make_room(work, &message.to_agent, send.bound)? {
-            return Ok(open_count(work, &message.to_agent)?.map_or(SendOutcome::NoSuchAgent, SendOutcome::Full));
+            return Ok(open_count(work, &message.to_agent)?
+                .map_or(SendOutcome::NoSuchAgent, SendOutcome::Full));
         }
     }
     let envelope = json(message)?;
     quota::charge(work, &send.quota, cost(envelope.len()))?;
     let position = insert(work, send, &envelope)?;
     // Only this process writes to the store, so it has seen every message.
-    work.wakes.push(Wake::arrived(position, None, true, message));
+    work.wakes
+        .push(Wake::arrived(position, None, true, message));
     Ok(SendOutcome::Stored)
 }
 
 fn sent_before(work: &Work<'_>, send: &Send) -> Result<Option<Message>> {
-    let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE call = ? AND to_agent = ?")?;
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT envelope FROM messages WHERE call = ? AND to_agent = ?")?;
     let call = (send.call.0.as_bytes(), send.message.to_agent.as_str());
-    query.query_row(call, |row| Ok(from_json(row, "envelope"))).optional()?.transpose()
+    query
+        .query_row(call, |row| Ok(from_json(row, "envelope")))
+        .optional()?
+        .transpose()
 }
 
 fn is_away(work: &Work<'_>, agent: &AgentId) -> Result<bool> {
     let sql = "SELECT 1 FROM agents WHERE id = ? AND state = ? AND held_until > ?";
-    Ok(work.connection.prepare_cached(sql)?.exists((agent.as_str(), State::Away.as_str(), stamp(work.now)))?)
+    Ok(work.connection.prepare_cached(sql)?.exists((
+        agent.as_str(),
+        State::Away.as_str(),
+        stamp(work.now),
+    ))?)
 }
 
 /// Adds one to the message count if the bound allows it.
 fn make_room(work: &Work<'_>, recipient: &AgentId, bound: usize) -> Result<bool> {
     let sql = "UPDATE agents SET open_count = open_count + 1 WHERE id = ? AND open_count < ?";
-    Ok(work.connection.prepare_cached(sql)?.execute((recipient.as_str(), integer(bound)))? == 1)
+    Ok(work
+        .connection
+        .prepare_cached(sql)?
+        .execute((recipient.as_str(), integer(bound)))?
+        == 1)
 }
 
 fn open_count(work: &Work<'_>, agent: &AgentId) -> Result<Option<usize>> {
-    let mut query = work.connection.prepare_cached("SELECT open_count FROM agents WHERE id = ?")?;
-    Ok(query.query_row([agent.as_str()], |row| row.get(0)).optional()?.map(count))
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT open_count FROM agents WHERE id = ?")?;
+    Ok(query
+        .query_row([agent.as_str()], |row| row.get(0))
+        .optional()?
+        .map(count))
 }
 
 /// Inserts the message and returns its position.
 fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
     let message = &send.message;
-    let stored = Step { stage: Stage::Stored, at: work.now, via: None, session: None, reply_id: None };
+    let stored = Step {
+        stage: Stage::Stored,
+        at: work.now,
+        via: None,
+        session: None,
+        reply_id: None,
+    };
     let mut insert = work.connection.prepare_cached(
         "INSERT INTO messages (id, thread_id, from_agent, to_agent, call, is_reply, wants_answer, timestamp,
             expires_at, kept_until, one_shot, envelope, history) VALUES (:id, :thread, :from, :to, :call, :is_reply, :wants_answer,
@@ -159,10 +207,15 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
 pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome> {
     let reply = &answer.message;
     if let Some(earlier) = sent_before(work, answer)? {
-        return Ok(AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(earlier))));
+        return Ok(AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(
+            earlier,
+        ))));
     }
-    let Some(question) = &reply.reply_to else { return Ok(AnswerOutcome::NotFound) };
-    let Some(mut question) = MessageRow::find(work, question)?.filter(|question| question.to == reply.from_agent)
+    let Some(question) = &reply.reply_to else {
+        return Ok(AnswerOutcome::NotFound);
+    };
+    let Some(mut question) =
+        MessageRow::find(work, question)?.filter(|question| question.to == reply.from_agent)
     else {
         return Ok(AnswerOutcome::NotFound);
     };
@@ -180,7 +233,9 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
         });
         question.settle(work)?;
         let sql = "UPDATE messages SET reply = ? WHERE position = ?";
-        work.connection.prepare_cached(sql)?.execute((reply.id.as_str(), question.position))?;
+        work.connection
+            .prepare_cached(sql)?
+            .execute((reply.id.as_str(), question.position))?;
         work.wakes.push(Wake::Receipt(question.from));
     }
     Ok(AnswerOutcome::Sent(outcome))

@@ -36,9 +36,9 @@ use self::inbox::Part;
 use self::room::DiskRoom;
 use self::worker::{Work, Worker};
 use super::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Namesake, Placed, Quota, Removal,
-    Result, Selection, Send, SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG,
-    Waits, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Namesake, Placed,
+    Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store, StoreError,
+    StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -60,8 +60,15 @@ impl SqliteStore {
     }
 
     /// Opens it as [`Self::open`] does, with a limit of `max` bytes for new messages. Some of the disk is also left free.
-    pub async fn open_within(path: &Path, fleet: &Fleet, max: Option<u64>) -> Result<Self, OpenError> {
-        let room = DiskRoom { path: path.to_owned(), max };
+    pub async fn open_within(
+        path: &Path,
+        fleet: &Fleet,
+        max: Option<u64>,
+    ) -> Result<Self, OpenError> {
+        let room = DiskRoom {
+            path: path.to_owned(),
+            max,
+        };
         let (path, fleet) = (path.to_owned(), fleet.clone());
         let opened = tokio::task::spawn_blocking(move || open::open(&path, &fleet)).await;
         let opened = opened.map_err(|error| OpenError::Threads(std::io::Error::other(error)))??;
@@ -69,11 +76,20 @@ impl SqliteStore {
         let (place, measured) = (opened.place, room.clone());
         let check = move |connection: &Connection| {
             place.check()?;
-            Ok(measured.measure(connection)?.refuses().map(StoreError::Full))
+            Ok(measured
+                .measure(connection)?
+                .refuses()
+                .map(StoreError::Full))
         };
         let writer = Worker::writer(opened.writer, wakes.clone(), check)?;
         let reader = Worker::reader(opened.reader)?;
-        Ok(Self { reader, writer, room, wakes, waits: Mutex::default() })
+        Ok(Self {
+            reader,
+            writer,
+            room,
+            wakes,
+            waits: Mutex::default(),
+        })
     }
 
     /// Copies the database and the certificate of the data folder into a new file. Blocks.
@@ -87,15 +103,41 @@ impl SqliteStore {
     ///
     /// Errors: a coordinator is running on that database, the file is not a backup or comes from a newer program, or a folder
     /// cannot be written.
-    pub fn restore(source: &Path, database: &Path, data_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    pub fn restore(
+        source: &Path,
+        database: &Path,
+        data_dir: &Path,
+    ) -> anyhow::Result<Vec<PathBuf>> {
         backup::restore(source, database, data_dir)
     }
 
-    async fn read(&self, part: Part, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
+    async fn read(
+        &self,
+        part: Part,
+        agent: &AgentId,
+        selection: Selection<'_>,
+    ) -> Result<Vec<Placed>> {
         let (agent, thread) = (agent.clone(), selection.thread.cloned());
-        let Selection { kind, after, limit, bytes, .. } = selection;
+        let Selection {
+            kind,
+            after,
+            limit,
+            bytes,
+            ..
+        } = selection;
         let read = self.reader.run(move |work| {
-            inbox::read(work, part, &agent, Selection { kind, thread: thread.as_ref(), after, limit, bytes })
+            inbox::read(
+                work,
+                part,
+                &agent,
+                Selection {
+                    kind,
+                    thread: thread.as_ref(),
+                    after,
+                    limit,
+                    bytes,
+                },
+            )
         });
         read.await
     }
@@ -105,11 +147,15 @@ impl SqliteStore {
 impl AuditStore for SqliteStore {
     async fn note(&self, entries: &[Entry], bound: u64) -> Result<()> {
         let entries = entries.to_vec();
-        self.writer.run(move |work| audit::note(work, &entries, bound)).await
+        self.writer
+            .run(move |work| audit::note(work, &entries, bound))
+            .await
     }
 
     async fn audit(&self, after: u64, limit: usize) -> Result<Vec<Entry>> {
-        self.reader.run(move |work| audit::read(work, after, limit)).await
+        self.reader
+            .run(move |work| audit::read(work, after, limit))
+            .await
     }
 
     async fn audit_end(&self) -> Result<u64> {
@@ -121,17 +167,23 @@ impl AuditStore for SqliteStore {
 impl Store for SqliteStore {
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>> {
         let claim = claim.clone();
-        self.writer.run(move |work| claims::claim(work, &claim)).await
+        self.writer
+            .run(move |work| claims::claim(work, &claim))
+            .await
     }
 
     async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool> {
         let tenure = tenure.clone();
-        self.writer.run(move |work| agents::renew(work, &tenure, lease)).await
+        self.writer
+            .run(move |work| agents::renew(work, &tenure, lease))
+            .await
     }
 
     async fn release(&self, tenure: &Tenure, is_over: bool) -> Result<()> {
         let tenure = tenure.clone();
-        self.writer.run(move |work| agents::release(work, &tenure, is_over)).await
+        self.writer
+            .run(move |work| agents::release(work, &tenure, is_over))
+            .await
     }
 
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>> {
@@ -141,59 +193,92 @@ impl Store for SqliteStore {
 
     async fn namesakes(&self, base: &AgentId) -> Result<Vec<Namesake>> {
         let base = base.clone();
-        self.reader.run(move |work| agents::namesakes(work, &base)).await
+        self.reader
+            .run(move |work| agents::namesakes(work, &base))
+            .await
     }
 
     async fn move_host(&self, base: &AgentId, from: &str, to: &str) -> Result<usize> {
         let (base, from, to) = (base.clone(), from.to_owned(), to.to_owned());
-        self.writer.run(move |work| agents::move_host(work, &base, &from, &to)).await
+        self.writer
+            .run(move |work| agents::move_host(work, &base, &from, &to))
+            .await
     }
 
     async fn move_reservations(&self, key: &str, from: &str, to: &str) -> Result<()> {
         let (key, from, to) = (key.to_owned(), from.to_owned(), to.to_owned());
-        self.writer.run(move |work| agents::move_reservations(work, &key, &from, &to)).await
+        self.writer
+            .run(move |work| agents::move_reservations(work, &key, &from, &to))
+            .await
     }
 
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
         let after = after.cloned();
-        self.reader.run(move |work| agents::page(work, after.as_ref(), limit)).await
+        self.reader
+            .run(move |work| agents::page(work, after.as_ref(), limit))
+            .await
     }
 
     async fn introduce(&self, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
         let (id, host, quota) = (id.clone(), host.map(str::to_owned), quota.clone());
-        self.writer.run(move |work| agents::introduce(work, &id, host.as_deref(), &quota)).await
+        self.writer
+            .run(move |work| agents::introduce(work, &id, host.as_deref(), &quota))
+            .await
     }
 
-    async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>> {
+    async fn amend(
+        &self,
+        id: &AgentId,
+        tenure: Option<&Tenure>,
+        amendment: &Amendment,
+    ) -> Result<Option<Agent>> {
         let (id, tenure, amendment) = (id.clone(), tenure.cloned(), amendment.clone());
-        self.writer.run(move |work| agents::amend(work, &id, tenure.as_ref(), &amendment)).await
+        self.writer
+            .run(move |work| agents::amend(work, &id, tenure.as_ref(), &amendment))
+            .await
     }
 
     async fn unregister(&self, id: &AgentId) -> Result<bool> {
         let id = id.clone();
-        self.writer.run(move |work| agents::unregister(work, &id)).await
+        self.writer
+            .run(move |work| agents::unregister(work, &id))
+            .await
     }
 
     async fn remove(&self, id: &AgentId, frees: bool) -> Result<Removal> {
         let id = id.clone();
-        self.writer.run(move |work| agents::remove(work, &id, frees)).await
+        self.writer
+            .run(move |work| agents::remove(work, &id, frees))
+            .await
     }
 
     async fn former_host(&self, id: &AgentId) -> Result<Option<String>> {
         let id = id.clone();
-        self.reader.run(move |work| agents::former_host(work, &id)).await
+        self.reader
+            .run(move |work| agents::former_host(work, &id))
+            .await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {
         let send = send.clone();
-        self.writer.run(move |work| messages::send(work, &send)).await
+        self.writer
+            .run(move |work| messages::send(work, &send))
+            .await
     }
 
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {
         let call = answer.clone();
-        let outcome = self.writer.run(move |work| messages::answer(work, &call)).await?;
-        if let (AnswerOutcome::Sent(SendOutcome::Stored), Some(question)) = (&outcome, &answer.message.reply_to) {
-            self.waits.lock().unwrap_or_else(PoisonError::into_inner).end(question);
+        let outcome = self
+            .writer
+            .run(move |work| messages::answer(work, &call))
+            .await?;
+        if let (AnswerOutcome::Sent(SendOutcome::Stored), Some(question)) =
+            (&outcome, &answer.message.reply_to)
+        {
+            self.waits
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .end(question);
         }
         Ok(outcome)
     }
@@ -208,12 +293,21 @@ impl Store for SqliteStore {
 
     async fn pending(&self, agent: &AgentId) -> Result<Backlog> {
         let agent = agent.clone();
-        self.reader.run(move |work| inbox::pending(work, &agent)).await
+        self.reader
+            .run(move |work| inbox::pending(work, &agent))
+            .await
     }
 
-    async fn acknowledge(&self, agent: &AgentId, tenure: Option<&Tenure>, messages: &[MessageId]) -> Result<Settled> {
+    async fn acknowledge(
+        &self,
+        agent: &AgentId,
+        tenure: Option<&Tenure>,
+        messages: &[MessageId],
+    ) -> Result<Settled> {
         let (agent, tenure, messages) = (agent.clone(), tenure.cloned(), messages.to_vec());
-        self.writer.run(move |work| progress::acknowledge(work, &agent, tenure.as_ref(), &messages)).await
+        self.writer
+            .run(move |work| progress::acknowledge(work, &agent, tenure.as_ref(), &messages))
+            .await
     }
 
     async fn advance(
@@ -223,7 +317,9 @@ impl Store for SqliteStore {
         progress: &Progress,
     ) -> Result<Vec<(MessageId, Stage)>> {
         let (recipient, tenure, progress) = (recipient.clone(), tenure.cloned(), progress.clone());
-        self.writer.run(move |work| progress::advance(work, &recipient, tenure.as_ref(), &progress)).await
+        self.writer
+            .run(move |work| progress::advance(work, &recipient, tenure.as_ref(), &progress))
+            .await
     }
 
     async fn message(&self, id: &MessageId) -> Result<Option<StoredMessage>> {
@@ -236,7 +332,12 @@ impl Store for SqliteStore {
         let (reader, after) = (stretch.reader.clone(), stretch.after.cloned());
         let (limit, bytes) = (stretch.limit, stretch.bytes);
         let read = move |work: &mut Work<'_>| {
-            let stretch = Stretch { reader: &reader, after: after.as_ref(), limit, bytes };
+            let stretch = Stretch {
+                reader: &reader,
+                after: after.as_ref(),
+                limit,
+                bytes,
+            };
             threads::read(work, &thread, stretch)
         };
         self.reader.run(read).await
@@ -259,7 +360,9 @@ impl Store for SqliteStore {
 
     async fn fill(&self) -> Result<Option<Fill>> {
         let room = self.room.clone();
-        self.reader.run(move |work| room.measure(work.connection).map(Some)).await
+        self.reader
+            .run(move |work| room.measure(work.connection).map(Some))
+            .await
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

@@ -16,8 +16,9 @@ use crate::store::StoreError;
 
 /// The tables and indexes that every database of this version has.
 const PARTS: [&str; 20] = [
-    "agents", "messages", "inbox", "unshown", "expiring", "threads", "kept", "keys", "invites", "audit", "fleet",
-    "guard", "asked", "owners", "quotas", "makers", "alike", "former", "formers", "reserve",
+    "agents", "messages", "inbox", "unshown", "expiring", "threads", "kept", "keys", "invites",
+    "audit", "fleet", "guard", "asked", "owners", "quotas", "makers", "alike", "former", "formers",
+    "reserve",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);
@@ -40,7 +41,9 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The file belongs to another program, or is damaged.
-    #[error("{path} is not a readable c3po database ({reason}); move it away, or use another file with C3PO_STORE")]
+    #[error(
+        "{path} is not a readable c3po database ({reason}); move it away, or use another file with C3PO_STORE"
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -48,7 +51,9 @@ pub enum OpenError {
         reason: String,
     },
     /// The file was written by a newer program.
-    #[error("{path} was written by a newer c3po (format {found}, this one knows {VERSION}); update c3po-coordinator")]
+    #[error(
+        "{path} was written by a newer c3po (format {found}, this one knows {VERSION}); update c3po-coordinator"
+    )]
     Newer {
         /// The file.
         path: PathBuf,
@@ -56,7 +61,9 @@ pub enum OpenError {
         found: u32,
     },
     /// Another coordinator uses the file.
-    #[error("{path} is in use by another coordinator; stop that one, or use another file with C3PO_STORE")]
+    #[error(
+        "{path} is in use by another coordinator; stop that one, or use another file with C3PO_STORE"
+    )]
     InUse {
         /// The file.
         path: PathBuf,
@@ -107,7 +114,11 @@ pub(super) struct OpenFile {
 
 impl OpenFile {
     fn of(path: &Path, lock: File) -> io::Result<Self> {
-        Ok(Self { path: path.into(), identity: identity(path)?, _lock: lock })
+        Ok(Self {
+            path: path.into(),
+            identity: identity(path)?,
+            _lock: lock,
+        })
     }
 
     /// Refuses writes if the file is no longer at its path. Writes to a deleted file would be lost when this process ends.
@@ -135,38 +146,75 @@ pub(super) fn open(path: &Path, fleet: &Fleet) -> Result<Opened, OpenError> {
     check_header(path)?;
     let lock = lock(path)?;
     make_file(path)?;
-    let unreadable = |error: rusqlite::Error| OpenError::Unreadable { path: path.into(), reason: error.to_string() };
+    let unreadable = |error: rusqlite::Error| OpenError::Unreadable {
+        path: path.into(),
+        reason: error.to_string(),
+    };
     let writer = connect(path).map_err(unreadable)?;
     if writer.is_readonly("main").map_err(unreadable)? {
         let source = io::Error::from(io::ErrorKind::PermissionDenied);
-        return Err(OpenError::NotWritable { path: path.into(), source });
+        return Err(OpenError::NotWritable {
+            path: path.into(),
+            source,
+        });
     }
     check_content(path, &writer)?;
     let copied = upgrade::keep_copy(path, &writer, VERSION);
-    copied.map_err(|source| OpenError::NotCopied { path: path.into(), source })?;
+    copied.map_err(|source| OpenError::NotCopied {
+        path: path.into(),
+        source,
+    })?;
     climb(&writer).map_err(unreadable)?;
     let found = fleet_of(&writer, fleet).map_err(unreadable)?;
     if found != fleet.to_string() {
-        return Err(OpenError::OtherFleet { path: path.into(), found, wanted: fleet.clone() });
+        return Err(OpenError::OtherFleet {
+            path: path.into(),
+            found,
+            wanted: fleet.clone(),
+        });
     }
-    writer.pragma_update(None, "journal_mode", "wal").map_err(unreadable)?;
-    writer.pragma_update(None, "synchronous", "full").map_err(unreadable)?;
-    writer.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(unreadable)?;
+    writer
+        .pragma_update(None, "journal_mode", "wal")
+        .map_err(unreadable)?;
+    writer
+        .pragma_update(None, "synchronous", "full")
+        .map_err(unreadable)?;
+    writer
+        .pragma_update(None, "wal_autocheckpoint", LOG_PAGES)
+        .map_err(unreadable)?;
     let reader = connect(path).map_err(unreadable)?;
-    reader.pragma_update(None, "query_only", true).map_err(unreadable)?;
-    let place = OpenFile::of(path, lock).map_err(|source| OpenError::NotWritable { path: path.into(), source })?;
-    Ok(Opened { writer, reader, place })
+    reader
+        .pragma_update(None, "query_only", true)
+        .map_err(unreadable)?;
+    let place = OpenFile::of(path, lock).map_err(|source| OpenError::NotWritable {
+        path: path.into(),
+        source,
+    })?;
+    Ok(Opened {
+        writer,
+        reader,
+        place,
+    })
 }
 
 /// Checks the header of the file without SQLite, which might repair or create something.
 pub(super) fn check_header(path: &Path) -> Result<(), OpenError> {
-    let unreadable = |reason: String| OpenError::Unreadable { path: path.into(), reason };
+    let unreadable = |reason: String| OpenError::Unreadable {
+        path: path.into(),
+        reason,
+    };
     let mut header = Vec::new();
     match File::open(path) {
-        Ok(file) => file.take(100).read_to_end(&mut header).map_err(|error| unreadable(error.to_string()))?,
+        Ok(file) => file
+            .take(100)
+            .read_to_end(&mut header)
+            .map_err(|error| unreadable(error.to_string()))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(source) => {
-            return Err(OpenError::NotWritable { path: path.into(), source });
+            return Err(OpenError::NotWritable {
+                path: path.into(),
+                source,
+            });
         }
     };
     if header.is_empty() {
@@ -175,26 +223,40 @@ pub(super) fn check_header(path: &Path) -> Result<(), OpenError> {
     if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
         return Err(unreadable("it is not an SQLite database".into()));
     }
-    let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let number = |at: usize| {
+        u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+    };
     if number(68) != APPLICATION {
         return Err(unreadable("it belongs to another program".into()));
     }
     if number(60) > VERSION {
-        return Err(OpenError::Newer { path: path.into(), found: number(60) });
+        return Err(OpenError::Newer {
+            path: path.into(),
+            found: number(60),
+        });
     }
     Ok(())
 }
 
 /// Takes the lock file that one coordinator holds while it has the database open.
 pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|source| OpenError::NotWritable { path: folder.into(), source })?;
+        made.map_err(|source| OpenError::NotWritable {
+            path: folder.into(),
+            source,
+        })?;
     }
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
-    let file = private(&name).map_err(|source| OpenError::NotWritable { path: name.clone(), source })?;
+    let file = private(&name).map_err(|source| OpenError::NotWritable {
+        path: name.clone(),
+        source,
+    })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.into() }),
@@ -209,7 +271,9 @@ fn make_file(path: &Path) -> Result<(), OpenError> {
         name.push(end);
         PathBuf::from(name)
     });
-    let there = beside.into_iter().filter(|path| fs::symlink_metadata(path).is_ok());
+    let there = beside
+        .into_iter()
+        .filter(|path| fs::symlink_metadata(path).is_ok());
     for path in [path.to_owned()].into_iter().chain(there) {
         private(&path).map_err(|source| OpenError::NotWritable { path, source })?;
     }
@@ -226,10 +290,16 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Checks the content through SQLite: the write-ahead log may have a newer version than the header.
 fn check_content(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let unreadable = |reason: String| OpenError::Unreadable { path: path.into(), reason };
+    let unreadable = |reason: String| OpenError::Unreadable {
+        path: path.into(),
+        reason,
+    };
     let found = version(connection).map_err(|error| unreadable(error.to_string()))?;
     if found > VERSION {
-        return Err(OpenError::Newer { path: path.into(), found });
+        return Err(OpenError::Newer {
+            path: path.into(),
+            found,
+        });
     }
     if found == VERSION {
         for part in PARTS {
@@ -242,7 +312,8 @@ fn check_content(path: &Path, connection: &Connection) -> Result<(), OpenError> 
         }
     }
     if fs::metadata(path).is_ok_and(|file| file.len() <= CHECKED_MAX) {
-        let check = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+        let check =
+            connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
         match check {
             Ok(verdict) if verdict == "ok" => {}
             Ok(verdict) => return Err(unreadable(verdict)),

@@ -44,13 +44,19 @@ pub(super) fn advance(
     progress: &Progress,
 ) -> Result<Vec<(MessageId, Stage)>> {
     check_tenure(work, recipient, tenure)?;
-    if !matches!(progress.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
+    if !matches!(
+        progress.stage,
+        Stage::OnHost | Stage::InSession | Stage::Seen
+    ) {
         return Ok(Vec::new());
     }
     let reached = Reached::find(work, tenure, progress.context)?;
     let mut recorded = Vec::new();
     for id in &progress.message_ids {
-        let Some(message) = MessageRow::find(work, id)?.filter(|message| message.to == *recipient) else { continue };
+        let Some(message) = MessageRow::find(work, id)?.filter(|message| message.to == *recipient)
+        else {
+            continue;
+        };
         let stages = move_on(work, progress, &reached, message)?;
         recorded.extend(stages.into_iter().map(|stage| (id.clone(), stage)));
     }
@@ -68,17 +74,30 @@ struct Reached {
 impl Reached {
     /// Returns the session and context that the evidence names. A newer context becomes the present one.
     fn find(work: &Work<'_>, tenure: Option<&Tenure>, context: u64) -> Result<Self> {
-        let Some(tenure) = tenure else { return Ok(Self { session: None, is_over: false }) };
+        let Some(tenure) = tenure else {
+            return Ok(Self {
+                session: None,
+                is_over: false,
+            });
+        };
         let present = present_context(work, &tenure.agent)?;
         if context > present {
             enter_context(work, &tenure.agent, context)?;
         }
-        Ok(Self { session: Some(tenure.session(context)), is_over: context < present })
+        Ok(Self {
+            session: Some(tenure.session(context)),
+            is_over: context < present,
+        })
     }
 }
 
 /// Records the progress of one message. Returns the recorded stages.
-fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: MessageRow) -> Result<Vec<Stage>> {
+fn move_on(
+    work: &mut Work<'_>,
+    progress: &Progress,
+    reached: &Reached,
+    mut message: MessageRow,
+) -> Result<Vec<Stage>> {
     let end = furthest(&message.history);
     let has_expired = end == Stage::Expired;
     if end.is_final() && !has_expired {
@@ -90,11 +109,19 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut mess
         } else {
             "UPDATE messages SET shown = 1 WHERE position = ? AND shown = 0"
         };
-        work.connection.prepare_cached(sql)?.execute([message.position])?;
+        work.connection
+            .prepare_cached(sql)?
+            .execute([message.position])?;
     }
     let mut recorded = Vec::new();
     for (stage, via) in progress.stages() {
-        let steps = next_steps(&message.history, stage, via, reached.session.as_deref(), work.now);
+        let steps = next_steps(
+            &message.history,
+            stage,
+            via,
+            reached.session.as_deref(),
+            work.now,
+        );
         if !steps.is_empty() {
             recorded.push(stage);
             message.history.extend(steps);
@@ -114,9 +141,17 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut mess
 }
 
 /// Returns the steps that the evidence adds to the history; none if it proves nothing new.
-fn next_steps(history: &[Step], stage: Stage, via: Via, session: Option<&str>, at: Timestamp) -> Vec<Step> {
+fn next_steps(
+    history: &[Step],
+    stage: Stage,
+    via: Via,
+    session: Option<&str>,
+    at: Timestamp,
+) -> Vec<Step> {
     let has = |stage: Stage| history.iter().any(|step| step.stage == stage);
-    let here = history.iter().any(|step| step.stage == Stage::InSession && step.session.as_deref() == session);
+    let here = history
+        .iter()
+        .any(|step| step.stage == Stage::InSession && step.session.as_deref() == session);
     let beyond = stage > reached(history);
     let proves = match stage {
         Stage::InSession => beyond || (has(Stage::InSession) && !here),
@@ -126,7 +161,13 @@ fn next_steps(history: &[Step], stage: Stage, via: Via, session: Option<&str>, a
     if !proves {
         return Vec::new();
     }
-    let step = |stage| Step { stage, at, via: Some(via), session: session.map(str::to_owned), reply_id: None };
+    let step = |stage| Step {
+        stage,
+        at,
+        via: Some(via),
+        session: session.map(str::to_owned),
+        reply_id: None,
+    };
     let mut steps = Vec::with_capacity(2);
     if stage == Stage::InSession && !has(Stage::OnHost) {
         steps.push(step(Stage::OnHost));
@@ -139,7 +180,12 @@ fn next_steps(history: &[Step], stage: Stage, via: Via, session: Option<&str>, a
 fn forget_contexts(history: &mut Vec<Step>) {
     let in_session = |step: &Step| step.stage == Stage::InSession;
     while history.iter().filter(|step| in_session(step)).count() > CONTEXTS_KEPT {
-        let second = history.iter().enumerate().filter(|(_, step)| in_session(step)).nth(1).map(|(index, _)| index);
+        let second = history
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| in_session(step))
+            .nth(1)
+            .map(|(index, _)| index);
         second.map(|index| history.remove(index));
     }
 }

@@ -15,9 +15,12 @@ impl From<rusqlite::Error> for StoreError {
         use rusqlite::Error;
         match (&error, error.sqlite_error_code()) {
             (_, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
-            | (Error::FromSqlConversionFailure(..) | Error::InvalidColumnType(..) | Error::Utf8Error(..), _) => {
-                Self::Corrupt(error.to_string())
-            }
+            | (
+                Error::FromSqlConversionFailure(..)
+                | Error::InvalidColumnType(..)
+                | Error::Utf8Error(..),
+                _,
+            ) => Self::Corrupt(error.to_string()),
             (_, Some(ErrorCode::DiskFull)) => Self::Full(error.to_string()),
             _ => Self::Unavailable(error.to_string()),
         }
@@ -46,18 +49,26 @@ pub(super) fn json<T: Serialize>(value: &T) -> Result<String> {
 
 /// Returns the time in that column.
 pub(super) fn moment(row: &Row<'_>, column: &str) -> Result<Timestamp> {
-    Ok(Timestamp::from_millis(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default()))
+    Ok(Timestamp::from_millis(
+        u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default(),
+    ))
 }
 
 /// Parses the text in that column.
 pub(super) fn parsed<T: FromStr<Err: Display>>(row: &Row<'_>, column: &str) -> Result<T> {
-    let text = row.get_ref(column)?.as_str().map_err(|error| unreadable(column, error))?;
+    let text = row
+        .get_ref(column)?
+        .as_str()
+        .map_err(|error| unreadable(column, error))?;
     text.parse().map_err(|error| unreadable(column, error))
 }
 
 /// Parses the JSON in that column.
 pub(super) fn from_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Result<T> {
-    let text = row.get_ref(column)?.as_str().map_err(|error| unreadable(column, error))?;
+    let text = row
+        .get_ref(column)?
+        .as_str()
+        .map_err(|error| unreadable(column, error))?;
     serde_json::from_str(text).map_err(|error| unreadable(column, error))
 }
 

@@ -28,13 +28,20 @@ pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) ->
         ":thread": thread.as_str(), ":at": stretch.after.map_or(-1, |mark| stamp(mark.at)),
         ":after": stretch.after.map_or("", |mark| mark.id.as_str()),
     })?;
-    let (mut messages, mut last, mut looked, mut bytes) = (Vec::new(), stretch.after.cloned(), 0, 0);
+    let (mut messages, mut last, mut looked, mut bytes) =
+        (Vec::new(), stretch.after.cloned(), 0, 0);
     while let Some(row) = rows.next()? {
         if looked == STEP || messages.len() == stretch.limit || bytes > stretch.bytes {
-            return Ok(Excerpt { messages, next: last });
+            return Ok(Excerpt {
+                messages,
+                next: last,
+            });
         }
         looked += 1;
-        last = Some(Mark { at: moment(row, "timestamp")?, id: parsed(row, "id")? });
+        last = Some(Mark {
+            at: moment(row, "timestamp")?,
+            id: parsed(row, "id")?,
+        });
         let (from, to): (String, String) = (row.get("from_agent")?, row.get("to_agent")?);
         let reader = stretch.reader.as_str();
         if from == reader || to == reader {
@@ -43,12 +50,17 @@ pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) ->
             messages.push(message);
         }
     }
-    Ok(Excerpt { messages, next: None })
+    Ok(Excerpt {
+        messages,
+        next: None,
+    })
 }
 
 /// Returns the message at that position, and the size of its stored envelope in bytes.
 fn envelope(work: &Work<'_>, position: i64) -> Result<(Message, usize)> {
-    let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
     query.query_row([position], |row| {
         let length = row.get_ref("envelope")?.as_str().map_or(0, str::len);
         Ok(from_json(row, "envelope").map(|message| (message, length)))
@@ -63,12 +75,27 @@ mod tests {
     #[test]
     fn a_thread_is_read_from_a_mark_by_its_index_without_sorting() {
         let folder = tempfile::tempdir().expect("a folder");
-        let opened = open(&folder.path().join("c3po.db"), &crate::config::Fleet::default()).expect("a database");
-        let mut plan = opened.reader.prepare(&format!("EXPLAIN QUERY PLAN {BEHIND}")).expect("a plan");
+        let opened = open(
+            &folder.path().join("c3po.db"),
+            &crate::config::Fleet::default(),
+        )
+        .expect("a database");
+        let mut plan = opened
+            .reader
+            .prepare(&format!("EXPLAIN QUERY PLAN {BEHIND}"))
+            .expect("a plan");
         let params = named_params! { ":thread": "", ":at": -1, ":after": "" };
-        let steps = plan.query_map(params, |row| row.get::<_, String>("detail")).expect("its steps");
-        let steps = steps.collect::<rusqlite::Result<Vec<_>>>().expect("its steps").join("; ");
-        assert!(steps.contains("threads (thread_id=? AND (timestamp,id)>(?,?))"), "{steps}");
+        let steps = plan
+            .query_map(params, |row| row.get::<_, String>("detail"))
+            .expect("its steps");
+        let steps = steps
+            .collect::<rusqlite::Result<Vec<_>>>()
+            .expect("its steps")
+            .join("; ");
+        assert!(
+            steps.contains("threads (thread_id=? AND (timestamp,id)>(?,?))"),
+            "{steps}"
+        );
         assert_eq!(steps.matches("TEMP B-TREE").count(), 0, "{steps}");
     }
 }

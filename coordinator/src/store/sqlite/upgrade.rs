@@ -12,8 +12,14 @@ use rusqlite::Connection;
 /// copy of the same format is replaced.
 ///
 /// Errors: for example, there is no room for a copy. The database is then unchanged.
-pub(super) fn keep_copy(path: &Path, connection: &Connection, format: u32) -> io::Result<Option<PathBuf>> {
-    let found = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(io::Error::other)?;
+pub(super) fn keep_copy(
+    path: &Path,
+    connection: &Connection,
+    format: u32,
+) -> io::Result<Option<PathBuf>> {
+    let found = connection
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .map_err(io::Error::other)?;
     if found == 0 || found >= format {
         return Ok(None);
     }
@@ -34,16 +40,29 @@ fn write_copy(connection: &Connection, target: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target)?;
-    let name = target.to_str().ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
-    connection.execute("VACUUM INTO ?", [name]).map_err(io::Error::other)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(target)?;
+    let name = target
+        .to_str()
+        .ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
+    connection
+        .execute("VACUUM INTO ?", [name])
+        .map_err(io::Error::other)?;
     file.sync_all()
 }
 
 /// Returns the logged instructions. The log files must be removed, because SQLite would apply them to the copy.
 fn way_back(path: &Path, copy: &Path, found: u32, format: u32) -> String {
     let word = |path: &Path, end: &str| shell_word(&beside(path, end).display().to_string());
-    let (log, shared, from, to) = (word(path, "-wal"), word(path, "-shm"), word(copy, ""), word(path, ""));
+    let (log, shared, from, to) = (
+        word(path, "-wal"),
+        word(path, "-shm"),
+        word(copy, ""),
+        word(path, ""),
+    );
     let (path, copy) = (path.display(), copy.display());
     format!(
         "{path} has format {found} and becomes format {format}, which earlier versions cannot read; the copy is \
@@ -72,9 +91,19 @@ mod tests {
     /// Returns the format of a database, the result of its integrity check, and its number of agents.
     fn state(path: &Path) -> (u32, String, u32) {
         let database = Connection::open(path).expect("a database");
-        let number = |sql: &str| database.query_row(sql, [], |row| row.get(0)).expect("a number");
-        let verdict = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).expect("a verdict");
-        (number("PRAGMA user_version"), verdict, number("SELECT count(*) FROM agents"))
+        let number = |sql: &str| {
+            database
+                .query_row(sql, [], |row| row.get(0))
+                .expect("a number")
+        };
+        let verdict = database
+            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+            .expect("a verdict");
+        (
+            number("PRAGMA user_version"),
+            verdict,
+            number("SELECT count(*) FROM agents"),
+        )
     }
 
     #[tokio::test]
@@ -83,21 +112,46 @@ mod tests {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path().join("ann's c3po.db");
             make(&path, format);
-            let open = async || SqliteStore::open(&path, &Fleet::default()).await.expect("it opens");
+            let open = async || {
+                SqliteStore::open(&path, &Fleet::default())
+                    .await
+                    .expect("it opens")
+            };
             let store = open().await;
-            store.introduce(&"later".parse().expect("an id"), None, &Quota::default()).await.expect("made");
+            store
+                .introduce(&"later".parse().expect("an id"), None, &Quota::default())
+                .await
+                .expect("made");
             store.close().await;
             let copy = beside(&path, &format!(".format-{format}"));
-            assert_eq!(state(&copy), (format, "ok".to_owned(), 1), "as it was, with its one agent");
-            assert_eq!(fs::metadata(&copy).expect("there").permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                state(&copy),
+                (format, "ok".to_owned(), 1),
+                "as it was, with its one agent"
+            );
+            assert_eq!(
+                fs::metadata(&copy).expect("there").permissions().mode() & 0o777,
+                0o600
+            );
 
             let said = way_back(&path, &copy, format, format + 1);
             let pasted = said.split('`').nth(1).expect("a command");
-            let put_back = Command::new("sh").args(["-c", pasted]).status().expect("a shell");
+            let put_back = Command::new("sh")
+                .args(["-c", pasted])
+                .status()
+                .expect("a shell");
             assert!(put_back.success(), "{pasted}");
-            assert_eq!(state(&path), (format, "ok".to_owned(), 1), "the earlier program has what it had");
+            assert_eq!(
+                state(&path),
+                (format, "ok".to_owned(), 1),
+                "the earlier program has what it had"
+            );
             let store = open().await;
-            assert_eq!(store.agents(None, 10).await.expect("readable").len(), 1, "format {format} climbs again");
+            assert_eq!(
+                store.agents(None, 10).await.expect("readable").len(),
+                1,
+                "format {format} climbs again"
+            );
             store.close().await;
             assert!(copy.exists(), "with a copy again");
         }
@@ -108,10 +162,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("c3po.db");
         for _ in 0..2 {
-            SqliteStore::open(&path, &Fleet::default()).await.expect("it opens").close().await;
+            SqliteStore::open(&path, &Fleet::default())
+                .await
+                .expect("it opens")
+                .close()
+                .await;
         }
-        let names = fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.file_name());
-        let copies: Vec<_> = names.filter(|name| name.to_string_lossy().contains("format")).collect();
+        let names = fs::read_dir(folder.path())
+            .expect("a folder")
+            .flatten()
+            .map(|entry| entry.file_name());
+        let copies: Vec<_> = names
+            .filter(|name| name.to_string_lossy().contains("format"))
+            .collect();
         assert!(copies.is_empty(), "{copies:?}");
     }
 
@@ -124,15 +187,29 @@ mod tests {
         // A rename does not replace a folder that is not empty.
         let in_the_way = beside(&path, &format!(".format-{format}"));
         fs::create_dir_all(in_the_way.join("mine")).expect("a folder");
-        let refused = SqliteStore::open(&path, &Fleet::default()).await.expect_err("no copy").to_string();
-        assert!(refused.contains("copying it before the upgrade failed"), "{refused}");
+        let refused = SqliteStore::open(&path, &Fleet::default())
+            .await
+            .expect_err("no copy")
+            .to_string();
+        assert!(
+            refused.contains("copying it before the upgrade failed"),
+            "{refused}"
+        );
         assert_eq!(state(&path).0, format);
     }
 
     #[test]
     fn the_way_back_names_both_files() {
-        let said = way_back(Path::new("/d/c3po.db"), Path::new("/d/c3po.db.format-9"), 9, 10);
+        let said = way_back(
+            Path::new("/d/c3po.db"),
+            Path::new("/d/c3po.db.format-9"),
+            9,
+            10,
+        );
         let command = "`rm -f /d/c3po.db-wal /d/c3po.db-shm && mv /d/c3po.db.format-9 /d/c3po.db`";
-        assert!(said.contains("format 9 and becomes format 10") && said.ends_with(command), "{said}");
+        assert!(
+            said.contains("format 9 and becomes format 10") && said.ends_with(command),
+            "{said}"
+        );
     }
 }

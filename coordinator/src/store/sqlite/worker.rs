@@ -67,7 +67,9 @@ where
     fn answer(self: Box<Self>, failure: Option<&StoreError>) {
         let outcome = match failure {
             Some(failure) => Err(failure.clone()),
-            None => self.outcome.unwrap_or_else(|| Err(StoreError::Unavailable("the operation did not run".into()))),
+            None => self.outcome.unwrap_or_else(|| {
+                Err(StoreError::Unavailable("the operation did not run".into()))
+            }),
         };
         // The caller may have stopped waiting; the outcome is in the database.
         let _ = self.answer.send(outcome);
@@ -113,22 +115,35 @@ impl Worker {
             let mut nobody = Vec::new();
             while let Some(mut job) = jobs.blocking_recv() {
                 if !job.is_abandoned() {
-                    job.run(Work { connection: &connection, now: Timestamp::now(), wakes: &mut nobody, full: None });
+                    job.run(Work {
+                        connection: &connection,
+                        now: Timestamp::now(),
+                        wakes: &mut nobody,
+                        full: None,
+                    });
                 }
                 job.answer(None);
             }
         })
     }
 
-    fn start(name: &str, run: impl FnOnce(mpsc::Receiver<Box<dyn Job>>) + Send + 'static) -> std::io::Result<Self> {
+    fn start(
+        name: &str,
+        run: impl FnOnce(mpsc::Receiver<Box<dyn Job>>) + Send + 'static,
+    ) -> std::io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (ended, end) = oneshot::channel();
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-            run(jobs);
-            // If no caller is closing the store, this signal has no receiver.
-            let _ = ended.send(());
-        })?;
-        Ok(Self { queue: Mutex::new(Some(queue)), thread: Mutex::new(Some((thread, end))) })
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || {
+                run(jobs);
+                // If no caller is closing the store, this signal has no receiver.
+                let _ = ended.send(());
+            })?;
+        Ok(Self {
+            queue: Mutex::new(Some(queue)),
+            thread: Mutex::new(Some((thread, end))),
+        })
     }
 
     /// Runs an operation on the thread, and returns its result after the commit.
@@ -137,27 +152,47 @@ impl Worker {
         T: Send + 'static,
         F: FnOnce(&mut Work<'_>) -> Result<T> + Send + 'static,
     {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queue = self
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let queue = queue.ok_or_else(|| StoreError::Unavailable("it is closed".into()))?;
         let (answer, outcome) = oneshot::channel();
-        let job = Box::new(Operation { action: Some(action), outcome: None, answer });
+        let job = Box::new(Operation {
+            action: Some(action),
+            outcome: None,
+            answer,
+        });
         let done = async {
             queue.send(job).await.map_err(|_| ended())?;
             outcome.await.map_err(|_| ended())?
         };
         timeout(OPERATION_LIMIT, done).await.unwrap_or_else(|_| {
-            Err(StoreError::Unavailable(format!("no answer within {} seconds", OPERATION_LIMIT.as_secs())))
+            Err(StoreError::Unavailable(format!(
+                "no answer within {} seconds",
+                OPERATION_LIMIT.as_secs()
+            )))
         })
     }
 
     /// Rejects new operations and waits until the queued ones are done.
     pub(super) async fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some((thread, end)) = thread {
             match timeout(CLOSE_LIMIT, end).await {
                 Ok(_) => join(thread),
-                Err(_) => tracing::error!("a thread of the store did not end within {CLOSE_LIMIT:?}"),
+                Err(_) => {
+                    tracing::error!("a thread of the store did not end within {CLOSE_LIMIT:?}")
+                }
             }
         }
     }
@@ -165,8 +200,16 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.queue.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((thread, _)) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+        self.queue
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some((thread, _)) = self
+            .thread
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             join(thread);
         }
     }
@@ -232,10 +275,17 @@ fn transact(
     for job in group {
         execute(connection, "SAVEPOINT job")?;
         let woken_before = wakes.len();
-        let keep = job.run(Work { connection, now: Timestamp::now(), wakes: &mut *wakes, full });
+        let keep = job.run(Work {
+            connection,
+            now: Timestamp::now(),
+            wakes: &mut *wakes,
+            full,
+        });
         if connection.is_autocommit() {
             // A full disk rolls back the whole transaction automatically.
-            return Err(StoreError::Unavailable("the transaction was rolled back".into()));
+            return Err(StoreError::Unavailable(
+                "the transaction was rolled back".into(),
+            ));
         }
         if !keep {
             execute(connection, "ROLLBACK TO job")?;
@@ -262,46 +312,82 @@ mod tests {
         let connection = Connection::open_in_memory().expect("memory is there");
         let tables = "PRAGMA foreign_keys = ON; CREATE TABLE parents (id INTEGER PRIMARY KEY);
             CREATE TABLE numbers (n INTEGER, parent INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED)";
-        connection.execute_batch(tables).expect("the tables are valid");
+        connection
+            .execute_batch(tables)
+            .expect("the tables are valid");
         connection
     }
 
     fn numbers(connection: &Connection) -> Vec<i64> {
-        let mut query = connection.prepare("SELECT n FROM numbers ORDER BY n").expect("a valid query");
-        let rows = query.query_map([], |row| row.get(0)).expect("a readable table");
-        rows.collect::<rusqlite::Result<_>>().expect("readable rows")
+        let mut query = connection
+            .prepare("SELECT n FROM numbers ORDER BY n")
+            .expect("a valid query");
+        let rows = query
+            .query_map([], |row| row.get(0))
+            .expect("a readable table");
+        rows.collect::<rusqlite::Result<_>>()
+            .expect("readable rows")
     }
 
     /// Returns an operation that writes a number and then returns `outcome`.
     fn job(n: i64, parent: Option<i64>, outcome: Result<()>) -> (Box<dyn Job>, JobResult) {
         let (answer, receiver) = oneshot::channel();
         let action = move |work: &mut Work<'_>| {
-            work.connection.execute("INSERT INTO numbers VALUES (?, ?)", (n, parent))?;
+            work.connection
+                .execute("INSERT INTO numbers VALUES (?, ?)", (n, parent))?;
             outcome
         };
-        (Box::new(Operation { action: Some(action), outcome: None, answer }), receiver)
+        (
+            Box::new(Operation {
+                action: Some(action),
+                outcome: None,
+                answer,
+            }),
+            receiver,
+        )
     }
 
     fn run(connection: &Connection, jobs: Vec<(Box<dyn Job>, JobResult)>) -> Vec<Result<()>> {
         let (group, answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         write(connection, group, &broadcast::channel(1).0, None);
-        answers.into_iter().map(|mut answer| answer.try_recv().expect("every job is answered")).collect()
+        answers
+            .into_iter()
+            .map(|mut answer| answer.try_recv().expect("every job is answered"))
+            .collect()
     }
 
     #[test]
     fn an_operation_that_fails_takes_nothing_else_with_it() {
         let connection = database();
         let failure = Err(StoreError::Corrupt("on purpose".into()));
-        let outcomes = run(&connection, vec![job(1, None, Ok(())), job(2, None, failure), job(3, None, Ok(()))]);
-        assert!(matches!(&outcomes[..], [Ok(()), Err(StoreError::Corrupt(_)), Ok(())]), "{outcomes:?}");
+        let outcomes = run(
+            &connection,
+            vec![
+                job(1, None, Ok(())),
+                job(2, None, failure),
+                job(3, None, Ok(())),
+            ],
+        );
+        assert!(
+            matches!(&outcomes[..], [Ok(()), Err(StoreError::Corrupt(_)), Ok(())]),
+            "{outcomes:?}"
+        );
         assert_eq!(numbers(&connection), [1, 3]);
     }
 
     #[test]
     fn a_commit_that_fails_fails_the_whole_group_and_nothing_after_it() {
         let connection = database();
-        let outcomes = run(&connection, vec![job(1, None, Ok(())), job(2, Some(404), Ok(()))]);
-        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(StoreError::Unavailable(_)))), "{outcomes:?}");
+        let outcomes = run(
+            &connection,
+            vec![job(1, None, Ok(())), job(2, Some(404), Ok(()))],
+        );
+        assert!(
+            outcomes
+                .iter()
+                .all(|outcome| matches!(outcome, Err(StoreError::Unavailable(_)))),
+            "{outcomes:?}"
+        );
         assert!(numbers(&connection).is_empty());
         assert!(run(&connection, vec![job(3, None, Ok(()))])[0].is_ok());
         assert_eq!(numbers(&connection), [3]);
@@ -329,7 +415,11 @@ mod tests {
         // One poll puts an operation into the queue; the first operation keeps the thread busy.
         assert!(futures_util::poll!(&mut first).is_pending());
         let queued = (0..100).map(|n| {
-            writer.run(move |work| Ok(work.connection.execute("INSERT INTO numbers VALUES (?, NULL)", [n])?))
+            writer.run(move |work| {
+                Ok(work
+                    .connection
+                    .execute("INSERT INTO numbers VALUES (?, NULL)", [n])?)
+            })
         });
         let mut queued: Vec<_> = queued.map(Box::pin).collect();
         for operation in &mut queued {
@@ -339,6 +429,9 @@ mod tests {
         assert!(first.await.expect("the first operation is answered"));
         let (outcomes, ()) = tokio::join!(futures_util::future::join_all(queued), writer.close());
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-        assert!(matches!(held.try_recv(), Err(oneshot::error::TryRecvError::Closed)), "what it held is let go");
+        assert!(
+            matches!(held.try_recv(), Err(oneshot::error::TryRecvError::Closed)),
+            "what it held is let go"
+        );
     }
 }

@@ -9,14 +9,35 @@ use anyhow::{Context, Result, bail};
 
 /// Every file of the marketplace except the program, by its path.
 const FILES: &[(&str, &str)] = &[
-    (".claude-plugin/marketplace.json", include_str!("../../../../.claude-plugin/marketplace.json")),
-    ("plugin/.claude-plugin/plugin.json", include_str!("../../../../plugin/.claude-plugin/plugin.json")),
-    ("plugin/.mcp.json", include_str!("../../../../plugin/.mcp.json")),
+    (
+        ".claude-plugin/marketplace.json",
+        include_str!("../../../../.claude-plugin/marketplace.json"),
+    ),
+    (
+        "plugin/.claude-plugin/plugin.json",
+        include_str!("../../../../plugin/.claude-plugin/plugin.json"),
+    ),
+    (
+        "plugin/.mcp.json",
+        include_str!("../../../../plugin/.mcp.json"),
+    ),
     ("plugin/LICENSE", include_str!("../../../../plugin/LICENSE")),
-    ("plugin/README.md", include_str!("../../../../plugin/README.md")),
-    ("plugin/hooks/hooks.json", include_str!("../../../../plugin/hooks/hooks.json")),
-    ("plugin/skills/coordinate/SKILL.md", include_str!("../../../../plugin/skills/coordinate/SKILL.md")),
-    ("plugin/skills/mailbox/SKILL.md", include_str!("../../../../plugin/skills/mailbox/SKILL.md")),
+    (
+        "plugin/README.md",
+        include_str!("../../../../plugin/README.md"),
+    ),
+    (
+        "plugin/hooks/hooks.json",
+        include_str!("../../../../plugin/hooks/hooks.json"),
+    ),
+    (
+        "plugin/skills/coordinate/SKILL.md",
+        include_str!("../../../../plugin/skills/coordinate/SKILL.md"),
+    ),
+    (
+        "plugin/skills/mailbox/SKILL.md",
+        include_str!("../../../../plugin/skills/mailbox/SKILL.md"),
+    ),
 ];
 
 /// The path of the program. In the repository it is a launcher, which costs every hook a shell.
@@ -42,7 +63,9 @@ pub(in crate::commands) enum Change {
 impl Bundle {
     /// Returns the bundle in a data folder, without any disk access.
     pub(in crate::commands) fn in_data(data_dir: &Path) -> Self {
-        Self { folder: data_dir.join("claude-code") }
+        Self {
+            folder: data_dir.join("claude-code"),
+        }
     }
 
     /// Returns its folder.
@@ -64,7 +87,10 @@ impl Bundle {
     pub(in crate::commands) fn changes(&self, this: &Path) -> Result<Vec<Change>> {
         if self.folder.is_symlink() {
             // The folder behind it is someone's own, and an installation removes all other files from it.
-            bail!("{} is a symbolic link, but must be a folder; remove the link", self.folder.display());
+            bail!(
+                "{} is a symbolic link, but must be a folder; remove the link",
+                self.folder.display()
+            );
         }
         let mut changes = Vec::new();
         for (path, text) in FILES {
@@ -76,10 +102,19 @@ impl Bundle {
         if !same(this, &self.program())? {
             changes.push(Change::Program);
         }
-        let known: Vec<_> = FILES.iter().map(|(path, _)| self.folder.join(path)).chain([self.program()]).collect();
+        let known: Vec<_> = FILES
+            .iter()
+            .map(|(path, _)| self.folder.join(path))
+            .chain([self.program()])
+            .collect();
         let mut found = Vec::new();
         collect(&self.folder, &mut found)?;
-        changes.extend(found.into_iter().filter(|path| !known.contains(path)).map(Change::Remove));
+        changes.extend(
+            found
+                .into_iter()
+                .filter(|path| !known.contains(path))
+                .map(Change::Remove),
+        );
         Ok(changes)
     }
 
@@ -87,13 +122,20 @@ impl Bundle {
     pub(in crate::commands) fn make(&self, change: &Change, this: &Path) -> Result<()> {
         match change {
             Change::Write(path) => {
-                let text = FILES.iter().find(|(known, _)| known == path).map_or("", |(_, text)| text);
-                put(&self.folder.join(path), |temporary| fs::write(temporary, text))
+                let text = FILES
+                    .iter()
+                    .find(|(known, _)| known == path)
+                    .map_or("", |(_, text)| text);
+                put(&self.folder.join(path), |temporary| {
+                    fs::write(temporary, text)
+                })
             }
             Change::Program => put(&self.program(), |temporary| {
                 fs::hard_link(this, temporary).or_else(|_| fs::copy(this, temporary).map(drop))
             }),
-            Change::Remove(path) => fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display())),
+            Change::Remove(path) => {
+                fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
+            }
         }
     }
 
@@ -102,7 +144,9 @@ impl Bundle {
         match fs::remove_dir_all(&self.folder) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("cannot remove {}", self.folder.display())),
+            Err(error) => {
+                Err(error).with_context(|| format!("cannot remove {}", self.folder.display()))
+            }
         }
     }
 }
@@ -112,7 +156,11 @@ impl Change {
     pub(in crate::commands) fn words(&self, bundle: &Bundle, this: &Path) -> String {
         match self {
             Self::Write(path) => format!("write {}", bundle.folder.join(path).display()),
-            Self::Program => format!("link {} to {} (or copy it)", bundle.program().display(), this.display()),
+            Self::Program => format!(
+                "link {} to {} (or copy it)",
+                bundle.program().display(),
+                this.display()
+            ),
             Self::Remove(path) => format!("remove {}", path.display()),
         }
     }
@@ -138,14 +186,17 @@ fn put(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
 fn same(this: &Path, other: &Path) -> Result<bool> {
     let about = |path: &Path| fs::metadata(path);
     let this_one = about(this).with_context(|| format!("cannot read {}", this.display()))?;
-    let Ok(other_one) = about(other) else { return Ok(false) };
+    let Ok(other_one) = about(other) else {
+        return Ok(false);
+    };
     if (this_one.dev(), this_one.ino()) == (other_one.dev(), other_one.ino()) {
         return Ok(true);
     }
     if this_one.len() != other_one.len() || other_one.mode() & 0o111 == 0 {
         return Ok(false);
     }
-    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let read =
+        |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     Ok(read(this)? == read(other)?)
 }
 
@@ -153,7 +204,9 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", folder.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", folder.display()));
+        }
     };
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
@@ -180,9 +233,15 @@ mod tests {
         for folder in [".claude-plugin", "plugin"] {
             collect(&repository().join(folder), &mut found).unwrap();
         }
-        let mut found: Vec<_> =
-            found.iter().map(|path| path.strip_prefix(repository()).unwrap().to_str().unwrap()).collect();
-        let mut bundled: Vec<_> = FILES.iter().map(|(path, _)| *path).chain([PROGRAM]).collect();
+        let mut found: Vec<_> = found
+            .iter()
+            .map(|path| path.strip_prefix(repository()).unwrap().to_str().unwrap())
+            .collect();
+        let mut bundled: Vec<_> = FILES
+            .iter()
+            .map(|(path, _)| *path)
+            .chain([PROGRAM])
+            .collect();
         found.sort_unstable();
         bundled.sort_unstable();
         assert_eq!(found, bundled);
@@ -196,7 +255,10 @@ mod tests {
         let bundle = Bundle::in_data(folder.path());
         std::os::unix::fs::symlink(other.path(), bundle.folder()).unwrap();
         let error = bundle.changes(&precious).unwrap_err().to_string();
-        assert!(error.contains("is a symbolic link") && precious.exists(), "{error}");
+        assert!(
+            error.contains("is a symbolic link") && precious.exists(),
+            "{error}"
+        );
     }
 
     #[test]
@@ -208,7 +270,9 @@ mod tests {
         let bundle = Bundle::in_data(folder.path());
         let settle = || {
             let changes = bundle.changes(&this).unwrap();
-            changes.iter().for_each(|change| bundle.make(change, &this).unwrap());
+            changes
+                .iter()
+                .for_each(|change| bundle.make(change, &this).unwrap());
             changes.len()
         };
         assert_eq!(settle(), Bundle::size());

@@ -40,16 +40,25 @@ pub(in crate::commands) enum Plan {
 
 /// Returns the change of a file with that text; `None` is a missing file.
 pub(in crate::commands) fn plan(text: Option<&str>, wanted: WantedLines<'_>) -> Result<Plan> {
-    let found: toml::Table = text.unwrap_or_default().parse().context("it is not valid TOML")?;
+    let found: toml::Table = text
+        .unwrap_or_default()
+        .parse()
+        .context("it is not valid TOML")?;
     let (mut keys, mut lines) = (Vec::new(), String::new());
-    for (key, value, secret) in [("coordinator_url", wanted.coordinator_url, false), ("token", wanted.token, true)] {
+    for (key, value, secret) in [
+        ("coordinator_url", wanted.coordinator_url, false),
+        ("token", wanted.token, true),
+    ] {
         let Some(value) = value else { continue };
         let value = toml::Value::from(value);
         let line = format!("{key} = {value}");
         match found.get(key) {
             Some(found) if *found == value => {}
             Some(_) => {
-                return Ok(Plan::Conflict { key, line: (!secret).then_some(line) });
+                return Ok(Plan::Conflict {
+                    key,
+                    line: (!secret).then_some(line),
+                });
             }
             None => {
                 keys.push(key);
@@ -70,10 +79,15 @@ pub(in crate::commands) fn plan(text: Option<&str>, wanted: WantedLines<'_>) -> 
 /// Returns the text with these keys set to these values, and without those that have none; all else in it stays.
 ///
 /// Errors: it is not TOML, or is written so that a key has no line of its own.
-pub(in crate::commands) fn replace(text: &str, values: &[(&str, Option<toml::Value>)]) -> Result<String> {
+pub(in crate::commands) fn replace(
+    text: &str,
+    values: &[(&str, Option<toml::Value>)],
+) -> Result<String> {
     let mut expected: toml::Table = text.parse().context("it is not valid TOML")?;
     let is_of = |line: &str, key: &str| {
-        line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+        line.trim_start()
+            .strip_prefix(key)
+            .is_some_and(|rest| rest.trim_start().starts_with('='))
     };
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     for (key, value) in values {
@@ -86,7 +100,10 @@ pub(in crate::commands) fn replace(text: &str, values: &[(&str, Option<toml::Val
     }
     let replaced = lines.join("\n") + "\n";
     let found: toml::Table = replaced.parse().context("its lines cannot be edited")?;
-    anyhow::ensure!(found == expected, "its lines cannot be edited safely; write one key per line");
+    anyhow::ensure!(
+        found == expected,
+        "its lines cannot be edited safely; write one key per line"
+    );
     Ok(replaced)
 }
 
@@ -97,7 +114,11 @@ pub(in crate::commands) fn write(path: &Path, text: &str) -> Result<()> {
     beside.push(format!(".{}", std::process::id()));
     let beside = Path::new(&beside);
     let written = (|| {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(beside)?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(beside, path)?;
@@ -123,11 +144,18 @@ pub(in crate::commands) fn text(path: &Path) -> Result<Option<String>> {
 pub(in crate::commands) fn add(path: &Path, lines: &str) -> Result<()> {
     let failed = || format!("cannot write {}", path.display());
     private::make_folder(path.parent().unwrap_or(path)).with_context(failed)?;
-    let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    let file = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path);
     let mut file = file.with_context(failed)?;
     // An existing file may be readable by all users, and may get a token now.
-    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).with_context(failed)?;
-    file.write_all(lines.as_bytes()).and_then(|()| file.sync_all()).with_context(failed)
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .with_context(failed)?;
+    file.write_all(lines.as_bytes())
+        .and_then(|()| file.sync_all())
+        .with_context(failed)
 }
 
 /// Returns the changes of `config.toml`, or a refusal before anything is changed, if it has another value.
@@ -137,10 +165,15 @@ pub(in crate::commands) fn plan_for(
     token_file: Option<&Path>,
 ) -> Result<Option<Plan>, Failure> {
     if let Some(problem) = coordinator.and_then(config::problem_of_urls) {
-        return Err(Failure::Usage(problem.replace("C3PO_COORDINATOR_URL", "--coordinator")));
+        return Err(Failure::Usage(
+            problem.replace("C3PO_COORDINATOR_URL", "--coordinator"),
+        ));
     }
     let token = token_file.map(token).transpose()?;
-    let wanted = WantedLines { coordinator_url: coordinator, token: token.as_deref() };
+    let wanted = WantedLines {
+        coordinator_url: coordinator,
+        token: token.as_deref(),
+    };
     if wanted.coordinator_url.is_none() && wanted.token.is_none() {
         return Ok(None);
     }
@@ -161,8 +194,13 @@ pub(in crate::commands) fn plan_for(
 }
 
 fn token(file: &Path) -> Result<String, Failure> {
-    let text = if file == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
-    let text = text.map_err(|error| Failure::Usage(format!("cannot read {}: {error}", file.display())))?;
+    let text = if file == Path::new("-") {
+        io::read_to_string(io::stdin())
+    } else {
+        fs::read_to_string(file)
+    };
+    let text =
+        text.map_err(|error| Failure::Usage(format!("cannot read {}: {error}", file.display())))?;
     let token = text.trim();
     if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
         return Err(Failure::Usage(format!(
@@ -181,7 +219,11 @@ pub(in crate::commands) fn carry_out(
     let path = &config.places.config_file;
     match plan {
         None | Some(Plan::Conflict { .. }) => Ok(()),
-        Some(Plan::Nothing) => steps.tell("coordinator", Outcome::Unchanged, path.display().to_string()),
+        Some(Plan::Nothing) => steps.tell(
+            "coordinator",
+            Outcome::Unchanged,
+            path.display().to_string(),
+        ),
         Some(Plan::Add { keys, lines }) => {
             let text = format!("{} in {}", keys.join(" and "), path.display());
             if steps.dry {
@@ -197,22 +239,49 @@ pub(in crate::commands) fn carry_out(
 mod tests {
     use super::*;
 
-    const WANTED: WantedLines<'_> = WantedLines { coordinator_url: Some("http://nas:8420"), token: Some("sec\"ret") };
+    const WANTED: WantedLines<'_> = WantedLines {
+        coordinator_url: Some("http://nas:8420"),
+        token: Some("sec\"ret"),
+    };
 
     #[test]
     fn missing_settings_are_added_and_none_is_overwritten() {
         let both = "coordinator_url = \"http://nas:8420\"\ntoken = 'sec\"ret'\n";
         let keys = vec!["coordinator_url", "token"];
-        assert_eq!(plan(None, WANTED).unwrap(), Plan::Add { keys, lines: both.to_owned() });
+        assert_eq!(
+            plan(None, WANTED).unwrap(),
+            Plan::Add {
+                keys,
+                lines: both.to_owned()
+            }
+        );
         assert_eq!(plan(Some(both), WANTED).unwrap(), Plan::Nothing);
         let lines = "\ntoken = 'sec\"ret'\n".to_owned();
         let half = "# mine\ncoordinator_url=\"http://nas:8420\"";
-        assert_eq!(plan(Some(half), WANTED).unwrap(), Plan::Add { keys: vec!["token"], lines });
+        assert_eq!(
+            plan(Some(half), WANTED).unwrap(),
+            Plan::Add {
+                keys: vec!["token"],
+                lines
+            }
+        );
         let line = Some("coordinator_url = \"http://nas:8420\"".to_owned());
         let other = Some("coordinator_url = \"http://b\"");
-        assert_eq!(plan(other, WANTED).unwrap(), Plan::Conflict { key: "coordinator_url", line });
+        assert_eq!(
+            plan(other, WANTED).unwrap(),
+            Plan::Conflict {
+                key: "coordinator_url",
+                line
+            }
+        );
         let other = Some("token = \"other\"");
-        assert_eq!(plan(other, WANTED).unwrap(), Plan::Conflict { key: "token", line: None });
+        assert_eq!(
+            plan(other, WANTED).unwrap(),
+            Plan::Conflict {
+                key: "token",
+                line: None
+            }
+        );
         assert!(plan(Some("a = "), WANTED).is_err());
     }
 
@@ -221,12 +290,28 @@ mod tests {
         let text = "# mine\ntoken = 'old'\nagent_id = \"web\"\n  coordinator_url= 'http://a'\n";
         let replaced = replace(
             text,
-            &[("token", Some("new".into())), ("coordinator_url", Some("https://b".into())), ("fingerprint", None)],
+            &[
+                ("token", Some("new".into())),
+                ("coordinator_url", Some("https://b".into())),
+                ("fingerprint", None),
+            ],
         );
-        assert_eq!(replaced.unwrap(), "# mine\nagent_id = \"web\"\ntoken = \"new\"\ncoordinator_url = \"https://b\"\n");
-        assert_eq!(replace("", &[("token", Some("new".into()))]).unwrap(), "token = \"new\"\n");
+        assert_eq!(
+            replaced.unwrap(),
+            "# mine\nagent_id = \"web\"\ntoken = \"new\"\ncoordinator_url = \"https://b\"\n"
+        );
+        assert_eq!(
+            replace("", &[("token", Some("new".into()))]).unwrap(),
+            "token = \"new\"\n"
+        );
         assert!(replace("token = ", &[("token", Some("new".into()))]).is_err());
-        assert!(replace("agent_id = \"\"\"\ntoken = 1\n\"\"\"\n", &[("token", Some("new".into()))]).is_err());
+        assert!(
+            replace(
+                "agent_id = \"\"\"\ntoken = 1\n\"\"\"\n",
+                &[("token", Some("new".into()))]
+            )
+            .is_err()
+        );
     }
 
     #[test]
@@ -238,6 +323,9 @@ mod tests {
         add(&path, "a = 1\n").unwrap();
         add(&path, "b = 2\n").unwrap();
         assert_eq!(text(&path).unwrap().as_deref(), Some("a = 1\nb = 2\n"));
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
 }

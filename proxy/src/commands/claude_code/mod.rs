@@ -17,5 +17,8 @@ pub(super) const PLUGIN: &str = "c3po@c3po";
 
 /// Returns the failure by which either command stopped.
 pub(super) fn stopped(error: anyhow::Error) -> Failure {
-    Failure::Stopped { why: format!("{error:#}"), advice: "Fix that and run this again.".to_owned() }
+    Failure::Stopped {
+        why: format!("{error:#}"),
+        advice: "Fix that and run this again.".to_owned(),
+    }
 }

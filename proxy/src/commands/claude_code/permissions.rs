@@ -8,8 +8,14 @@ use serde_json::{Value, json};
 use super::settings::Members;
 
 /// The tools of a conversation. Tools that change a session's name, or write to every agent, still need a permission.
-const TOOLS: [Tool; 6] =
-    [Tool::SendMessage, Tool::Reply, Tool::GetMessages, Tool::WaitForMessage, Tool::AckMessages, Tool::ListAgents];
+const TOOLS: [Tool; 6] = [
+    Tool::SendMessage,
+    Tool::Reply,
+    Tool::GetMessages,
+    Tool::WaitForMessage,
+    Tool::AckMessages,
+    Tool::ListAgents,
+];
 /// The beginning of Claude Code's names for the tools of the plugin's server.
 const PREFIX: &str = "mcp__plugin_c3po_c3po__";
 
@@ -25,9 +31,18 @@ fn entries() -> impl Iterator<Item = String> {
 /// Returns the settings in which these tools need no permission; `None` if they have it already.
 pub(in crate::commands) fn allowed(members: &Members) -> Option<Members> {
     let mut members = members.clone();
-    let allow = members.entry("permissions").or_insert_with(|| json!({})).as_object_mut()?;
-    let allow = allow.entry("allow").or_insert_with(|| json!([])).as_array_mut()?;
-    let missing: Vec<_> = entries().map(Value::from).filter(|entry| !allow.contains(entry)).collect();
+    let allow = members
+        .entry("permissions")
+        .or_insert_with(|| json!({}))
+        .as_object_mut()?;
+    let allow = allow
+        .entry("allow")
+        .or_insert_with(|| json!([]))
+        .as_array_mut()?;
+    let missing: Vec<_> = entries()
+        .map(Value::from)
+        .filter(|entry| !allow.contains(entry))
+        .collect();
     if missing.is_empty() {
         return None;
     }
@@ -37,8 +52,15 @@ pub(in crate::commands) fn allowed(members: &Members) -> Option<Members> {
 
 /// Removes those entries from the settings, and parents that are empty without them.
 pub(in crate::commands) fn take_back(members: &mut Members) {
-    let Some(permissions) = members.get_mut("permissions").and_then(Value::as_object_mut) else { return };
-    let Some(allow) = permissions.get_mut("allow").and_then(Value::as_array_mut) else { return };
+    let Some(permissions) = members
+        .get_mut("permissions")
+        .and_then(Value::as_object_mut)
+    else {
+        return;
+    };
+    let Some(allow) = permissions.get_mut("allow").and_then(Value::as_array_mut) else {
+        return;
+    };
     let (before, ours) = (allow.len(), entries().map(Value::from).collect::<Vec<_>>());
     allow.retain(|entry| !ours.contains(entry));
     if allow.len() == before || !allow.is_empty() {
@@ -61,7 +83,9 @@ pub(in crate::commands) fn ask() -> bool {
     );
     let mut answer = String::new();
     // No answer means no.
-    let asked = io::stdout().write_all(question.as_bytes()).and_then(|()| io::stdout().flush());
+    let asked = io::stdout()
+        .write_all(question.as_bytes())
+        .and_then(|()| io::stdout().flush());
     let heard = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
     heard.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
@@ -79,16 +103,24 @@ mod tests {
         let check = |before: Value| {
             let mut with = allowed(&members(&before)).unwrap();
             let allow = with["permissions"]["allow"].as_array().unwrap();
-            for entry in ["mcp__plugin_c3po_c3po__send_message", "mcp__plugin_c3po_c3po__list_agents"] {
+            for entry in [
+                "mcp__plugin_c3po_c3po__send_message",
+                "mcp__plugin_c3po_c3po__list_agents",
+            ] {
                 assert!(allow.contains(&json!(entry)), "{allow:?}");
             }
-            assert!(!allow.contains(&json!("mcp__plugin_c3po_c3po__broadcast")), "{allow:?}");
+            assert!(
+                !allow.contains(&json!("mcp__plugin_c3po_c3po__broadcast")),
+                "{allow:?}"
+            );
             assert_eq!(allowed(&with), None, "a second time adds nothing");
             take_back(&mut with);
             assert_eq!(Value::Object(with), before);
         };
         check(json!({}));
-        check(json!({"model": "opus", "permissions": {"allow": ["Bash(ls)"], "deny": ["WebFetch"]}}));
+        check(
+            json!({"model": "opus", "permissions": {"allow": ["Bash(ls)"], "deny": ["WebFetch"]}}),
+        );
         check(json!({"permissions": {"deny": ["WebFetch"]}}));
     }
 

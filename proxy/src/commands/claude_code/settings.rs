@@ -16,8 +16,10 @@ use super::{MARKETPLACE, PLUGIN};
 pub(in crate::commands) type Members = Map<String, Value>;
 
 /// The paths of the members that `claude` writes for a marketplace and a plugin.
-pub(in crate::commands) const OURS: [(&str, &str); 2] =
-    [("extraKnownMarketplaces", MARKETPLACE), ("enabledPlugins", PLUGIN)];
+pub(in crate::commands) const OURS: [(&str, &str); 2] = [
+    ("extraKnownMarketplaces", MARKETPLACE),
+    ("enabledPlugins", PLUGIN),
+];
 
 /// The prefix of backups beside the file; a time follows.
 const BACKUP: &str = "settings.json.before-c3po-";
@@ -31,7 +33,9 @@ pub(in crate::commands) struct SettingsFile {
 impl SettingsFile {
     /// Returns the file in that folder, without any disk access.
     pub(in crate::commands) fn in_folder(claude_dir: &Path) -> Self {
-        Self { path: claude_dir.join("settings.json") }
+        Self {
+            path: claude_dir.join("settings.json"),
+        }
     }
 
     /// Returns its path.
@@ -55,10 +59,13 @@ impl SettingsFile {
         let temporary = folder.join(format!(".settings.json.c3po-{}", std::process::id()));
         let mut file = fs::File::create(&temporary).with_context(failed)?;
         if let Ok(about) = fs::metadata(&real) {
-            file.set_permissions(about.permissions()).with_context(failed)?;
+            file.set_permissions(about.permissions())
+                .with_context(failed)?;
         }
         let text = serde_json::to_string_pretty(members).with_context(failed)? + "\n";
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(failed)?;
+        file.write_all(text.as_bytes())
+            .and_then(|()| file.sync_all())
+            .with_context(failed)?;
         fs::rename(&temporary, &real).with_context(failed)
     }
 
@@ -67,7 +74,11 @@ impl SettingsFile {
         if !self.path.exists() {
             return Ok(None);
         }
-        let digits: String = Timestamp::now().to_string().chars().filter(char::is_ascii_digit).collect();
+        let digits: String = Timestamp::now()
+            .to_string()
+            .chars()
+            .filter(char::is_ascii_digit)
+            .collect();
         let copy = self.path.with_file_name(format!("{BACKUP}{digits}"));
         if copy.exists() {
             bail!("{} already exists", copy.display());
@@ -77,8 +88,13 @@ impl SettingsFile {
     }
 
     /// Removes a backup if the file still has the same members. Returns the backup if it stays.
-    pub(in crate::commands) fn without_needless(&self, backup: Option<PathBuf>) -> Result<Option<PathBuf>> {
-        let Some(backup) = backup else { return Ok(None) };
+    pub(in crate::commands) fn without_needless(
+        &self,
+        backup: Option<PathBuf>,
+    ) -> Result<Option<PathBuf>> {
+        let Some(backup) = backup else {
+            return Ok(None);
+        };
         if self.read()? != members_of(&backup)? {
             return Ok(Some(backup));
         }
@@ -93,15 +109,18 @@ impl SettingsFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.with_context(|| format!("cannot read {}", folder.display()))?,
         };
-        let mut found: Vec<_> =
-            entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_backup(path)).collect();
+        let mut found: Vec<_> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| is_backup(path))
+            .collect();
         found.sort_unstable();
         Ok(found)
     }
 }
 
 fn is_backup(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(BACKUP))
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with(BACKUP))
 }
 
 /// Returns the members of a settings file, or of a backup.
@@ -117,12 +136,15 @@ pub(in crate::commands) fn members_of(path: &Path) -> Result<Members> {
     if text.trim().is_empty() {
         return Ok(Members::new());
     }
-    serde_json::from_str(text).map_err(|error| anyhow::anyhow!("{}: it is not valid JSON: {error}", path.display()))
+    serde_json::from_str(text)
+        .map_err(|error| anyhow::anyhow!("{}: it is not valid JSON: {error}", path.display()))
 }
 
 /// Returns whether the plugin is enabled.
 pub(in crate::commands) fn enabled(members: &Members) -> bool {
-    members.get("enabledPlugins").is_some_and(|plugins| plugins[PLUGIN] == true)
+    members
+        .get("enabledPlugins")
+        .is_some_and(|plugins| plugins[PLUGIN] == true)
 }
 
 /// Returns the source of a marketplace with our name that is not in that folder.
@@ -138,13 +160,18 @@ pub(in crate::commands) fn is_marketplace(members: &Members, folder: &Path) -> b
 }
 
 fn source_of_marketplace(members: &Members) -> Option<&Value> {
-    members.get("extraKnownMarketplaces")?.get(MARKETPLACE)?.get("source")
+    members
+        .get("extraKnownMarketplaces")?
+        .get(MARKETPLACE)?
+        .get("source")
 }
 
 /// Removes the members that `claude` wrote for the marketplace and the plugin.
 pub(in crate::commands) fn remove_ours(members: &mut Members) {
     for (name, ours) in OURS {
-        let Some(group) = members.get_mut(name).and_then(Value::as_object_mut) else { continue };
+        let Some(group) = members.get_mut(name).and_then(Value::as_object_mut) else {
+            continue;
+        };
         if group.shift_remove(ours).is_some() && group.is_empty() {
             members.shift_remove(name);
         }
@@ -176,7 +203,10 @@ mod tests {
         remove_ours(&mut settings);
         assert!(!enabled(&settings));
         let text = serde_json::to_string(&settings).unwrap();
-        assert_eq!(text, r#"{"z":1,"extraKnownMarketplaces":{"other":{}},"a":{}}"#);
+        assert_eq!(
+            text,
+            r#"{"z":1,"extraKnownMarketplaces":{"other":{}},"a":{}}"#
+        );
     }
 
     #[test]
@@ -190,7 +220,10 @@ mod tests {
         settings.write(&members(&json!({"a": 1}))).unwrap();
         assert_eq!(fs::read_to_string(&real).unwrap(), "{\n  \"a\": 1\n}\n");
         assert!(settings.path().is_symlink());
-        assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(
+            fs::metadata(&real).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
@@ -198,7 +231,10 @@ mod tests {
     fn a_backup_of_unchanged_members_is_removed() {
         let (_folder, settings) = with_text("{\"a\": 1, \"b\": 2}");
         let backup = settings.back_up().unwrap();
-        assert_eq!(settings.backups().unwrap(), backup.clone().into_iter().collect::<Vec<_>>());
+        assert_eq!(
+            settings.backups().unwrap(),
+            backup.clone().into_iter().collect::<Vec<_>>()
+        );
         fs::write(settings.path(), "{\"b\": 1}").unwrap();
         assert_eq!(settings.without_needless(backup.clone()).unwrap(), backup);
         fs::write(settings.path(), "{\"b\":2,\"a\":1}").unwrap();
@@ -210,11 +246,17 @@ mod tests {
         for text in ["{ // mine\n}", "[]", "{\"a\": 1,}"] {
             let (_folder, settings) = with_text(text);
             let error = format!("{:#}", settings.read().unwrap_err());
-            assert!(error.contains("settings.json: it is not valid JSON"), "{text}: {error}");
+            assert!(
+                error.contains("settings.json: it is not valid JSON"),
+                "{text}: {error}"
+            );
         }
         let (_folder, settings) = with_text("\n");
         assert_eq!(settings.read().unwrap(), Members::new());
         fs::remove_file(settings.path()).unwrap();
-        assert_eq!((settings.read().unwrap(), settings.back_up().unwrap()), (Members::new(), None));
+        assert_eq!(
+            (settings.read().unwrap(), settings.back_up().unwrap()),
+            (Members::new(), None)
+        );
     }
 }

@@ -39,7 +39,11 @@ pub(in crate::commands) struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// Creates an empty report.
     pub(in crate::commands) fn new(printer: &'a Printer, dry: bool) -> Self {
-        Self { printer, steps: Vec::new(), dry }
+        Self {
+            printer,
+            steps: Vec::new(),
+            dry,
+        }
     }
 
     /// Returns whether the output is JSON, for a program.
@@ -66,14 +70,19 @@ impl<'a> Steps<'a> {
             let text = harmless(&text, true).replace('\n', "\n                     ");
             self.printer.line(&format!("{mark}  {step:<12}  {text}"))?;
         }
-        self.steps.push(PlannedStep { step, outcome, text });
+        self.steps.push(PlannedStep {
+            step,
+            outcome,
+            text,
+        });
         Ok(())
     }
 
     /// Reports the next step for the user, after all steps.
     pub(in crate::commands) fn end(self, next: &str) -> Result<(), Failure> {
         if self.printer.json {
-            let document = serde_json::json!({"dry_run": self.dry, "steps": self.steps, "next": next});
+            let document =
+                serde_json::json!({"dry_run": self.dry, "steps": self.steps, "next": next});
             return self.printer.document(&document);
         }
         self.printer.line(&format!("\n{next}"))

@@ -44,7 +44,8 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     }
     policy(config, report).await?;
     let mark = Uuid::new_v4().simple().to_string();
-    let played = AgentId::from_any(&format!("doctor-{}", &mark[..8])).expect("a word and digits are an agent id");
+    let played = AgentId::from_any(&format!("doctor-{}", &mark[..8]))
+        .expect("a word and digits are an agent id");
     let outcome = CommandSession::with(config.clone(), false, async |session| {
         let coordinator = tell_coordinator(session, report, &config.host).await?;
         let outcomes = canaries(session, &played).await;
@@ -54,13 +55,22 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         Ok(found) => found,
         // The key's names matter for sessions, which report that themselves.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
-            report.ok("coordinator", "it answers, and accepts the key of this host")?;
+            report.ok(
+                "coordinator",
+                "it answers, and accepts the key of this host",
+            )?;
             let why = format!("not with this key: {}", refusal.error);
             return RUNGS.iter().try_for_each(|rung| report.skip(rung, &why));
         }
         Err(Failure::NoCoordinator(refusal) | Failure::Refused(refusal)) => {
-            report.fail("coordinator", refusal.to_string(), &words::suggestion(&refusal))?;
-            return RUNGS.iter().try_for_each(|rung| report.skip(rung, "needs a coordinator"));
+            report.fail(
+                "coordinator",
+                refusal.to_string(),
+                &words::suggestion(&refusal),
+            )?;
+            return RUNGS
+                .iter()
+                .try_for_each(|rung| report.skip(rung, "needs a coordinator"));
         }
         Err(failure) => return Err(failure),
     };
@@ -99,17 +109,30 @@ fn about(found: &str) -> &'static str {
 /// Tests every coordinator alone: all of them must work, since one replaces another.
 async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     for target in &config.coordinators.urls {
-        let coordinators = Coordinators { urls: vec![target.clone()], ..config.coordinators.clone() };
-        let only = Config { coordinators, ..config.clone() };
+        let coordinators = Coordinators {
+            urls: vec![target.clone()],
+            ..config.coordinators.clone()
+        };
+        let only = Config {
+            coordinators,
+            ..config.clone()
+        };
         let url = as_written(target);
         match CommandSession::with(only, false, async |_| Ok(())).await {
             Ok(()) => report.ok("url", format!("{url} answers, and accepts this host"))?,
             // The key's names do not matter here.
             Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
-                report.ok("url", format!("{url} answers, and accepts the key of this host"))?;
+                report.ok(
+                    "url",
+                    format!("{url} answers, and accepts the key of this host"),
+                )?;
             }
             Err(Failure::NoCoordinator(refusal) | Failure::Refused(refusal)) => {
-                report.fail("url", format!("{url}: {refusal}"), &words::suggestion(&refusal))?;
+                report.fail(
+                    "url",
+                    format!("{url}: {refusal}"),
+                    &words::suggestion(&refusal),
+                )?;
             }
             Err(failure) => return Err(failure),
         }
@@ -118,23 +141,47 @@ async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
 }
 
 /// Reports the coordinator and its round-trip time; returns its URL.
-async fn tell_coordinator(session: &CommandSession, report: &mut Report<'_>, said: &str) -> Result<String, Failure> {
+async fn tell_coordinator(
+    session: &CommandSession,
+    report: &mut Report<'_>,
+    said: &str,
+) -> Result<String, Failure> {
     // The first call is slower than all others.
     session.call::<Pong>(Call::Ping(Nothing {})).await?;
     let (began, sent) = (Instant::now(), Timestamp::now());
     let (pong, _) = session.call::<Pong>(Call::Ping(Nothing {})).await?;
     let round_trip = began.elapsed();
-    let middle = Timestamp::from_millis(sent.millis() + u64::try_from(round_trip.as_millis() / 2).unwrap_or(0));
+    let middle = Timestamp::from_millis(
+        sent.millis() + u64::try_from(round_trip.as_millis() / 2).unwrap_or(0),
+    );
     let coordinator = session.status().coordinator;
     let round_trip_ms = round_trip.as_secs_f64() * 1e3;
-    report.ok("coordinator", format!("{coordinator}, {}, round trip {round_trip_ms:.2} ms", pong.coordinator))?;
-    if let Some(host) = session.status().welcome.and_then(|welcome| welcome.host).filter(|host| *host != said) {
-        report.ok("host", format!("{host}, from its key; the name {said} is ignored"))?;
+    report.ok(
+        "coordinator",
+        format!(
+            "{coordinator}, {}, round trip {round_trip_ms:.2} ms",
+            pong.coordinator
+        ),
+    )?;
+    if let Some(host) = session
+        .status()
+        .welcome
+        .and_then(|welcome| welcome.host)
+        .filter(|host| *host != said)
+    {
+        report.ok(
+            "host",
+            format!("{host}, from its key; the name {said} is ignored"),
+        )?;
     }
     let ahead_ms = middle.millis_ahead_of(pong.timestamp);
     let found = clock(ahead_ms, round_trip);
     if apart(ahead_ms) > CLOCK_SKEW {
-        report.warn("clock", found, "Set both clocks by NTP: times in receipts are the coordinator's.")?;
+        report.warn(
+            "clock",
+            found,
+            "Set both clocks by NTP: times in receipts are the coordinator's.",
+        )?;
     } else {
         report.ok("clock", found)?;
     }
@@ -152,8 +199,11 @@ fn clock(ahead_ms: i64, round_trip: Duration) -> String {
     if apart <= round_trip + Duration::from_millis(1) {
         return "this host's agrees with the coordinator's".to_owned();
     }
-    let (behind, ahead) =
-        if ahead_ms < 0 { ("this host's", "the coordinator's") } else { ("the coordinator's", "this host's") };
+    let (behind, ahead) = if ahead_ms < 0 {
+        ("this host's", "the coordinator's")
+    } else {
+        ("the coordinator's", "this host's")
+    };
     format!("{behind} is {} behind {ahead}", length(apart))
 }
 
@@ -175,16 +225,25 @@ async fn canaries(session: &CommandSession, played: &AgentId) -> [CanaryOutcome;
     let mut canary = match Canary::start(played).await {
         Ok(canary) => canary,
         Err(why) if format!("{why:#}").contains(ErrorCode::Forbidden.as_str()) => {
-            let untried = || CanaryOutcome::Untried(format!("the key of this host does not cover {played}"));
+            let untried =
+                || CanaryOutcome::Untried(format!("the key of this host does not cover {played}"));
             return [untried(), untried(), untried()];
         }
         Err(why) => {
             let untried = || CanaryOutcome::Untried("needs a proxy".to_owned());
-            return [CanaryOutcome::Lost(format!("a test proxy: {why:#}")), untried(), untried()];
+            return [
+                CanaryOutcome::Lost(format!("a test proxy: {why:#}")),
+                untried(),
+                untried(),
+            ];
         }
     };
-    let outcomes = [canary.by_wait(session).await, canary.by_hook(session).await, canary.by_waiter(session).await]
-        .map(CanaryOutcome::from);
+    let outcomes = [
+        canary.by_wait(session).await,
+        canary.by_hook(session).await,
+        canary.by_waiter(session).await,
+    ]
+    .map(CanaryOutcome::from);
     canary.end().await;
     outcomes
 }
@@ -194,10 +253,18 @@ async fn forget(config: &Config, coordinator: &str, agent: &AgentId) -> Result<(
     /// How long the coordinator has to read the goodbye.
     const PAUSE: Duration = Duration::from_millis(10);
     let trust = Trust::new(config.coordinators.fingerprints.clone());
-    let bearer = config.coordinators.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    let bearer = config
+        .coordinators
+        .token
+        .as_ref()
+        .map(|token| format!("Bearer {}", token.expose()));
     let mut headers = vec![("X-Agent-ID", agent.as_str())];
     headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
-    while http::post_json(coordinator, &trust, "/api/unregister", &headers, "").await?.0 == 409 {
+    while http::post_json(coordinator, &trust, "/api/unregister", &headers, "")
+        .await?
+        .0
+        == 409
+    {
         sleep(PAUSE).await;
     }
     Ok(())
@@ -209,13 +276,24 @@ mod tests {
 
     #[test]
     fn the_clock_that_is_behind_is_named() {
-        let check = |ahead_ms, expected: &str| assert_eq!(clock(ahead_ms, Duration::from_millis(10)), expected);
+        let check = |ahead_ms, expected: &str| {
+            assert_eq!(clock(ahead_ms, Duration::from_millis(10)), expected)
+        };
         check(11, "this host's agrees with the coordinator's");
         check(-11, "this host's agrees with the coordinator's");
         check(12, "the coordinator's is 12 ms behind this host's");
         check(-7_260, "this host's is 7.3 s behind the coordinator's");
-        check(-3_600_000, "this host's is 60 min 0 s behind the coordinator's");
-        check(90_000_000, "the coordinator's is 25 h 0 min behind this host's");
-        check(i64::from(u32::MAX) * 1_000, "the coordinator's is 49710 d 6 h behind this host's");
+        check(
+            -3_600_000,
+            "this host's is 60 min 0 s behind the coordinator's",
+        );
+        check(
+            90_000_000,
+            "the coordinator's is 25 h 0 min behind this host's",
+        );
+        check(
+            i64::from(u32::MAX) * 1_000,
+            "the coordinator's is 49710 d 6 h behind this host's",
+        );
     }
 }

@@ -17,13 +17,26 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
 
 fn journal(kept: &[QueuedFor], report: &mut Report<'_>) -> Result<(), Failure> {
     for kept in kept.iter().filter(|kept| kept.waiting > 0) {
-        let found = format!("messages that {} queued on this host: {}", kept.agent, kept.waiting);
-        report.warn("journal", found, "The next session on this host that reaches the coordinator sends them.")?;
+        let found = format!(
+            "messages that {} queued on this host: {}",
+            kept.agent, kept.waiting
+        );
+        report.warn(
+            "journal",
+            found,
+            "The next session on this host that reaches the coordinator sends them.",
+        )?;
     }
     for kept in kept.iter().filter(|kept| kept.refused > 0) {
         let why = kept.why.as_deref().unwrap_or("the reason was not recorded");
-        let found = format!("queued messages of {} that were refused: {}; {why}", kept.agent, kept.refused);
-        let advice = format!("Read {}, send again what still matters, then remove it.", kept.file.display());
+        let found = format!(
+            "queued messages of {} that were refused: {}; {why}",
+            kept.agent, kept.refused
+        );
+        let advice = format!(
+            "Read {}, send again what still matters, then remove it.",
+            kept.file.display()
+        );
         report.warn("journal", found, &advice)?;
     }
     Ok(())
@@ -32,9 +45,18 @@ fn journal(kept: &[QueuedFor], report: &mut Report<'_>) -> Result<(), Failure> {
 fn program(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     let version = env!("CARGO_PKG_VERSION");
     let Ok(this) = std::env::current_exe() else {
-        return report.warn("program", format!("c3po {version}, but its file was deleted"), "Install c3po again.");
+        return report.warn(
+            "program",
+            format!("c3po {version}, but its file was deleted"),
+            "Install c3po again.",
+        );
     };
-    let first = config.places.path.iter().map(|folder| folder.join("c3po")).find(|path| path.is_file());
+    let first = config
+        .places
+        .path
+        .iter()
+        .map(|folder| folder.join("c3po"))
+        .find(|path| path.is_file());
     let found = format!("c3po {version}, {}", this.display());
     match first.filter(|first| first.canonicalize().ok() != this.canonicalize().ok()) {
         Some(other) => report.warn(
@@ -56,13 +78,25 @@ fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure
         report.fail("configuration", problem, &advice)?;
     }
     for warning in &config.warnings {
-        report.warn("configuration", warning, "Fix it, or leave it: c3po works around it.")?;
+        report.warn(
+            "configuration",
+            warning,
+            "Fix it, or leave it: c3po works around it.",
+        )?;
     }
     if !config.problems.is_empty() {
         return Ok(());
     }
-    let source = if file.exists() { file.display().to_string() } else { "no config.toml".to_owned() };
-    let token = if config.coordinators.token.is_some() { "with a token" } else { "without a token" };
+    let source = if file.exists() {
+        file.display().to_string()
+    } else {
+        "no config.toml".to_owned()
+    };
+    let token = if config.coordinators.token.is_some() {
+        "with a token"
+    } else {
+        "without a token"
+    };
     report.ok("configuration", format!("{source}, {token}"))
 }
 
@@ -82,10 +116,19 @@ fn folder(sockets: &Sockets, report: &mut Report<'_>) -> Result<(), Failure> {
     match preferred.filter(|preferred| preferred != taken) {
         None => report.ok("sockets", taken.display().to_string()),
         Some(preferred) => {
-            let why =
-                local::safe(&preferred).err().map_or_else(|| "its path is too long".to_owned(), |e| e.to_string());
-            let found = format!("{} instead of {}: {why}", taken.display(), preferred.display());
-            report.warn("sockets", found, "This folder works; fix XDG_RUNTIME_DIR if you want the other one.")
+            let why = local::safe(&preferred)
+                .err()
+                .map_or_else(|| "its path is too long".to_owned(), |e| e.to_string());
+            let found = format!(
+                "{} instead of {}: {why}",
+                taken.display(),
+                preferred.display()
+            );
+            report.warn(
+                "sockets",
+                found,
+                "This folder works; fix XDG_RUNTIME_DIR if you want the other one.",
+            )
         }
     }
 }

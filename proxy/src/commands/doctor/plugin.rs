@@ -19,7 +19,11 @@ const INSTALL: &str = "Run `c3po install`.";
 pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     let Some(claude) = ClaudeCommand::find(None, &config.places) else {
         let found = "no claude command in PATH or ~/.local/bin";
-        return report.warn("plugin", found, "Only Claude Code needs it. Other clients run `c3po proxy` as a server.");
+        return report.warn(
+            "plugin",
+            found,
+            "Only Claude Code needs it. Other clients run `c3po proxy` as a server.",
+        );
     };
     let plugin = match timeout(LIST_MAX, claude.plugin()).await {
         Ok(Ok(plugin)) => plugin,
@@ -28,7 +32,11 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         Err(_) => {
             let typed = claude.typed(&["plugin", "list"]);
             let found = format!("`{typed}` did not end within {} s", LIST_MAX.as_secs());
-            return report.warn("plugin", found, "Run that command yourself to see its output.");
+            return report.warn(
+                "plugin",
+                found,
+                "Run that command yourself to see its output.",
+            );
         }
     };
     let found = claude.typed(&[]).trim().to_owned();
@@ -40,12 +48,21 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
             "Enable it with /plugin in a session, or run `c3po install` again.",
         ),
         Some(_) if is_gone(config) => {
-            let folder = Bundle::in_data(&config.places.data_dir).folder().display().to_string();
-            report.fail("plugin", format!("{found} has it, but its files in {folder} are gone"), INSTALL)
+            let folder = Bundle::in_data(&config.places.data_dir)
+                .folder()
+                .display()
+                .to_string();
+            report.fail(
+                "plugin",
+                format!("{found} has it, but its files in {folder} are gone"),
+                INSTALL,
+            )
         }
-        Some(_) if is_outdated(config) => {
-            report.warn("plugin", format!("{found} has it from another build of c3po"), INSTALL)
-        }
+        Some(_) if is_outdated(config) => report.warn(
+            "plugin",
+            format!("{found} has it from another build of c3po"),
+            INSTALL,
+        ),
         Some(_) => report.ok("plugin", format!("{found} has it, enabled")),
     }
 }
@@ -53,7 +70,9 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
 /// Returns whether the settings name the plugin's folder of `c3po install`, but the plugin is not there any more.
 fn is_gone(config: &Config) -> bool {
     let bundle = Bundle::in_data(&config.places.data_dir);
-    let Ok(members) = SettingsFile::in_folder(&config.places.claude_dir).read() else { return false };
+    let Ok(members) = SettingsFile::in_folder(&config.places.claude_dir).read() else {
+        return false;
+    };
     settings::is_marketplace(&members, bundle.folder()) && !bundle.program().exists()
 }
 
@@ -61,6 +80,10 @@ fn is_gone(config: &Config) -> bool {
 fn is_outdated(config: &Config) -> bool {
     let bundle = Bundle::in_data(&config.places.data_dir);
     // A plugin that was installed from elsewhere is not compared.
-    let (true, Ok(this)) = (bundle.program().exists(), std::env::current_exe()) else { return false };
-    bundle.changes(&this).is_ok_and(|changes| !changes.is_empty())
+    let (true, Ok(this)) = (bundle.program().exists(), std::env::current_exe()) else {
+        return false;
+    };
+    bundle
+        .changes(&this)
+        .is_ok_and(|changes| !changes.is_empty())
 }

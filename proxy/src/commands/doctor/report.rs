@@ -41,27 +41,68 @@ pub(super) struct Report<'a> {
 impl<'a> Report<'a> {
     /// Creates an empty report.
     pub(super) fn new(printer: &'a Printer) -> Self {
-        Self { printer, findings: Vec::new() }
+        Self {
+            printer,
+            findings: Vec::new(),
+        }
     }
 
     /// Reports a check that passed.
-    pub(super) fn ok(&mut self, check: &'static str, found: impl Into<String>) -> Result<(), Failure> {
-        self.tell(Finding { check, verdict: CheckResult::Ok, found: found.into(), advice: None })
+    pub(super) fn ok(
+        &mut self,
+        check: &'static str,
+        found: impl Into<String>,
+    ) -> Result<(), Failure> {
+        self.tell(Finding {
+            check,
+            verdict: CheckResult::Ok,
+            found: found.into(),
+            advice: None,
+        })
     }
 
     /// Reports a check that works, but needs attention.
-    pub(super) fn warn(&mut self, check: &'static str, found: impl Into<String>, advice: &str) -> Result<(), Failure> {
-        self.tell(Finding { check, verdict: CheckResult::Warn, found: found.into(), advice: Some(advice.to_owned()) })
+    pub(super) fn warn(
+        &mut self,
+        check: &'static str,
+        found: impl Into<String>,
+        advice: &str,
+    ) -> Result<(), Failure> {
+        self.tell(Finding {
+            check,
+            verdict: CheckResult::Warn,
+            found: found.into(),
+            advice: Some(advice.to_owned()),
+        })
     }
 
     /// Reports a check that failed.
-    pub(super) fn fail(&mut self, check: &'static str, found: impl Into<String>, advice: &str) -> Result<(), Failure> {
-        self.tell(Finding { check, verdict: CheckResult::Fail, found: found.into(), advice: Some(advice.to_owned()) })
+    pub(super) fn fail(
+        &mut self,
+        check: &'static str,
+        found: impl Into<String>,
+        advice: &str,
+    ) -> Result<(), Failure> {
+        self.tell(Finding {
+            check,
+            verdict: CheckResult::Fail,
+            found: found.into(),
+            advice: Some(advice.to_owned()),
+        })
     }
 
     /// Reports a check that could not be made.
-    pub(super) fn skip(&mut self, check: &'static str, why: impl Into<String>) -> Result<(), Failure> {
-        self.tell(Finding { check, verdict: CheckResult::Skip, found: why.into(), advice: None })
+    pub(super) fn skip(
+        &mut self,
+        check: &'static str,
+        why: impl Into<String>,
+    ) -> Result<(), Failure> {
+        self.tell(Finding {
+            check,
+            verdict: CheckResult::Skip,
+            found: why.into(),
+            advice: None,
+        })
     }
 
     fn tell(&mut self, finding: Finding) -> Result<(), Failure> {
@@ -72,9 +113,14 @@ impl<'a> Report<'a> {
                 CheckResult::Fail => self.printer.tinted(Tone::Alarm, "FAIL"),
                 CheckResult::Skip => self.printer.tinted(Tone::Quiet, "skip"),
             };
-            self.printer.line(&format!("{mark}  {:<13}  {}", finding.check, indented(&finding.found)))?;
+            self.printer.line(&format!(
+                "{mark}  {:<13}  {}",
+                finding.check,
+                indented(&finding.found)
+            ))?;
             if let Some(advice) = &finding.advice {
-                self.printer.line(&format!("      {:<13}  -> {}", "", indented(advice)))?;
+                self.printer
+                    .line(&format!("      {:<13}  -> {}", "", indented(advice)))?;
             }
         }
         self.findings.push(finding);
@@ -83,9 +129,17 @@ impl<'a> Report<'a> {
 
     /// Ends the report; fails if any check failed.
     pub(super) fn end(self) -> Result<(), Failure> {
-        let failed = self.findings.iter().filter(|finding| finding.verdict == CheckResult::Fail).count();
+        let failed = self
+            .findings
+            .iter()
+            .filter(|finding| finding.verdict == CheckResult::Fail)
+            .count();
         if self.printer.json {
-            let document = Document { version: env!("CARGO_PKG_VERSION"), failed, findings: &self.findings };
+            let document = Document {
+                version: env!("CARGO_PKG_VERSION"),
+                failed,
+                findings: &self.findings,
+            };
             self.printer.document(&document)?;
         }
         if failed == 0 {

@@ -18,12 +18,18 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
     let mut silent = 0;
     for place in &places {
         let client = place.client();
-        match local::ask(place.path(), Event::new(Name::Status), ANSWER_MAX).map(|answer| answer.status) {
+        match local::ask(place.path(), Event::new(Name::Status), ANSWER_MAX)
+            .map(|answer| answer.status)
+        {
             Ok(Some(status)) => tell(client, &status, report)?,
-            Ok(None) => {
-                report.warn("session", format!("process {client}: its proxy does not report its status"), UPDATE)?
+            Ok(None) => report.warn(
+                "session",
+                format!("process {client}: its proxy does not report its status"),
+                UPDATE,
+            )?,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_left_over(place) => {
+                silent += 1
             }
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_left_over(place) => silent += 1,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 let found = format!("process {client}: its proxy has ended");
                 report.warn(
@@ -57,7 +63,11 @@ fn is_left_over(place: &Rendezvous) -> bool {
 
 fn tell(client: u32, status: &Status, report: &mut Report<'_>) -> Result<(), Failure> {
     let reach: Vec<_> = status.reach.iter().map(|via| via.as_str()).collect();
-    let reach = if reach.is_empty() { "nothing yet".to_owned() } else { reach.join(", ") };
+    let reach = if reach.is_empty() {
+        "nothing yet".to_owned()
+    } else {
+        reach.join(", ")
+    };
     let mut found = format!(
         "{} (process {client}): {}, {}, {} unread; reached by {reach}",
         status.agent_id,
@@ -72,7 +82,10 @@ fn tell(client: u32, status: &Status, report: &mut Report<'_>) -> Result<(), Fai
     if status.version != ours {
         return report.warn(
             "session",
-            format!("{found}; its proxy is version {}, this is {ours}", status.version),
+            format!(
+                "{found}; its proxy is version {}, this is {ours}",
+                status.version
+            ),
             UPDATE,
         );
     }

@@ -4,7 +4,9 @@ use std::io::{self, BufRead, IsTerminal, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use c3po_shared::join::CODE_VARIABLE;
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 
 use super::super::failure::Failure;
 use crate::config::Secret;
@@ -31,14 +33,29 @@ enum Source<'a> {
 /// Returns the code from its source.
 ///
 /// Errors: the code is among the arguments, or is missing.
-pub(super) fn read(argument: Option<&str>, environment: Option<&Secret>, url: &str) -> Result<String, Failure> {
+pub(super) fn read(
+    argument: Option<&str>,
+    environment: Option<&Secret>,
+    url: &str,
+) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::Usage(format!("cannot read the code: {error}"));
-    match source(argument, environment.map(Secret::expose), io::stdin().is_terminal(), url).map_err(Failure::Usage)? {
+    match source(
+        argument,
+        environment.map(Secret::expose),
+        io::stdin().is_terminal(),
+        url,
+    )
+    .map_err(Failure::Usage)?
+    {
         Source::Environment(code) => Ok(code.to_owned()),
         Source::Terminal => typed().map_err(failed),
         Source::Input => {
             let mut line = String::new();
-            io::stdin().lock().take(CODE_MAX).read_line(&mut line).map_err(failed)?;
+            io::stdin()
+                .lock()
+                .take(CODE_MAX)
+                .read_line(&mut line)
+                .map_err(failed)?;
             Ok(line)
         }
     }
@@ -100,7 +117,9 @@ impl<'a> Quiet<'a> {
     fn make(terminal: BorrowedFd<'a>) -> io::Result<Self> {
         let before = tcgetattr(terminal)?;
         let mut quiet = before.clone();
-        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG);
+        quiet
+            .local_modes
+            .remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG);
         quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(terminal, OptionalActions::Now, &quiet)?;

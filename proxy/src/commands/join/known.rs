@@ -32,19 +32,36 @@ pub(super) struct KnownCoordinators {
 impl KnownCoordinators {
     /// Returns the coordinators in a file; empty if it names none.
     pub(super) fn of(text: &str, coordinators: &Coordinators) -> Self {
-        let names_one = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("coordinator_url"));
+        let names_one = text
+            .parse::<toml::Table>()
+            .is_ok_and(|table| table.contains_key("coordinator_url"));
         if !names_one {
             return Self::default();
         }
-        let urls = coordinators.urls.iter().map(|target| as_written(target)).collect();
-        Self { urls, fingerprints: coordinators.fingerprints.clone() }
+        let urls = coordinators
+            .urls
+            .iter()
+            .map(|target| as_written(target))
+            .collect();
+        Self {
+            urls,
+            fingerprints: coordinators.fingerprints.clone(),
+        }
     }
 
     /// Returns how a join at a URL relates to them; `same_fleet` is whether that fleet knows this host's key.
-    pub(super) fn relation(&self, url: &str, fingerprint: Option<Fingerprint>, same_fleet: bool) -> Relation {
+    pub(super) fn relation(
+        &self,
+        url: &str,
+        fingerprint: Option<Fingerprint>,
+        same_fleet: bool,
+    ) -> Relation {
         // Certificates apply to all of the coordinators, so either all are pinned or none.
         let fits = self.fingerprints.is_empty() == fingerprint.is_none();
-        match (self.urls.is_empty(), self.urls.iter().any(|known| known == url)) {
+        match (
+            self.urls.is_empty(),
+            self.urls.iter().any(|known| known == url),
+        ) {
             (true, _) => Relation::First,
             (_, true) if fits || self.urls.len() == 1 => Relation::Again,
             (_, false) if same_fleet && fits => Relation::Added,
@@ -53,8 +70,16 @@ impl KnownCoordinators {
     }
 
     /// Returns the known coordinators after a join at a URL with that certificate.
-    pub(super) fn after(&self, url: &str, fingerprint: Option<Fingerprint>, relation: Relation) -> Self {
-        let only = || Self { urls: vec![url.to_owned()], fingerprints: fingerprint.into_iter().collect() };
+    pub(super) fn after(
+        &self,
+        url: &str,
+        fingerprint: Option<Fingerprint>,
+        relation: Relation,
+    ) -> Self {
+        let only = || Self {
+            urls: vec![url.to_owned()],
+            fingerprints: fingerprint.into_iter().collect(),
+        };
         match relation {
             Relation::First | Relation::Instead => only(),
             Relation::Again if self.urls.len() == 1 => only(),
@@ -72,7 +97,12 @@ impl KnownCoordinators {
     /// Returns those URLs with the known certificates and this one. It replaces the certificate of the same URL, if that can
     /// be identified.
     fn with(&self, fingerprint: Option<Fingerprint>, urls: Vec<String>, at: Option<usize>) -> Self {
-        let Some(fingerprint) = fingerprint else { return Self { urls, fingerprints: Vec::new() } };
+        let Some(fingerprint) = fingerprint else {
+            return Self {
+                urls,
+                fingerprints: Vec::new(),
+            };
+        };
         let mut fingerprints = match self.fingerprints.as_slice() {
             [one] => vec![*one; self.urls.len()],
             several => several.to_vec(),
@@ -92,10 +122,14 @@ pub(super) fn completed(url: &str, has_certificate: bool) -> String {
         return url.to_owned();
     }
     let scheme = if has_certificate { "https" } else { "http" };
-    let has_port = url
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')));
-    if has_port { format!("{scheme}://{url}") } else { format!("{scheme}://{url}:{PORT}") }
+    let has_port = url.rsplit_once(':').is_some_and(|(host, port)| {
+        port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
+    });
+    if has_port {
+        format!("{scheme}://{url}")
+    } else {
+        format!("{scheme}://{url}:{PORT}")
+    }
 }
 
 #[cfg(test)]
@@ -111,12 +145,16 @@ mod tests {
 
     fn known(urls: &[&str], prints: &[u8]) -> KnownCoordinators {
         let urls = urls.iter().map(|url| (*url).to_owned()).collect();
-        KnownCoordinators { urls, fingerprints: prints.iter().map(|byte| print(*byte)).collect() }
+        KnownCoordinators {
+            urls,
+            fingerprints: prints.iter().map(|byte| print(*byte)).collect(),
+        }
     }
 
     #[test]
     fn a_name_alone_is_made_a_url() {
-        let check = |url: &str, secure: bool, expected: &str| assert_eq!(completed(url, secure), expected);
+        let check =
+            |url: &str, secure: bool, expected: &str| assert_eq!(completed(url, secure), expected);
         check("nas", true, "https://nas:8420");
         check("nas", false, "http://nas:8420");
         check("nas:8430/", true, "https://nas:8430");
@@ -134,32 +172,69 @@ mod tests {
                      same_fleet: bool,
                      expected: (Relation, KnownCoordinators)| {
             let relation = before.relation(url, Some(print(byte)), same_fleet);
-            assert_eq!((relation, before.after(url, Some(print(byte)), relation)), expected, "{before:?} {url}");
+            assert_eq!(
+                (relation, before.after(url, Some(print(byte)), relation)),
+                expected,
+                "{before:?} {url}"
+            );
         };
         let (nas, both) = (known(&[NAS], &[1]), known(&[NAS, LAPTOP], &[1, 2]));
-        check(&KnownCoordinators::default(), NAS, 1, false, (Relation::First, nas.clone()));
+        check(
+            &KnownCoordinators::default(),
+            NAS,
+            1,
+            false,
+            (Relation::First, nas.clone()),
+        );
         check(&nas, NAS, 3, true, (Relation::Again, known(&[NAS], &[3])));
         check(&nas, NAS, 3, false, (Relation::Again, known(&[NAS], &[3])));
         check(&nas, LAPTOP, 2, true, (Relation::Added, both.clone()));
-        check(&nas, LAPTOP, 2, false, (Relation::Instead, known(&[LAPTOP], &[2])));
-        check(&both, LAPTOP, 3, true, (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])));
+        check(
+            &nas,
+            LAPTOP,
+            2,
+            false,
+            (Relation::Instead, known(&[LAPTOP], &[2])),
+        );
+        check(
+            &both,
+            LAPTOP,
+            3,
+            true,
+            (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])),
+        );
         // One certificate for both, as after copying the folder.
         let copied = known(&[NAS, LAPTOP], &[1]);
-        check(&copied, LAPTOP, 3, true, (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])));
+        check(
+            &copied,
+            LAPTOP,
+            3,
+            true,
+            (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])),
+        );
         check(
             &copied,
             "https://box:8420",
             3,
             true,
-            (Relation::Added, known(&[NAS, LAPTOP, "https://box:8420"], &[1, 1, 3])),
+            (
+                Relation::Added,
+                known(&[NAS, LAPTOP, "https://box:8420"], &[1, 1, 3]),
+            ),
         );
     }
 
     #[test]
     fn certificates_of_a_hosts_own_and_of_authorities_do_not_mix() {
         let (pinned, plain) = (known(&[NAS], &[1]), known(&["http://nas:8420"], &[]));
-        assert_eq!(pinned.relation("https://public.example", None, true), Relation::Instead);
-        assert_eq!(plain.relation(LAPTOP, Some(print(2)), true), Relation::Instead);
+        assert_eq!(
+            pinned.relation("https://public.example", None, true),
+            Relation::Instead
+        );
+        assert_eq!(
+            plain.relation(LAPTOP, Some(print(2)), true),
+            Relation::Instead
+        );
         let added = plain.relation("http://laptop:8420", None, true);
         assert_eq!(
             plain.after("http://laptop:8420", None, added),

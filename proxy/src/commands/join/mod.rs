@@ -45,49 +45,84 @@ struct Joining {
     host: String,
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
     let file = &config.places.config_file;
     let joining = look(&config, &arguments)?;
     // Before the code is used up: a key that cannot be stored would be lost.
     let before = &joining.before;
     host_file::replace(before, &values(&joining.after(Relation::Added), "")).map_err(unwritable)?;
-    private::make_folder(file.parent().unwrap_or(file)).map_err(|error| unwritable(error.into()))?;
+    private::make_folder(file.parent().unwrap_or(file))
+        .map_err(|error| unwritable(error.into()))?;
     host_file::write(file, before).map_err(unwritable)?;
 
     let joined = ask(&joining).await?;
     let relation = joining.relation(joined.older_key.is_some());
     let after = host_file::replace(before, &values(&joining.after(relation), &joined.key));
-    after.and_then(|after| host_file::write(file, &after)).map_err(|error| lost(&error, &joined.key_id))?;
+    after
+        .and_then(|after| host_file::write(file, &after))
+        .map_err(|error| lost(&error, &joined.key_id))?;
     tell(&config, printer, &joining, relation, &joined)?;
     check(&joined.key).await
 }
 
 fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
-    let code: JoinCode = code::read(arguments.code.as_deref(), config.join_code.as_ref(), &arguments.url)?
-        .parse()
-        .map_err(|error: join::JoinError| Failure::Usage(error.to_string()))?;
+    let code: JoinCode = code::read(
+        arguments.code.as_deref(),
+        config.join_code.as_ref(),
+        &arguments.url,
+    )?
+    .parse()
+    .map_err(|error: join::JoinError| Failure::Usage(error.to_string()))?;
     let url = known::completed(&arguments.url, code.fingerprint.is_some());
     if let Some(problem) = config::problem_of_urls(&url) {
-        return Err(Failure::Usage(problem.replace("C3PO_COORDINATOR_URL: ", "")));
+        return Err(Failure::Usage(
+            problem.replace("C3PO_COORDINATOR_URL: ", ""),
+        ));
     }
     if let (Some(_), Some(place)) = (code.fingerprint, url.strip_prefix("http://")) {
-        let why = format!("the coordinator of this code uses TLS: write https://{place} instead of {url}");
+        let why = format!(
+            "the coordinator of this code uses TLS: write https://{place} instead of {url}"
+        );
         return Err(Failure::Usage(why));
     }
-    let before = host_file::text(&config.places.config_file).map_err(unwritable)?.unwrap_or_default();
+    let before = host_file::text(&config.places.config_file)
+        .map_err(unwritable)?
+        .unwrap_or_default();
     let written = Config::of_file(&before).coordinators;
     let older_key = written.key_id().map(str::to_owned);
     // A token that a person chose could be guessed from a proof of it.
-    let known_token = config.coordinators.token.as_ref().or(written.token.as_ref());
-    let key = known_token.map(Secret::expose).filter(|key| key.starts_with(join::KEY_PREFIX));
+    let known_token = config
+        .coordinators
+        .token
+        .as_ref()
+        .or(written.token.as_ref());
+    let key = known_token
+        .map(Secret::expose)
+        .filter(|key| key.starts_with(join::KEY_PREFIX));
     let proof = key.map(|key| join::proof(key, &code.secret()));
-    let host = arguments.host.clone().unwrap_or_else(|| config.host.clone());
-    Ok(Joining { url, code, known: KnownCoordinators::of(&before, &written), before, older_key, proof, host })
+    let host = arguments
+        .host
+        .clone()
+        .unwrap_or_else(|| config.host.clone());
+    Ok(Joining {
+        url,
+        code,
+        known: KnownCoordinators::of(&before, &written),
+        before,
+        older_key,
+        proof,
+        host,
+    })
 }
 
 impl Joining {
     fn relation(&self, same_fleet: bool) -> Relation {
-        self.known.relation(&self.url, self.code.fingerprint, same_fleet)
+        self.known
+            .relation(&self.url, self.code.fingerprint, same_fleet)
     }
 
     fn after(&self, relation: Relation) -> KnownCoordinators {
@@ -103,13 +138,28 @@ fn values(known: &KnownCoordinators, key: &str) -> [(&'static str, Option<toml::
         [one] => Some(text(one)),
         several => Some(several.iter().map(text).collect::<Vec<_>>().into()),
     };
-    [("coordinator_url", Some(known.urls.join(",").into())), ("fingerprint", fingerprints), ("token", Some(key.into()))]
+    [
+        ("coordinator_url", Some(known.urls.join(",").into())),
+        ("fingerprint", fingerprints),
+        ("token", Some(key.into())),
+    ]
 }
 
 async fn ask(joining: &Joining) -> Result<JoinReply, Failure> {
-    let Joining { url, code, older_key, proof, host, .. } = joining;
-    let request =
-        JoinRequest { code: code.secret(), host: host.clone(), proof: proof.clone(), older_key: older_key.clone() };
+    let Joining {
+        url,
+        code,
+        older_key,
+        proof,
+        host,
+        ..
+    } = joining;
+    let request = JoinRequest {
+        code: code.secret(),
+        host: host.clone(),
+        proof: proof.clone(),
+        older_key: older_key.clone(),
+    };
     let body = serde_json::to_string(&request).expect("texts are JSON");
     let trust = Trust::new(code.fingerprint.into_iter().collect());
     let asked = post_json(url, &trust, join::PATH, &[], &body).await;
@@ -122,12 +172,16 @@ async fn ask(joining: &Joining) -> Result<JoinReply, Failure> {
     if status == 200 {
         return serde_json::from_str(&answer).map_err(|_| foreign(url, status).into());
     }
-    Err(serde_json::from_str::<Refusal>(&answer).unwrap_or_else(|_| foreign(url, status)).into())
+    Err(serde_json::from_str::<Refusal>(&answer)
+        .unwrap_or_else(|_| foreign(url, status))
+        .into())
 }
 
 fn foreign(url: &str, status: u16) -> Refusal {
-    let error = format!("{url} answers, but not as a coordinator that hosts can join: HTTP {status}");
-    Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL and the version of the coordinator.")
+    let error =
+        format!("{url} answers, but not as a coordinator that hosts can join: HTTP {status}");
+    Refusal::new(ErrorCode::NotSupported, error)
+        .suggest("Check the URL and the version of the coordinator.")
 }
 
 /// Returns the failure of a key that was made and cannot be stored.
@@ -156,7 +210,10 @@ fn tell(
     joined: &JoinReply,
 ) -> Result<(), Failure> {
     let said = &joining.host;
-    let (file, url) = (config.places.config_file.display().to_string(), &joining.url);
+    let (file, url) = (
+        config.places.config_file.display().to_string(),
+        &joining.url,
+    );
     if printer.json {
         let agents = &joined.agents;
         let coordinators = joining.after(relation).urls;
@@ -165,7 +222,11 @@ fn tell(
         return printer.document(&document);
     }
     let agents = joined.agents.join(", ");
-    let until = joined.expires_at.as_deref().map(|end| format!(" until {end}")).unwrap_or_default();
+    let until = joined
+        .expires_at
+        .as_deref()
+        .map(|end| format!(" until {end}"))
+        .unwrap_or_default();
     // The coordinator chose parts of each line.
     let line = |text: &str| printer.line(&harmless(text, false));
     line(&format!(
@@ -175,12 +236,18 @@ fn tell(
     if let Some(host) = joined.host.as_ref().filter(|host| *host != said) {
         line(&called(said, host))?;
     }
-    let others: Vec<_> = joining.known.urls.iter().filter(|known| *known != url).map(String::as_str).collect();
+    let others: Vec<_> = joining
+        .known
+        .urls
+        .iter()
+        .filter(|known| *known != url)
+        .map(String::as_str)
+        .collect();
     let others = others.join(", ");
     match relation {
-        Relation::Added => {
-            line(&format!("It serves the same fleet as {others}: this host uses whichever of them answers."))?
-        }
+        Relation::Added => line(&format!(
+            "It serves the same fleet as {others}: this host uses whichever of them answers."
+        ))?,
         Relation::Instead => line(&format!("This host no longer uses {others}."))?,
         Relation::First | Relation::Again => {}
     }
@@ -191,12 +258,15 @@ fn tell(
             older.id, older.revoke
         ))?;
     }
-    printer.line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tests everything.")
+    printer
+        .line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tests everything.")
 }
 
 /// Returns the report for a host whose own name differs from its known one.
 fn called(said: &str, host: &str) -> String {
-    let number = host.strip_prefix(said).and_then(|rest| rest.strip_prefix('-'));
+    let number = host
+        .strip_prefix(said)
+        .and_then(|rest| rest.strip_prefix('-'));
     if number.is_none_or(|number| number.parse::<u32>().is_err()) {
         return format!("Its name there is {host}, from its older key or the invite.");
     }
@@ -221,7 +291,16 @@ async fn check(key: &str) -> Result<(), Failure> {
             advice: "Remove these variables here and in the environment of your sessions.".to_owned(),
         });
     }
-    match CommandSession::with(Config { agent: AgentId::human(), ..config }, false, async |_| Ok(())).await {
+    match CommandSession::with(
+        Config {
+            agent: AgentId::human(),
+            ..config
+        },
+        false,
+        async |_| Ok(()),
+    )
+    .await
+    {
         // A key for some agents covers no person; this refusal shows that the key is known.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => Ok(()),
         Err(Failure::NoCoordinator(refusal)) => Err(Failure::NoCoordinator(
@@ -238,10 +317,16 @@ mod tests {
     #[test]
     fn only_a_host_whose_name_is_taken_is_led_to_an_invite_for_that_name() {
         let taken = called("ann's box", "ann's box-2");
-        assert!(taken.contains(r"`c3po-coordinator invite --host 'ann'\''s box'`"), "{taken}");
+        assert!(
+            taken.contains(r"`c3po-coordinator invite --host 'ann'\''s box'`"),
+            "{taken}"
+        );
         for host in ["media", "0123456789ab-x", "0123456789abc"] {
             let named = called("0123456789ab", host);
-            assert_eq!(named, format!("Its name there is {host}, from its older key or the invite."));
+            assert_eq!(
+                named,
+                format!("Its name there is {host}, from its older key or the invite.")
+            );
         }
     }
 }

@@ -35,11 +35,15 @@ impl Hop {
             return;
         }
         let is_of_a_turn = ids.iter().any(|id| self.in_flight.flight(id).is_some());
-        self.evidence.want(if is_of_a_turn { now + FIRST_LOOK } else { now });
+        self.evidence
+            .want(if is_of_a_turn { now + FIRST_LOOK } else { now });
         for id in ids {
             let flight = self.in_flight.flight(&id);
-            let (via, turn) = flight.map_or((Via::Transcript, None), |flight| (flight.via, flight.turn.clone()));
-            self.in_flight.launch(&[id], &Flight::unsure(via, turn, now));
+            let (via, turn) = flight.map_or((Via::Transcript, None), |flight| {
+                (flight.via, flight.turn.clone())
+            });
+            self.in_flight
+                .launch(&[id], &Flight::unsure(via, turn, now));
         }
     }
 
@@ -52,7 +56,10 @@ impl Hop {
 
     /// Returns until when at the latest it is open whether the message stands in the conversation, if it is.
     pub(in crate::deliver) fn doubted_until(&self, id: &MessageId) -> Option<Instant> {
-        self.in_flight.flight(id).filter(|flight| flight.channel == Channel::Unsure).map(|flight| flight.until)
+        self.in_flight
+            .flight(id)
+            .filter(|flight| flight.channel == Channel::Unsure)
+            .map(|flight| flight.until)
     }
 
     /// The client's own file reports the state of its session, also without a hook.
@@ -65,12 +72,18 @@ impl Hop {
         }
         if client.is_busy == Some(true) && self.evidence.has_transcript() && !self.turn.compacts() {
             // A background agent may be all that works.
-            let old = self.in_flight.overdue(now + STEP_MAX - BUSY_SILENCE, |channel| channel == Channel::Prompt);
+            let old = self
+                .in_flight
+                .overdue(now + STEP_MAX - BUSY_SILENCE, |channel| {
+                    channel == Channel::Prompt
+                });
             self.doubt(old, now);
         }
         if client.is_busy == Some(false) {
             // A turn that ended without a step was broken off: its prompt stands in the conversation, or was taken back.
-            let broken_off = self.in_flight.overdue(now + STEP_MAX - SETTLED, |channel| channel == Channel::Prompt);
+            let broken_off = self.in_flight.overdue(now + STEP_MAX - SETTLED, |channel| {
+                channel == Channel::Prompt
+            });
             self.doubt(broken_off, now);
             self.give_up_parts();
             if self.evidence.has_transcript() && self.shown.broke_off(SETTLED, now) {
@@ -89,17 +102,27 @@ impl Hop {
     pub(super) fn conversation(&mut self, standing: Option<&Recorded>, now: Instant) {
         let standing = standing.filter(|recorded| self.evidence.is_current(recorded, now));
         // The client writes its transcript a little later than it runs its hooks.
-        let old = self.in_flight.overdue(now + READ_MAX - MISSING_FOR, |channel| channel == Channel::Unsure);
+        let old = self
+            .in_flight
+            .overdue(now + READ_MAX - MISSING_FOR, |channel| {
+                channel == Channel::Unsure
+            });
         let old = old.into_iter().collect::<HashSet<_>>();
-        let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
+        let doubted = self
+            .in_flight
+            .under_way(|flight| flight.channel == Channel::Unsure);
         // A person took the prompt back before any answer: the client leaves it at the end of the file until the next one.
-        let is_taken_back = |standing: &Recorded, id: &MessageId| self.turn.is_idle() && standing.open.contains(id);
+        let is_taken_back =
+            |standing: &Recorded, id: &MessageId| self.turn.is_idle() && standing.open.contains(id);
         let is_named = |id: &MessageId| {
-            standing.is_some_and(|standing| standing.named.contains(id) && !is_taken_back(standing, id))
+            standing
+                .is_some_and(|standing| standing.named.contains(id) && !is_taken_back(standing, id))
         };
         let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
         self.are_missing(missing, &old, standing.is_some(), now);
-        let recorded = self.shown.recorded(standing.map(|standing| &standing.named));
+        let recorded = self
+            .shown
+            .recorded(standing.map(|standing| &standing.named));
         self.say(recorded, Stage::Seen, Via::Hook);
         if let Some(standing) = standing {
             self.stand_there(there, &old, &standing.answered, now);
@@ -110,15 +133,25 @@ impl Hop {
     /// A step of the model proves these to be seen, if they stood in the conversation: another plugin may have taken them out
     /// of a result before. The transcript decides, where there is one.
     pub(super) fn seen_by_hook(&mut self, event: &Event, mut seen: Vec<MessageId>, now: Instant) {
-        if self.evidence.has_transcript() && event.agent_id.is_none() && self.shown.unrecorded(&mut seen, now) {
+        if self.evidence.has_transcript()
+            && event.agent_id.is_none()
+            && self.shown.unrecorded(&mut seen, now)
+        {
             // A one-shot session may end at any moment, and its client has written the result long ago.
-            self.evidence.want(if self.is_one_shot { now } else { now + WRITTEN });
+            self.evidence
+                .want(if self.is_one_shot { now } else { now + WRITTEN });
         }
         self.say(seen, Stage::Seen, Via::Hook);
     }
 
     /// The conversation lacks these: they come again once that has lasted.
-    fn are_missing(&mut self, ids: Vec<MessageId>, old: &HashSet<MessageId>, is_read: bool, now: Instant) {
+    fn are_missing(
+        &mut self,
+        ids: Vec<MessageId>,
+        old: &HashSet<MessageId>,
+        is_read: bool,
+        now: Instant,
+    ) {
         let (mut gone, fresh): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| old.contains(id));
         if !fresh.is_empty() {
             self.evidence.want(now + WRITTEN / 2);
@@ -140,19 +173,31 @@ impl Hop {
         answered: &HashSet<MessageId>,
         now: Instant,
     ) {
-        let (read, mut unread): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| answered.contains(id));
+        let (read, mut unread): (Vec<_>, Vec<_>) =
+            ids.into_iter().partition(|id| answered.contains(id));
         self.have_entered(read, Via::Transcript);
         // The answer of their turn is there, by its hooks, and not written yet; or their prompt waits for the turn after.
-        let unwritten = unread.extract_if(.., |id| self.has_stepped(id) && !old.contains(id)).count();
+        let unwritten = unread
+            .extract_if(.., |id| self.has_stepped(id) && !old.contains(id))
+            .count();
         if unwritten > 0 {
             self.evidence.want(now + WRITTEN / 2);
-        } else if unread.iter().any(|id| !self.turn.has_failed() || self.has_stepped(id)) {
+        } else if unread
+            .iter()
+            .any(|id| !self.turn.has_failed() || self.has_stepped(id))
+        {
             self.evidence.want(now + ANSWERED_LATE);
         }
         for (via, ids) in self.by_way(unread) {
             let notes = self.in_flight.remove(&ids);
             if self.turn.has_failed() {
-                self.stalls(notes.iter().filter(|note| note.presses()).map(|note| note.id.clone()).collect());
+                self.stalls(
+                    notes
+                        .iter()
+                        .filter(|note| note.presses())
+                        .map(|note| note.id.clone())
+                        .collect(),
+                );
             }
             self.shown.keep(notes);
             self.shown.by_transcript(&ids, now);
@@ -161,7 +206,13 @@ impl Hop {
     }
 
     /// Compares the conversation with the messages that the session was shown: a person may have taken a part of it back.
-    fn compare(&mut self, Recorded { named, answered, .. }: &Recorded, now: Instant) {
+    fn compare(
+        &mut self,
+        Recorded {
+            named, answered, ..
+        }: &Recorded,
+        now: Instant,
+    ) {
         for (ids, via) in self.shown.stand_in(named) {
             self.say(ids, Stage::InSession, via);
         }
@@ -181,7 +232,10 @@ impl Hop {
 
     /// Returns whether the latest step was one of the turn that the message came in.
     fn has_stepped(&self, id: &MessageId) -> bool {
-        let turn = self.in_flight.flight(id).and_then(|flight| flight.turn.as_deref());
+        let turn = self
+            .in_flight
+            .flight(id)
+            .and_then(|flight| flight.turn.as_deref());
         turn.is_some() && turn == self.evidence.turn()
     }
 

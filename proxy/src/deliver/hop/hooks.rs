@@ -81,7 +81,10 @@ impl Hop {
         if event.name == Name::PreToolUse {
             self.note_uses(event);
         }
-        if matches!(event.name, Name::UserPromptSubmit | Name::PostToolBatch | Name::Stop) {
+        if matches!(
+            event.name,
+            Name::UserPromptSubmit | Name::PostToolBatch | Name::Stop
+        ) {
             self.look_for_queued(now);
         }
     }
@@ -99,12 +102,19 @@ impl Hop {
     /// The offer is in the session, or comes with a prompt that is about to be.
     pub(super) fn printed(&mut self, number: u64, now: Instant) {
         self.knows_name |= self.naming == Some(number);
-        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Hook(number));
-        let Some(flight) = ids.first().and_then(|id| self.in_flight.flight(id)).cloned() else {
+        let ids = self
+            .in_flight
+            .under_way(|flight| flight.channel == Channel::Hook(number));
+        let Some(flight) = ids
+            .first()
+            .and_then(|id| self.in_flight.flight(id))
+            .cloned()
+        else {
             return;
         };
         if flight.via == Via::UserPromptSubmit {
-            self.in_flight.launch(&ids, &Flight::by_prompt(flight.via, None, flight.turn, now));
+            self.in_flight
+                .launch(&ids, &Flight::by_prompt(flight.via, None, flight.turn, now));
             return;
         }
         let notes = self.in_flight.remove(&ids);
@@ -117,31 +127,49 @@ impl Hop {
 
     /// The offer goes another way.
     pub(super) fn not_printed(&mut self, number: u64) {
-        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Hook(number));
+        let ids = self
+            .in_flight
+            .under_way(|flight| flight.channel == Channel::Hook(number));
         self.in_flight.repeat(&ids);
     }
 
     fn note_uses(&mut self, event: &Event) {
         let by_subagent = event.agent_id.is_some();
-        self.uses.extend(event.tool_use_ids.iter().map(|id| ToolUse { id: id.clone(), by_subagent }));
+        self.uses
+            .extend(event.tool_use_ids.iter().map(|id| ToolUse {
+                id: id.clone(),
+                by_subagent,
+            }));
         let excess = self.uses.len().saturating_sub(USES_MAX);
         self.uses.drain(..excess);
     }
 
     fn on_prompt(&mut self, event: &Event, begins: bool, now: Instant) -> Answer {
-        if let Some(push) = event.prompt.as_deref().and_then(|prompt| self.pushes.take(prompt)) {
+        if let Some(push) = event
+            .prompt
+            .as_deref()
+            .and_then(|prompt| self.pushes.take(prompt))
+        {
             self.ways.worked(push.way);
             self.stalled.retain(|id| !push.ids.contains(id));
-            let flight = Flight::by_prompt(push.way.via(), Some(push.way), event.prompt_id.clone(), now);
+            let flight =
+                Flight::by_prompt(push.way.via(), Some(push.way), event.prompt_id.clone(), now);
             self.in_flight.launch(&push.ids, &flight);
         }
-        if begins { self.give(event, |_| true, now) } else { Answer::default() }
+        if begins {
+            self.give(event, |_| true, now)
+        } else {
+            Answer::default()
+        }
     }
 
     /// The model's service failed. Perhaps no person is there to repeat the turn, so a reminder of its message is pushed later.
     fn on_failure(&mut self, now: Instant) {
         let prompted = self.prompted(|_| true);
-        let ways: Vec<Way> = prompted.iter().filter_map(|id| self.in_flight.flight(id)?.way).collect();
+        let ways: Vec<Way> = prompted
+            .iter()
+            .filter_map(|id| self.in_flight.flight(id)?.way)
+            .collect();
         self.doubt(prompted, now);
         self.stalls(self.shown.unanswered());
         if let Some(way) = ways.first() {
@@ -177,8 +205,12 @@ impl Hop {
         let turns = [event.prompt_id.as_deref(), self.evidence.turn()];
         let notes = self.in_flight.free(&turns, wanted);
         let tells_name = !self.knows_name && self.generation > 0 && event.name != Name::Stop;
-        let named = (tells_name && self.agent != self.wished)
-            .then(|| format!("{MARK} Your agent id is {}: another session has {}.\n", self.agent, self.wished));
+        let named = (tells_name && self.agent != self.wished).then(|| {
+            format!(
+                "{MARK} Your agent id is {}: another session has {}.\n",
+                self.agent, self.wished
+            )
+        });
         if notes.is_empty() && named.is_none() {
             return Answer::default();
         }
@@ -188,12 +220,28 @@ impl Hop {
         }
         let mut text = named.unwrap_or_default();
         if !notes.is_empty() {
-            let shown = render::text(&self.agent, &notes, self.in_flight.free(&turns, |_| true).len());
-            let ids: Vec<_> = notes[..shown.held].iter().map(|note| note.id.clone()).collect();
+            let shown = render::text(
+                &self.agent,
+                &notes,
+                self.in_flight.free(&turns, |_| true).len(),
+            );
+            let ids: Vec<_> = notes[..shown.held]
+                .iter()
+                .map(|note| note.id.clone())
+                .collect();
             text += &shown.text;
-            let flight = Flight::by_hook(self.prints, answer::via(event.name), event.prompt_id.clone(), now);
+            let flight = Flight::by_hook(
+                self.prints,
+                answer::via(event.name),
+                event.prompt_id.clone(),
+                now,
+            );
             self.in_flight.launch(&ids, &flight);
         }
-        Answer { stdout: answer::context(event.name, &text), offer: Some(self.prints), ..Answer::default() }
+        Answer {
+            stdout: answer::context(event.name, &text),
+            offer: Some(self.prints),
+            ..Answer::default()
+        }
     }
 }

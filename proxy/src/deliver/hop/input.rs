@@ -33,7 +33,11 @@ pub(crate) enum Input {
     Taken(MessageId),
     /// A result is about to hold a part of these messages, and not their end. It, or one that is to be presented, reads on
     /// within that message.
-    InParts { ids: Vec<MessageId>, read_on: Option<MessageId>, tool_use: Option<String> },
+    InParts {
+        ids: Vec<MessageId>,
+        read_on: Option<MessageId>,
+        tool_use: Option<String>,
+    },
     /// The result of a tool was written to the client.
     Presented(Presented),
     /// The session answered or acknowledged these messages.

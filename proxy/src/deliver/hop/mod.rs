@@ -86,7 +86,12 @@ pub(super) struct Hop {
 }
 
 impl Hop {
-    pub(super) fn new(wished: AgentId, inbox: Option<InboxSocket>, channel: bool, expects_hooks: bool) -> Self {
+    pub(super) fn new(
+        wished: AgentId,
+        inbox: Option<InboxSocket>,
+        channel: bool,
+        expects_hooks: bool,
+    ) -> Self {
         Self {
             is_one_shot: false,
             is_headless: false,
@@ -119,7 +124,10 @@ impl Hop {
 
     /// Returns the last hop of a session that answers one prompt and ends.
     pub(super) fn of_one_shot(self) -> Self {
-        Self { is_one_shot: true, ..self }
+        Self {
+            is_one_shot: true,
+            ..self
+        }
     }
 
     /// Returns the last hop of a session whose answers a program reads.
@@ -131,7 +139,10 @@ impl Hop {
 
     /// Returns the last hop of a session that ran before it.
     pub(super) fn joined(self) -> Self {
-        Self { joined: true, ..self }
+        Self {
+            joined: true,
+            ..self
+        }
     }
 
     /// Applies an input, and returns its effects.
@@ -149,7 +160,11 @@ impl Hop {
             Input::WaiterGone => self.pushes.waiter = false,
             Input::Called(named) => self.called(&named, now),
             Input::Taken(id) => effects.granted = self.takes(id, now),
-            Input::InParts { ids, read_on, tool_use } => {
+            Input::InParts {
+                ids,
+                read_on,
+                tool_use,
+            } => {
                 self.begins_parts(&ids, read_on.as_ref());
                 self.in_parts(ids, tool_use.as_ref(), now);
             }
@@ -169,7 +184,8 @@ impl Hop {
     /// Another session of an agent, or another agent, has been shown nothing.
     fn begins(&mut self, agent: AgentId, generation: u64) {
         let renamed = generation == 0;
-        let is_same = self.agent == agent && (renamed || self.generation == 0 || self.generation == generation);
+        let is_same = self.agent == agent
+            && (renamed || self.generation == 0 || self.generation == generation);
         if !is_same {
             self.in_flight = InFlight::default();
             self.forget_context();
@@ -200,7 +216,11 @@ impl Hop {
 
     /// Returns whether the event is of a conversation that the session has left: its hooks may be late.
     fn is_of_left(&self, event: &Event) -> bool {
-        !decides_session(event) && event.session_id.as_ref().is_some_and(|id| self.left.contains(id))
+        !decides_session(event)
+            && event
+                .session_id
+                .as_ref()
+                .is_some_and(|id| self.left.contains(id))
     }
 
     /// Returns whether a hook that waits beside the session is of use.
@@ -222,7 +242,8 @@ impl Hop {
 
     /// Returns which of these the session, or a subagent of it, may have been shown before.
     pub(super) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
-        let (mut repeated, others): (Vec<_>, Vec<_>) = ids.iter().cloned().partition(|id| self.shown.holds(id));
+        let (mut repeated, others): (Vec<_>, Vec<_>) =
+            ids.iter().cloned().partition(|id| self.shown.holds(id));
         repeated.extend(self.in_flight.repeated(&others));
         repeated
     }
@@ -249,7 +270,9 @@ impl Hop {
         }
         // A subagent's context is compacted without the session's.
         let is_own = event.agent_id.is_none();
-        let compacted = is_own && event.name == Name::SessionStart && event.source.as_deref() == Some("compact");
+        let compacted = is_own
+            && event.name == Name::SessionStart
+            && event.source.as_deref() == Some("compact");
         if other {
             self.evidence = Evidence::default();
             self.begin_conversation();
@@ -258,7 +281,8 @@ impl Hop {
         }
         if event.session_id.is_some() {
             // A person may come back to a conversation.
-            self.left.retain(|left| event.session_id.as_ref() != Some(left));
+            self.left
+                .retain(|left| event.session_id.as_ref() != Some(left));
             self.session_id.clone_from(&event.session_id);
         }
         true
@@ -290,10 +314,13 @@ impl Hop {
     fn forget_context(&mut self) {
         self.knows_name = false;
         self.shown.forget();
-        let perhaps_shown =
-            self.in_flight.under_way(|flight| matches!(flight.channel, Channel::Push | Channel::Unsure));
+        let perhaps_shown = self
+            .in_flight
+            .under_way(|flight| matches!(flight.channel, Channel::Push | Channel::Unsure));
         self.in_flight.repeat(&perhaps_shown);
-        let lost = self.in_flight.under_way(|flight| flight.channel != Channel::Prompt);
+        let lost = self
+            .in_flight
+            .under_way(|flight| flight.channel != Channel::Prompt);
         self.in_flight.free_again(&lost);
         self.stalled.clear();
         self.beheaded.clear();
@@ -302,7 +329,8 @@ impl Hop {
 
     /// Returns the messages that stand with a prompt whose turn is one of these.
     fn prompted(&self, of: impl Fn(Option<&str>) -> bool) -> Vec<MessageId> {
-        self.in_flight.under_way(|flight| flight.channel == Channel::Prompt && of(flight.turn.as_deref()))
+        self.in_flight
+            .under_way(|flight| flight.channel == Channel::Prompt && of(flight.turn.as_deref()))
     }
 
     /// The model did something in that turn: its prompt is in the session, and seen with its mail. But a prompt with the name
@@ -334,7 +362,9 @@ impl Hop {
     fn by_way(&self, ids: Vec<MessageId>) -> Vec<(Via, Vec<MessageId>)> {
         let mut by_way: Vec<(Via, Vec<MessageId>)> = Vec::new();
         for id in ids {
-            let Some(via) = self.in_flight.flight(&id).map(|flight| flight.via) else { continue };
+            let Some(via) = self.in_flight.flight(&id).map(|flight| flight.via) else {
+                continue;
+            };
             match by_way.iter_mut().find(|(known, _)| *known == via) {
                 Some((_, ids)) => ids.push(id),
                 None => by_way.push((via, vec![id])),
@@ -345,33 +375,55 @@ impl Hop {
 
     /// Frees the messages of hooks, results and prompts that led nowhere.
     fn release(&mut self, now: Instant) {
-        let unwritten = self.in_flight.overdue(now, |channel| channel == Channel::Result);
+        let unwritten = self
+            .in_flight
+            .overdue(now, |channel| channel == Channel::Result);
         self.in_flight.free_again(&unwritten);
-        let may_be_shown = |channel| matches!(channel, Channel::Hook(_) | Channel::Parts | Channel::Unsure);
+        let may_be_shown =
+            |channel| matches!(channel, Channel::Hook(_) | Channel::Parts | Channel::Unsure);
         let unproven = self.in_flight.overdue(now, may_be_shown);
         self.in_flight.repeat(&unproven);
-        let led_nowhere = self.in_flight.overdue(now, |channel| channel == Channel::Prompt);
+        let led_nowhere = self
+            .in_flight
+            .overdue(now, |channel| channel == Channel::Prompt);
         self.doubt(led_nowhere, now);
     }
 
     /// Returns when something is taken back next.
     fn next_release(&self) -> Option<Instant> {
-        self.in_flight.next_deadline(|channel| channel != Channel::Push)
+        self.in_flight
+            .next_deadline(|channel| channel != Channel::Push)
     }
 
     fn say(&mut self, ids: Vec<MessageId>, stage: Stage, via: Via) {
         self.receipt(ids, stage, via, None);
     }
 
-    fn receipt(&mut self, message_ids: Vec<MessageId>, stage: Stage, via: Via, seen_via: Option<Via>) {
+    fn receipt(
+        &mut self,
+        message_ids: Vec<MessageId>,
+        stage: Stage,
+        via: Via,
+        seen_via: Option<Via>,
+    ) {
         if !message_ids.is_empty() {
-            self.receipts.push(Progress { message_ids, stage, via, seen_via, context: self.context });
+            self.receipts.push(Progress {
+                message_ids,
+                stage,
+                via,
+                seen_via,
+                context: self.context,
+            });
         }
     }
 }
 
 fn presses(note: &Note, away: bool) -> bool {
-    if away { note.priority == Priority::Urgent } else { note.presses() }
+    if away {
+        note.priority == Priority::Urgent
+    } else {
+        note.presses()
+    }
 }
 
 /// Returns whether an event can prove that the session is in another conversation.

@@ -31,7 +31,10 @@ impl Hop {
         }
         let reads_at = self.evidence.reads_at(&mut self.turn, now);
         let look = |at: Option<Instant>| Todo::Look(at.into_iter().chain(reads_at).min());
-        if let Some(deadline) = self.in_flight.next_deadline(|channel| channel == Channel::Push) {
+        if let Some(deadline) = self
+            .in_flight
+            .next_deadline(|channel| channel == Channel::Push)
+        {
             return look(Some(deadline));
         }
         let is_reminder = self.pressing().is_empty();
@@ -70,7 +73,10 @@ impl Hop {
             let waiting = self.in_flight.free(&[self.evidence.turn()], |_| true).len();
             let shown = render::text(&self.agent, &pressing, waiting);
             let held = &pressing[..shown.held];
-            (held.iter().map(|note| note.id.clone()).collect(), shown.text)
+            (
+                held.iter().map(|note| note.id.clone()).collect(),
+                shown.text,
+            )
         };
         let is_busy = self.turn.is_busy();
         let until = now + if is_busy { CONFIRM_BUSY } else { CONFIRM };
@@ -86,12 +92,16 @@ impl Hop {
 
     /// Returns whether the time of the push under way is over.
     pub(super) fn is_push_late(&self, now: Instant) -> bool {
-        self.in_flight.next_deadline(|channel| channel == Channel::Push).is_some_and(|until| until <= now)
+        self.in_flight
+            .next_deadline(|channel| channel == Channel::Push)
+            .is_some_and(|until| until <= now)
     }
 
     /// Gives the push under way up where nothing waits for it any more, or its time is over.
     fn give_up_push(&mut self, now: Instant) {
-        let late = self.in_flight.overdue(now, |channel| channel == Channel::Push);
+        let late = self
+            .in_flight
+            .overdue(now, |channel| channel == Channel::Push);
         if !late.is_empty() && self.turn.goes_on() {
             // It waits in the client until the end of the step, which may be a person's decision.
             self.in_flight.push_until(now + CONFIRM_BUSY);
@@ -107,7 +117,10 @@ impl Hop {
             // Nothing shows whether it came.
             self.in_flight.repeat(&late);
         }
-        if self.in_flight.next_deadline(|channel| channel == Channel::Push).is_none()
+        if self
+            .in_flight
+            .next_deadline(|channel| channel == Channel::Push)
+            .is_none()
             && let Some(way) = self.pushes.give_up()
             && is_late
         {
@@ -119,7 +132,9 @@ impl Hop {
     pub(super) fn not_pushed(&mut self, way: Way, now: Instant) {
         self.pushes.abandon();
         self.ways.failed(way, now);
-        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Push);
+        let ids = self
+            .in_flight
+            .under_way(|flight| flight.channel == Channel::Push);
         self.in_flight.free_again(&ids);
     }
 
@@ -127,7 +142,10 @@ impl Hop {
     /// One that is on no way, or by another push that nothing has confirmed, comes by this one. One that came with a prompt
     /// counts as there until the transcript lacks it; then it comes again.
     pub(super) fn veto(&mut self, event: &Event) -> Option<Answer> {
-        let prompt = event.prompt.as_deref().filter(|_| event.name == Name::UserPromptSubmit)?;
+        let prompt = event
+            .prompt
+            .as_deref()
+            .filter(|_| event.name == Name::UserPromptSubmit)?;
         let push = self.pushes.made_by(prompt)?;
         let is_there = |id: &MessageId| match self.in_flight.flight(id) {
             Some(flight) => match flight.channel {
@@ -149,9 +167,17 @@ impl Hop {
         let push = self.pushes.take(prompt)?;
         self.ways.worked(push.way);
         // Its other messages come again without those.
-        let rest = self.in_flight.under_way(|flight| flight.channel == Channel::Push);
-        let rest: Vec<_> = rest.into_iter().filter(|id| push.ids.contains(id)).collect();
+        let rest = self
+            .in_flight
+            .under_way(|flight| flight.channel == Channel::Push);
+        let rest: Vec<_> = rest
+            .into_iter()
+            .filter(|id| push.ids.contains(id))
+            .collect();
         self.in_flight.free_again(&rest);
-        Some(Answer { stdout: answer::refused_prompt(why), ..Answer::default() })
+        Some(Answer {
+            stdout: answer::refused_prompt(why),
+            ..Answer::default()
+        })
     }
 }

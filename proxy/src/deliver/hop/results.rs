@@ -19,7 +19,9 @@ const SUBAGENT_LASTS: Duration = Duration::from_secs(600);
 
 /// Returns the text of a message that a wait returned, if it is one of these.
 fn text_of(ids: &[MessageId], waited: Option<Box<Arriving>>, now: Instant) -> Option<Note> {
-    waited.filter(|waited| ids.contains(&waited.message.id)).map(|waited| Note::of(*waited, now))
+    waited
+        .filter(|waited| ids.contains(&waited.message.id))
+        .map(|waited| Note::of(*waited, now))
 }
 
 impl Hop {
@@ -38,19 +40,27 @@ impl Hop {
                 }
             }
         }
-        let known: Vec<_> = self.prompted(|_| true).into_iter().filter(|id| named.contains(id)).collect();
+        let known: Vec<_> = self
+            .prompted(|_| true)
+            .into_iter()
+            .filter(|id| named.contains(id))
+            .collect();
         if self.evidence.has_transcript() && !self.is_one_shot {
             // A subagent may have read them by itself.
             self.doubt(known, now);
         } else {
             self.have_entered(known, Via::ToolCall);
         }
-        let has_subagent = self.subagent_at.is_some_and(|at| now.duration_since(at) < SUBAGENT_LASTS);
+        let has_subagent = self
+            .subagent_at
+            .is_some_and(|at| now.duration_since(at) < SUBAGENT_LASTS);
         if has_subagent && self.evidence.has_transcript() && !self.is_one_shot {
             self.evidence.want(now + WRITTEN);
             return;
         }
-        let seen = self.shown.proven_by_knowing(&named.iter().cloned().collect());
+        let seen = self
+            .shown
+            .proven_by_knowing(&named.iter().cloned().collect());
         self.say(seen, Stage::Seen, Via::ToolCall);
     }
 
@@ -59,7 +69,10 @@ impl Hop {
         self.release(now);
         // A push that nothing has confirmed may stand in the client's queue until this very wait ends.
         let is_free = |channel| matches!(channel, Channel::Result | Channel::Parts | Channel::Push);
-        let goes_another_way = self.in_flight.flight(&id).is_some_and(|flight| !is_free(flight.channel));
+        let goes_another_way = self
+            .in_flight
+            .flight(&id)
+            .is_some_and(|flight| !is_free(flight.channel));
         if goes_another_way || self.shown.holds(&id) {
             return false;
         }
@@ -70,9 +83,13 @@ impl Hop {
     /// Results hold parts of these messages: from the beginning, but for the one that is read on. A context that lacks the
     /// beginning of that one does not have the message with its end.
     pub(super) fn begins_parts(&mut self, parts: &[MessageId], read_on: Option<&MessageId>) {
-        self.beheaded.retain(|id| Some(id) == read_on || !parts.contains(id));
-        let is_begun =
-            |id: &MessageId| self.in_flight.flight(id).is_some_and(|flight| flight.channel == Channel::Parts);
+        self.beheaded
+            .retain(|id| Some(id) == read_on || !parts.contains(id));
+        let is_begun = |id: &MessageId| {
+            self.in_flight
+                .flight(id)
+                .is_some_and(|flight| flight.channel == Channel::Parts)
+        };
         if let Some(id) = read_on
             && !is_begun(id)
         {
@@ -82,14 +99,20 @@ impl Hop {
 
     /// No hook and no push shows messages beside the results that hold them part by part.
     /// One that came with a prompt, or stands in the conversation perhaps, is proven there. A subagent reads for itself alone.
-    pub(super) fn in_parts(&mut self, mut ids: Vec<MessageId>, tool_use: Option<&String>, now: Instant) {
+    pub(super) fn in_parts(
+        &mut self,
+        mut ids: Vec<MessageId>,
+        tool_use: Option<&String>,
+        now: Instant,
+    ) {
         ids.retain(|id| !self.shown.holds(id));
         if self.is_of_subagent(tool_use) {
             ids.retain(|id| self.in_flight.flight(id).is_none());
             self.in_flight.repeat(&ids);
             return;
         }
-        let is_proven = |flight: &Flight| matches!(flight.channel, Channel::Prompt | Channel::Unsure);
+        let is_proven =
+            |flight: &Flight| matches!(flight.channel, Channel::Prompt | Channel::Unsure);
         ids.retain(|id| !self.in_flight.flight(id).is_some_and(is_proven));
         self.in_flight.launch(&ids, &Flight::in_parts(now));
     }
@@ -100,13 +123,19 @@ impl Hop {
 
     /// Returns whether a subagent used the tool; `None` if no hook has reported that use.
     fn user(&self, tool_use: Option<&String>) -> Option<bool> {
-        let used = self.uses.iter().rev().find(|used| Some(&used.id) == tool_use)?;
+        let used = self
+            .uses
+            .iter()
+            .rev()
+            .find(|used| Some(&used.id) == tool_use)?;
         Some(used.by_subagent)
     }
 
     /// The session does not read on in messages that came part by part.
     pub(super) fn give_up_parts(&mut self) {
-        let begun = self.in_flight.under_way(|flight| flight.channel == Channel::Parts);
+        let begun = self
+            .in_flight
+            .under_way(|flight| flight.channel == Channel::Parts);
         self.in_flight.repeat(&begun);
         self.beheaded.clear();
     }
@@ -121,13 +150,21 @@ impl Hop {
 
     /// A written result is in the session, or in the subagent that used the tool.
     pub(super) fn presented(&mut self, presented: Presented, now: Instant) {
-        let Presented { mut ids, via, tool_use, waited } = presented;
-        let beheaded = ids.extract_if(.., |id| self.beheaded.remove(id) && !self.shown.holds(id)).collect();
+        let Presented {
+            mut ids,
+            via,
+            tool_use,
+            waited,
+        } = presented;
+        let beheaded = ids
+            .extract_if(.., |id| self.beheaded.remove(id) && !self.shown.holds(id))
+            .collect();
         self.in_parts(beheaded, tool_use.as_ref(), now);
         let by_subagent = self.is_of_subagent(tool_use.as_ref());
         if by_subagent || self.is_uncertain(tool_use.as_ref()) {
             // Those that are under way into the session itself go on.
-            let is_by_result = |flight: &Flight| matches!(flight.channel, Channel::Result | Channel::Parts);
+            let is_by_result =
+                |flight: &Flight| matches!(flight.channel, Channel::Result | Channel::Parts);
             ids.retain(|id| self.in_flight.flight(id).is_none_or(is_by_result));
             if by_subagent {
                 self.in_flight.repeat(&ids);
@@ -148,22 +185,33 @@ impl Hop {
 
     /// There is no record of the conversation to show whether a result came to the session: its writing is the evidence.
     pub(super) fn have_no_record(&mut self, now: Instant) {
-        let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
-        let (by_result, others): (Vec<_>, Vec<_>) =
-            doubted.into_iter().partition(|id| self.in_flight.flight(id).is_some_and(Flight::was_result));
+        let doubted = self
+            .in_flight
+            .under_way(|flight| flight.channel == Channel::Unsure);
+        let (by_result, others): (Vec<_>, Vec<_>) = doubted
+            .into_iter()
+            .partition(|id| self.in_flight.flight(id).is_some_and(Flight::was_result));
         self.in_flight.repeat(&others);
         for (via, ids) in self.by_way(by_result) {
             self.came_by_result(ids, via, None, now);
         }
     }
 
-    fn came_by_result(&mut self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>, now: Instant) {
+    fn came_by_result(
+        &mut self,
+        ids: Vec<MessageId>,
+        via: Via,
+        tool_use: Option<String>,
+        now: Instant,
+    ) {
         for note in self.in_flight.remove(&ids) {
             self.shown.keep_once(note);
         }
         self.look_soon(now);
         // The result of a tool that was moved to the background waits in the client, and a person may end the client before.
-        let is_queued = !self.is_one_shot && self.evidence.has_transcript() && self.shown.has_ended(tool_use.as_ref());
+        let is_queued = !self.is_one_shot
+            && self.evidence.has_transcript()
+            && self.shown.has_ended(tool_use.as_ref());
         if is_queued {
             self.shown.by_queue(&ids, via, now);
         } else {

@@ -38,7 +38,10 @@ fn message(number: u32, fields: Value) -> Message {
         "to_agent": "homeassistant", "message": format!("text {number}"), "requires_response": true,
         "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2096-01-16T10:30:00.000Z",
     });
-    whole.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
     serde_json::from_value(whole).unwrap()
 }
 
@@ -47,19 +50,33 @@ fn news() -> Value {
 }
 
 fn event(name: Name) -> Event {
-    Event { session_id: Some("s1".into()), prompt_id: Some("p1".into()), ..Event::new(name) }
+    Event {
+        session_id: Some("s1".into()),
+        prompt_id: Some("p1".into()),
+        ..Event::new(name)
+    }
 }
 
 fn of_turn(turn: &str, event: Event) -> Event {
-    Event { prompt_id: Some(turn.into()), ..event }
+    Event {
+        prompt_id: Some(turn.into()),
+        ..event
+    }
 }
 
 fn starts(source: &str, session: &str) -> Event {
-    Event { source: Some(source.into()), session_id: Some(session.into()), ..Event::new(Name::SessionStart) }
+    Event {
+        source: Some(source.into()),
+        session_id: Some(session.into()),
+        ..Event::new(Name::SessionStart)
+    }
 }
 
 fn socket() -> InboxSocket {
-    InboxSocket { path: "/run/inbox".into(), token: None }
+    InboxSocket {
+        path: "/run/inbox".into(),
+        token: None,
+    }
 }
 
 impl Scene {
@@ -74,7 +91,11 @@ impl Scene {
     }
 
     fn of(hop: Hop) -> Self {
-        Self { hop, now: Instant::now(), receipts: Vec::new() }
+        Self {
+            hop,
+            now: Instant::now(),
+            receipts: Vec::new(),
+        }
     }
 
     fn on(&mut self, input: Input) -> Effects {
@@ -84,7 +105,13 @@ impl Scene {
     }
 
     fn arrive(&mut self, messages: Vec<Message>) {
-        let arriving = messages.into_iter().map(|message| Arriving { message, expires_in_ms: 86_400_000 }).collect();
+        let arriving = messages
+            .into_iter()
+            .map(|message| Arriving {
+                message,
+                expires_in_ms: 86_400_000,
+            })
+            .collect();
         self.on(Input::Arrived(arriving));
     }
 
@@ -104,13 +131,24 @@ impl Scene {
 
     /// A hook reports that the session itself uses a tool in that turn.
     fn uses(&mut self, turn: &str, tool_use: &str) {
-        self.hear(&of_turn(turn, Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PreToolUse) }));
+        self.hear(&of_turn(
+            turn,
+            Event {
+                tool_use_ids: vec![tool_use.into()],
+                ..event(Name::PreToolUse)
+            },
+        ));
     }
 
     /// A result with that message was written.
     fn present(&mut self, number: u32, via: Via, tool_use: Option<&str>) {
         let tool_use = tool_use.map(str::to_owned);
-        self.on(Input::Presented(Presented { ids: vec![id(number)], via, tool_use, waited: None }));
+        self.on(Input::Presented(Presented {
+            ids: vec![id(number)],
+            via,
+            tool_use,
+            waited: None,
+        }));
     }
 
     /// Returns the text that the hook printed, if it had any.
@@ -118,7 +156,9 @@ impl Scene {
         let answer = self.hear(event);
         self.on(Input::Printed(answer.offer?));
         let printed: Value = serde_json::from_str(&answer.stdout).unwrap();
-        printed["hookSpecificOutput"]["additionalContext"].as_str().map(str::to_owned)
+        printed["hookSpecificOutput"]["additionalContext"]
+            .as_str()
+            .map(str::to_owned)
     }
 
     fn next(&mut self) -> Todo {
@@ -133,7 +173,10 @@ impl Scene {
     }
 
     fn prompt(&mut self, text: &str) -> Option<String> {
-        self.print(&Event { prompt: Some(text.to_owned()), ..event(Name::UserPromptSubmit) })
+        self.print(&Event {
+            prompt: Some(text.to_owned()),
+            ..event(Name::UserPromptSubmit)
+        })
     }
 
     /// Lets time pass until the transcript is read, which then holds these messages, and the latter above an answer.
@@ -147,7 +190,10 @@ impl Scene {
     fn asks_and_reads(&mut self, named: &[u32]) {
         self.passes(1);
         assert_eq!(self.next(), Todo::AskClient);
-        self.on(Input::ClientState(ClientState { is_busy: None, transcript: Some("/t.jsonl".into()) }));
+        self.on(Input::ClientState(ClientState {
+            is_busy: None,
+            transcript: Some("/t.jsonl".into()),
+        }));
         assert_eq!(self.next(), Todo::Read("/t.jsonl".into()));
         self.on(Input::Conversation(Some(standing(named, &[]))));
     }
@@ -171,26 +217,40 @@ impl Scene {
 }
 
 fn progress(number: u32, stage: Stage, via: Via) -> Progress {
-    Progress { message_ids: vec![id(number)], stage, via, seen_via: None, context: 0 }
+    Progress {
+        message_ids: vec![id(number)],
+        stage,
+        via,
+        seen_via: None,
+        context: 0,
+    }
 }
 
 /// A message of a prompt that the same event proved to be seen.
 fn entered(number: u32, via: Via, proof: Via) -> Progress {
-    Progress { seen_via: Some(proof), ..progress(number, Stage::InSession, via) }
+    Progress {
+        seen_via: Some(proof),
+        ..progress(number, Stage::InSession, via)
+    }
 }
 
 fn holds(text: &Option<String>, number: u32) -> bool {
-    text.as_ref().is_some_and(|text| text.contains(id(number).as_str()))
+    text.as_ref()
+        .is_some_and(|text| text.contains(id(number).as_str()))
 }
 
 fn is_marked(text: &Option<String>) -> bool {
-    text.as_ref().is_some_and(|text| text.contains("[may have been shown before]"))
+    text.as_ref()
+        .is_some_and(|text| text.contains("[may have been shown before]"))
 }
 
 /// A session whose client keeps a transcript, and whose first turn has ended well.
 fn after_a_turn() -> Scene {
     let mut scene = Scene::begun(Some(socket()));
-    scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
+    scene.hear(&Event {
+        transcript: Some("/t.jsonl".into()),
+        ..event(Name::Notification)
+    });
     scene.hear(&of_turn("p0", event(Name::UserPromptSubmit)));
     scene.hear(&of_turn("p0", event(Name::Stop)));
     scene
@@ -199,9 +259,22 @@ fn after_a_turn() -> Scene {
 /// Has the push under way come as the prompt of that turn.
 fn push_comes(scene: &mut Scene, turn: &str) {
     let text = scene.posted();
-    scene.hear(&of_turn(turn, Event { prompt: Some(text), ..event(Name::UserPromptSubmit) }));
+    scene.hear(&of_turn(
+        turn,
+        Event {
+            prompt: Some(text),
+            ..event(Name::UserPromptSubmit)
+        },
+    ));
 }
 
 fn typed(turn: &str) -> Event {
-    of_turn(turn, Event { prompt: Some("go".into()), typed: true, ..event(Name::UserPromptSubmit) })
+    of_turn(
+        turn,
+        Event {
+            prompt: Some("go".into()),
+            typed: true,
+            ..event(Name::UserPromptSubmit)
+        },
+    )
 }

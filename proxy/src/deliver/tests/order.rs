@@ -15,21 +15,37 @@ fn a_later_message_of_a_sender_does_not_overtake_the_one_that_is_being_pushed() 
     scene.arrive(vec![message(1, json!({}))]);
     scene.passes(20);
     let text = scene.posted();
-    scene.arrive(vec![message(2, json!({})), message(3, json!({"from_agent": "other"}))]);
+    scene.arrive(vec![
+        message(2, json!({})),
+        message(3, json!({"from_agent": "other"})),
+    ]);
     let given = scene.print(&of_turn("p1", event(Name::PostToolBatch)));
     assert!(holds(&given, 3) && !holds(&given, 2), "{given:?}");
-    scene.hear(&of_turn("p1", Event { prompt: Some(text), ..event(Name::UserPromptSubmit) }));
-    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 2));
+    scene.hear(&of_turn(
+        "p1",
+        Event {
+            prompt: Some(text),
+            ..event(Name::UserPromptSubmit)
+        },
+    ));
+    assert!(holds(
+        &scene.print(&of_turn("p1", event(Name::PostToolBatch))),
+        2
+    ));
 }
 
 #[test]
-fn a_later_message_of_a_sender_comes_with_the_next_prompt_if_the_turn_of_the_one_before_had_a_step() {
+fn a_later_message_of_a_sender_comes_with_the_next_prompt_if_the_turn_of_the_one_before_had_a_step()
+{
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, news())]);
     assert!(holds(&scene.print(&typed("p1")), 1));
     scene.hear(&of_turn("p1", event(Name::Stop)));
     scene.arrive(vec![message(2, news())]);
-    assert!(holds(&scene.print(&typed("p2")), 2), "the transcript was not read yet");
+    assert!(
+        holds(&scene.print(&typed("p2")), 2),
+        "the transcript was not read yet"
+    );
 }
 
 #[test]
@@ -56,13 +72,28 @@ fn a_push_that_the_client_dropped_holds_nothing_up_for_as_long_as_a_person_types
 #[test]
 fn the_news_of_a_sender_goes_with_and_before_its_question() {
     let mut scene = Scene::begun(Some(socket()));
-    scene.arrive(vec![message(1, news()), message(2, json!({"from_agent": "other", "requires_response": false}))]);
-    assert!(matches!(scene.next(), Todo::Look(_)), "news alone wakes nobody");
+    scene.arrive(vec![
+        message(1, news()),
+        message(
+            2,
+            json!({"from_agent": "other", "requires_response": false}),
+        ),
+    ]);
+    assert!(
+        matches!(scene.next(), Todo::Look(_)),
+        "news alone wakes nobody"
+    );
     scene.arrive(vec![message(3, json!({}))]);
     let text = scene.posted();
     let place = |number| text.find(id(number).as_str());
-    assert!(place(1).is_some() && place(1) < place(3) && place(2).is_none(), "{text}");
-    assert!(text.contains(", 1 more waits: get_messages shows all"), "{text}");
+    assert!(
+        place(1).is_some() && place(1) < place(3) && place(2).is_none(),
+        "{text}"
+    );
+    assert!(
+        text.contains(", 1 more waits: get_messages shows all"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -72,14 +103,19 @@ fn a_later_message_of_a_sender_does_not_overtake_the_one_whose_prompt_was_taken_
     assert!(holds(&scene.print(&typed("p1")), 1));
     // Esc, before an answer: the client takes the prompt back.
     scene.passes(5);
-    scene.arrive(vec![message(2, news()), message(3, json!({"from_agent": "other"}))]);
+    scene.arrive(vec![
+        message(2, news()),
+        message(3, json!({"from_agent": "other"})),
+    ]);
     let given = scene.print(&typed("p2"));
     assert!(holds(&given, 3) && !holds(&given, 2), "{given:?}");
     scene.hear(&of_turn("p2", event(Name::PreToolUse)));
     for _ in 0..2 {
         scene.reads(&[], &[]);
     }
-    let given = scene.print(&of_turn("p2", event(Name::PostToolBatch))).unwrap();
+    let given = scene
+        .print(&of_turn("p2", event(Name::PostToolBatch)))
+        .unwrap();
     let place = |number| given.find(id(number).as_str());
     assert!(place(1).is_some() && place(1) < place(2), "{given}");
 }

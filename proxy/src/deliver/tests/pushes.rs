@@ -3,7 +3,9 @@
 use c3po_shared::receipt::{Stage, Via};
 use serde_json::json;
 
-use super::{Scene, after_a_turn, entered, event, holds, is_marked, message, of_turn, progress, socket};
+use super::{
+    Scene, after_a_turn, entered, event, holds, is_marked, message, of_turn, progress, socket,
+};
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
@@ -17,9 +19,14 @@ fn a_push_that_nothing_confirms_falls_to_the_next_way() {
     scene.arrive(vec![message(1, json!({}))]);
     scene.posted();
     scene.passes(5);
-    let Todo::Wake(text) = scene.next() else { panic!("the hook that waits is next") };
+    let Todo::Wake(text) = scene.next() else {
+        panic!("the hook that waits is next")
+    };
     assert!(scene.receipts().is_empty());
-    assert_eq!(scene.prompt(&format!("<task-notification>{text}</task-notification>")), None);
+    assert_eq!(
+        scene.prompt(&format!("<task-notification>{text}</task-notification>")),
+        None
+    );
     scene.hear(&event(Name::Stop));
     assert_eq!(scene.receipts(), [entered(1, Via::AsyncRewake, Via::Hook)]);
     assert_eq!(scene.reach().last(), Some(&Via::AsyncRewake));
@@ -34,9 +41,15 @@ fn a_push_that_comes_late_is_kept_out_where_another_way_was_taken() {
     assert!(matches!(scene.next(), Todo::Look(Some(_))));
     assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
     scene.hear(&event(Name::PostToolBatch));
-    let late = Event { prompt: Some(held.clone()), ..event(Name::UserPromptSubmit) };
+    let late = Event {
+        prompt: Some(held.clone()),
+        ..event(Name::UserPromptSubmit)
+    };
     let answer = scene.hear(&late);
-    assert!(answer.stdout.contains("\"block\"") && answer.stdout.contains("suppressOriginalPrompt"), "{answer:?}");
+    assert!(
+        answer.stdout.contains("\"block\"") && answer.stdout.contains("suppressOriginalPrompt"),
+        "{answer:?}"
+    );
     assert_eq!(scene.hear(&late).stdout, "", "what is not ours passes");
 }
 
@@ -57,12 +70,19 @@ fn a_push_into_a_turn_is_given_time_and_taken_once() {
     let mut scene = Scene::begun(Some(socket()));
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
-    assert!(matches!(scene.next(), Todo::Look(Some(_))), "a turn is under way");
+    assert!(
+        matches!(scene.next(), Todo::Look(Some(_))),
+        "a turn is under way"
+    );
     scene.passes(15);
     let text = scene.posted();
     scene.passes(300);
     assert!(matches!(scene.next(), Todo::Look(Some(_))), "a long tool");
-    assert_eq!(scene.print(&event(Name::PostToolBatch)), None, "it is under way already");
+    assert_eq!(
+        scene.print(&event(Name::PostToolBatch)),
+        None,
+        "it is under way already"
+    );
     assert_eq!(scene.print(&event(Name::Stop)), None);
     assert_eq!(scene.prompt(&text), None);
     scene.hear(&event(Name::Stop));
@@ -87,14 +107,20 @@ fn a_push_whose_messages_were_read_meanwhile_is_kept_out() {
     scene.arrive(vec![message(1, json!({}))]);
     let text = scene.posted();
     scene.present(1, Via::GetMessages, None);
-    let answer = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
+    let answer = scene.hear(&Event {
+        prompt: Some(text),
+        ..event(Name::UserPromptSubmit)
+    });
     assert!(answer.stdout.contains("\"block\""), "{answer:?}");
 }
 
 /// A session after its first turn, whose client keeps a session file.
 fn idle_client() -> Scene {
     let mut scene = after_a_turn();
-    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
+    scene.on(Input::ClientState(ClientState {
+        is_busy: Some(false),
+        transcript: None,
+    }));
     scene
 }
 
@@ -103,7 +129,10 @@ fn a_push_into_a_turn_that_another_plugin_keeps_waits_for_its_end() {
     let mut scene = idle_client();
     scene.arrive(vec![message(1, json!({}))]);
     let text = scene.posted();
-    let busy = ClientState { is_busy: Some(true), transcript: None };
+    let busy = ClientState {
+        is_busy: Some(true),
+        transcript: None,
+    };
     scene.passes(5);
     assert_eq!(scene.next(), Todo::AskClient, "before it counts as lost");
     scene.on(Input::ClientState(busy.clone()));
@@ -115,7 +144,10 @@ fn a_push_into_a_turn_that_another_plugin_keeps_waits_for_its_end() {
         assert!(matches!(scene.next(), Todo::Look(_)), "it is made once");
     }
     scene.hear(&of_turn("p0", event(Name::Stop)));
-    let prompt = Event { prompt: Some(text.clone()), ..event(Name::UserPromptSubmit) };
+    let prompt = Event {
+        prompt: Some(text.clone()),
+        ..event(Name::UserPromptSubmit)
+    };
     assert_eq!(scene.hear(&prompt).stdout, "", "it is not refused");
     assert!(!text.contains("[may have been shown before]"));
 }
@@ -127,7 +159,10 @@ fn a_push_that_an_idle_client_lost_is_made_again() {
     scene.posted();
     scene.passes(5);
     assert_eq!(scene.next(), Todo::AskClient);
-    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
+    scene.on(Input::ClientState(ClientState {
+        is_busy: Some(false),
+        transcript: None,
+    }));
     let again = (0..6).find_map(|_| match scene.next() {
         Todo::Post(_, text) => Some(text),
         Todo::Read(_) => {

@@ -27,7 +27,10 @@ struct Dice(u64);
 impl Dice {
     fn below(&mut self, bound: u64) -> u64 {
         // Knuth's constants of a linear congruential generator.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 }
@@ -59,12 +62,18 @@ impl Play {
         }
         // A client with a transcript, one that keeps a session file alone, one that keeps nothing.
         let client = match seed % 3 {
-            1 => ClientState { is_busy: Some(true), transcript: None },
+            1 => ClientState {
+                is_busy: Some(true),
+                transcript: None,
+            },
             _ => ClientState::default(),
         };
         scene.on(Input::ClientState(client.clone()));
         if seed.is_multiple_of(3) {
-            scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
+            scene.hear(&Event {
+                transcript: Some("/t.jsonl".into()),
+                ..event(Name::Notification)
+            });
         }
         Self {
             scene,
@@ -133,11 +142,16 @@ impl Play {
                 let which = self.dice.below(self.pushed.len() as u64) as usize;
                 let prompt = self.pushed.swap_remove(which);
                 self.turn += 1;
-                self.hear(&Event { prompt: Some(prompt), ..self.of_now(Name::UserPromptSubmit) });
+                self.hear(&Event {
+                    prompt: Some(prompt),
+                    ..self.of_now(Name::UserPromptSubmit)
+                });
             }
             13 => {
                 let offer = self.offered.keys().next().copied();
-                if let Some((offer, text)) = offer.and_then(|offer| self.offered.remove_entry(&offer)) {
+                if let Some((offer, text)) =
+                    offer.and_then(|offer| self.offered.remove_entry(&offer))
+                {
                     self.reached.push(text);
                     self.scene.on(Input::Printed(offer));
                 }
@@ -162,22 +176,32 @@ impl Play {
     fn push(&mut self) {
         match self.scene.next() {
             Todo::Post(_, text) => self.pushed.push(text),
-            Todo::Wake(text) => self.pushed.push(format!("<task-notification>{text}</task-notification>")),
+            Todo::Wake(text) => self
+                .pushed
+                .push(format!("<task-notification>{text}</task-notification>")),
             Todo::Notify(text) => self.pushed.push(text),
             Todo::AskClient => drop(self.scene.on(Input::ClientState(self.client.clone()))),
             Todo::Read(_) => {
-                let named: Vec<_> = (0..MESSAGES + REWOUND).filter(|number| self.times(*number) > 0).collect();
+                let named: Vec<_> = (0..MESSAGES + REWOUND)
+                    .filter(|number| self.times(*number) > 0)
+                    .collect();
                 let is_read = self.reads_always || self.dice.below(3) > 0;
                 let standing = is_read.then(|| standing(&named, &[]));
                 self.scene.on(Input::Conversation(standing));
             }
-            Todo::Look(at) => assert!(at.is_none_or(|at| at > self.scene.now), "it looks without end"),
+            Todo::Look(at) => assert!(
+                at.is_none_or(|at| at > self.scene.now),
+                "it looks without end"
+            ),
         }
     }
 
     /// Returns how many texts of the conversation name the message.
     fn times(&self, number: u32) -> usize {
-        self.reached.iter().filter(|text| text.contains(id(number).as_str())).count()
+        self.reached
+            .iter()
+            .filter(|text| text.contains(id(number).as_str()))
+            .count()
     }
 
     /// A person types now and then, and every turn ends well.
@@ -186,7 +210,8 @@ impl Play {
             self.scene.now += Duration::from_secs(600);
             self.push();
             self.turn += 1;
-            let events = [Name::UserPromptSubmit, Name::PostToolBatch, Name::Stop].map(|name| self.of_now(name));
+            let events = [Name::UserPromptSubmit, Name::PostToolBatch, Name::Stop]
+                .map(|name| self.of_now(name));
             for event in events {
                 let answer = self.scene.hear(&event);
                 if let Some(offer) = answer.offer {
@@ -201,18 +226,32 @@ impl Play {
             }
             self.check_receipts(seed);
         }
-        assert_eq!(self.scene.hop.unread(), 0, "seed {seed}: a message that no way tries again");
+        assert_eq!(
+            self.scene.hop.unread(),
+            0,
+            "seed {seed}: a message that no way tries again"
+        );
     }
 
     /// No receipt claims a message whose text did not reach the client.
     fn check_receipts(&mut self, seed: u64) {
         for progress in self.scene.receipts() {
-            assert!(progress.context >= self.context, "seed {seed}: an older context");
+            assert!(
+                progress.context >= self.context,
+                "seed {seed}: an older context"
+            );
             self.context = progress.context;
             if progress.stage == Stage::InSession {
                 for claimed in &progress.message_ids {
-                    let is_there = self.reached.iter().any(|text| text.contains(claimed.as_str()));
-                    assert!(is_there, "seed {seed}: {claimed} is in_session by {:?} without evidence", progress.via);
+                    let is_there = self
+                        .reached
+                        .iter()
+                        .any(|text| text.contains(claimed.as_str()));
+                    assert!(
+                        is_there,
+                        "seed {seed}: {claimed} is in_session by {:?} without evidence",
+                        progress.via
+                    );
                 }
             }
         }
@@ -230,13 +269,22 @@ fn random_events_cause_no_false_receipt_and_leave_no_message_behind() {
         play.is_quiet(seed, 40);
         if seed.is_multiple_of(3) {
             let before = play.reached.len();
-            play.scene.arrive(vec![message(MESSAGES, json!({})), message(MESSAGES + 1, news())]);
+            play.scene.arrive(vec![
+                message(MESSAGES, json!({})),
+                message(MESSAGES + 1, news()),
+            ]);
             play.reads_always = true;
             play.is_quiet(seed, 20);
             play.reached.truncate(before);
             play.is_quiet(seed, 20);
-            let times = (MESSAGES..MESSAGES + REWOUND).map(|number| play.times(number)).collect::<Vec<_>>();
-            assert_eq!(times, [1, 1], "seed {seed}: what a rewind took out comes again, once");
+            let times = (MESSAGES..MESSAGES + REWOUND)
+                .map(|number| play.times(number))
+                .collect::<Vec<_>>();
+            assert_eq!(
+                times,
+                [1, 1],
+                "seed {seed}: what a rewind took out comes again, once"
+            );
         }
     }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use serde_json::json;
 
-use super::{Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes, typed};
+use super::{
+    Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes,
+    typed,
+};
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
@@ -25,11 +28,21 @@ fn hooks_of_two_prompts_that_changed_places_leave_it_to_the_transcript_which_was
     assert_eq!(scene.receipts(), [], "the answer may be written yet");
     scene.passes(1);
     scene.reads(&[1], &[]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::UserPromptSubmit)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::UserPromptSubmit)]
+    );
     scene.hear(&of_turn("p2", event(Name::Stop)));
-    assert_eq!(scene.receipts(), [], "a person may have taken that turn back");
+    assert_eq!(
+        scene.receipts(),
+        [],
+        "a person may have taken that turn back"
+    );
     scene.reads(&[1], &[1]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::Seen, Via::Transcript)]
+    );
 }
 
 #[test]
@@ -42,10 +55,16 @@ fn an_answer_that_is_written_late_proves_the_messages_above_it() {
         scene.reads(&[1], &[]);
         scene.passes(1);
     }
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::UserPromptSubmit)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::UserPromptSubmit)]
+    );
     scene.passes(4);
     scene.reads(&[1], &[1]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::Seen, Via::Transcript)]
+    );
 }
 
 #[test]
@@ -57,10 +76,16 @@ fn the_answer_after_a_push_that_was_broken_off_may_be_written_late() {
     scene.hear(&of_turn("p2", event(Name::Stop)));
     scene.receipts();
     scene.reads(&[1], &[]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::InboxSocket)]
+    );
     scene.passes(4);
     scene.reads(&[1], &[1]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::Seen, Via::Transcript)]
+    );
 }
 
 #[test]
@@ -68,7 +93,10 @@ fn messages_of_an_interrupted_turn_come_again_after_a_rewind() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
     scene.arrive(vec![message(1, json!({}))]);
-    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 1));
+    assert!(holds(
+        &scene.print(&of_turn("p1", event(Name::PostToolBatch))),
+        1
+    ));
     scene.reads(&[1], &[]);
     // Esc, and a rewind to the prompt of that turn.
     scene.hear(&typed("p2"));
@@ -91,7 +119,11 @@ fn a_result_that_the_client_replaced_comes_again() {
     scene.reads(&[], &[]);
     let again = scene.print(&typed("p2"));
     assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
-    assert_eq!(scene.hop.facts().context, Some(1), "the context of its receipt never held it");
+    assert_eq!(
+        scene.hop.facts().context,
+        Some(1),
+        "the context of its receipt never held it"
+    );
 }
 
 #[test]
@@ -101,7 +133,13 @@ fn news_that_a_wait_returned_before_its_text_came_is_there_after_a_rewind() {
     assert!(scene.takes(1));
     scene.present(1, Via::WaitForMessage, Some("t1"));
     scene.arrive(vec![message(1, news())]);
-    scene.hear(&of_turn("p1", Event { tool_use_ids: vec!["t1".into()], ..event(Name::PostToolBatch) }));
+    scene.hear(&of_turn(
+        "p1",
+        Event {
+            tool_use_ids: vec!["t1".into()],
+            ..event(Name::PostToolBatch)
+        },
+    ));
     scene.reads(&[1], &[1]);
     scene.hear(&typed("p2"));
     scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
@@ -118,12 +156,19 @@ fn a_step_of_another_turn_proves_no_message_of_an_interrupted_turn() {
     scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
     assert!(scene.takes(1));
     scene.present(1, Via::WaitForMessage, Some("t1"));
-    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 2));
+    assert!(holds(
+        &scene.print(&of_turn("p1", event(Name::PostToolBatch))),
+        2
+    ));
     scene.receipts();
     // The person presses Esc and goes back before that prompt: no hook reports it.
     scene.hear(&typed("p2"));
     scene.hear(&of_turn("p2", event(Name::Stop)));
-    assert_eq!(scene.receipts(), [], "no answer of the model stands below them");
+    assert_eq!(
+        scene.receipts(),
+        [],
+        "no answer of the model stands below them"
+    );
     scene.reads(&[], &[]);
     scene.passes(20);
     scene.reads(&[], &[]);
@@ -135,12 +180,18 @@ fn a_transcript_with_a_later_answer_proves_messages_of_a_cut_turn() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
     scene.arrive(vec![message(1, json!({}))]);
-    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 1));
+    assert!(holds(
+        &scene.print(&of_turn("p1", event(Name::PostToolBatch))),
+        1
+    ));
     scene.receipts();
     scene.hear(&typed("p2"));
     scene.hear(&of_turn("p2", event(Name::Stop)));
     scene.reads(&[1], &[1]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::Seen, Via::Transcript)]
+    );
 }
 
 #[test]
@@ -160,8 +211,15 @@ fn a_push_that_another_hook_refused_in_a_turn_under_way_is_not_seen() {
 
 /// A wait returns message 1, and the model goes on after the step.
 fn waits_and_goes_on(scene: &mut Scene) {
-    let ends =
-        |tool_use: &str| of_turn("p1", Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PostToolBatch) });
+    let ends = |tool_use: &str| {
+        of_turn(
+            "p1",
+            Event {
+                tool_use_ids: vec![tool_use.into()],
+                ..event(Name::PostToolBatch)
+            },
+        )
+    };
     scene.hear(&typed("p1"));
     scene.uses("p1", "t1");
     scene.arrive(vec![message(1, news())]);
@@ -169,7 +227,11 @@ fn waits_and_goes_on(scene: &mut Scene) {
     scene.present(1, Via::WaitForMessage, Some("t1"));
     scene.hear(&ends("t1"));
     scene.hear(&ends("t2"));
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::WaitForMessage)], "another plugin may shorten it");
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::WaitForMessage)],
+        "another plugin may shorten it"
+    );
 }
 
 #[test]
@@ -211,9 +273,17 @@ fn the_text_of_a_stop_hook_that_the_client_dropped_comes_again() {
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&of_turn("p1", event(Name::Stop))), 1));
     // Esc, while another Stop hook runs: the client writes neither the text nor another hook.
-    let idle = || Input::ClientState(ClientState { is_busy: Some(false), transcript: None });
+    let idle = || {
+        Input::ClientState(ClientState {
+            is_busy: Some(false),
+            transcript: None,
+        })
+    };
     scene.on(idle());
-    assert!(matches!(scene.next(), Todo::Look(_) | Todo::AskClient), "its text may come yet");
+    assert!(
+        matches!(scene.next(), Todo::Look(_) | Todo::AskClient),
+        "its text may come yet"
+    );
     scene.reads(&[], &[]);
     scene.passes(20);
     scene.on(idle());
@@ -241,15 +311,31 @@ fn read_for_a_while(recorded: &Recorded) -> Scene {
 
 #[test]
 fn a_transcript_that_is_no_longer_written_or_is_of_another_process_is_no_evidence() {
-    let old = Recorded { age: Some(Duration::from_secs(10)), ..Recorded::default() };
-    let of_another = Recorded { other_turns: ["p1".to_owned()].into(), ..Recorded::default() };
+    let old = Recorded {
+        age: Some(Duration::from_secs(10)),
+        ..Recorded::default()
+    };
+    let of_another = Recorded {
+        other_turns: ["p1".to_owned()].into(),
+        ..Recorded::default()
+    };
     for recorded in [old, of_another] {
         let mut scene = read_for_a_while(&recorded);
-        let read = Progress { seen_via: Some(Via::Hook), ..progress(1, Stage::InSession, Via::InboxSocket) };
-        assert_eq!(scene.receipts(), [read], "the hooks show that the model read it");
+        let read = Progress {
+            seen_via: Some(Via::Hook),
+            ..progress(1, Stage::InSession, Via::InboxSocket)
+        };
+        assert_eq!(
+            scene.receipts(),
+            [read],
+            "the hooks show that the model read it"
+        );
         scene.passes(30);
         assert!(!matches!(scene.next(), Todo::Post(..)), "{recorded:?}");
     }
-    let of_this = Recorded { age: Some(Duration::from_secs(3)), ..Recorded::default() };
+    let of_this = Recorded {
+        age: Some(Duration::from_secs(3)),
+        ..Recorded::default()
+    };
     assert_eq!(read_for_a_while(&of_this).receipts(), []);
 }

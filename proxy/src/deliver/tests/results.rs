@@ -5,7 +5,8 @@ use c3po_shared::wire::Arriving;
 use serde_json::{Value, json};
 
 use super::{
-    Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes, starts, typed,
+    Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes,
+    starts, typed,
 };
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input, Presented};
@@ -20,11 +21,22 @@ fn waited(scene: &mut Scene, number: u32, fields: Value, tool_use: &str) {
     assert!(scene.takes(number));
     let waited = Some(Box::new(Arriving::at(message.clone(), message.timestamp)));
     let (ids, via) = (vec![message.id], Via::WaitForMessage);
-    scene.on(Input::Presented(Presented { ids, via, tool_use: Some(tool_use.into()), waited }));
+    scene.on(Input::Presented(Presented {
+        ids,
+        via,
+        tool_use: Some(tool_use.into()),
+        waited,
+    }));
 }
 
 fn batch(turn: &str, tool_use: &str) -> Event {
-    of_turn(turn, Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PostToolBatch) })
+    of_turn(
+        turn,
+        Event {
+            tool_use_ids: vec![tool_use.into()],
+            ..event(Name::PostToolBatch)
+        },
+    )
 }
 
 #[test]
@@ -39,10 +51,17 @@ fn a_background_result_is_in_the_session_once_the_transcript_names_it() {
     scene.passes(30);
     scene.hear(&batch("p1", "t2"));
     scene.reads(&[], &[]);
-    assert_eq!(scene.receipts(), [], "it waits in the client as long as the turn takes");
+    assert_eq!(
+        scene.receipts(),
+        [],
+        "it waits in the client as long as the turn takes"
+    );
     scene.hear(&of_turn("p1", event(Name::Stop)));
     scene.reads(&[1], &[]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::WaitForMessage)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::WaitForMessage)]
+    );
     scene.hear(&typed("p2"));
     scene.hear(&of_turn("p2", event(Name::Stop)));
     assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
@@ -53,14 +72,22 @@ fn a_message_whose_beginning_another_context_had_comes_again_after_its_end() {
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, json!({}))]);
     scene.hear(&typed("p1"));
-    let parts = |read_on| Input::InParts { ids: vec![id(1)], read_on, tool_use: None };
+    let parts = |read_on| Input::InParts {
+        ids: vec![id(1)],
+        read_on,
+        tool_use: None,
+    };
     scene.uses("p1", "t1");
     scene.on(parts(None));
     scene.hear(&starts("compact", "s1"));
     scene.receipts();
     scene.on(parts(Some(id(1))));
     let read_on = Some(id(1));
-    scene.on(Input::InParts { ids: Vec::new(), read_on, tool_use: Some("t1".into()) });
+    scene.on(Input::InParts {
+        ids: Vec::new(),
+        read_on,
+        tool_use: Some("t1".into()),
+    });
     scene.present(1, Via::GetMessages, Some("t1"));
     assert_eq!(scene.receipts(), [], "the context lacks its beginning");
     let text = scene.print(&of_turn("p1", event(Name::Stop)));
@@ -73,10 +100,21 @@ fn a_message_that_is_read_to_its_end_in_one_context_is_in_the_session() {
     scene.arrive(vec![message(1, json!({}))]);
     scene.hear(&typed("p1"));
     scene.uses("p1", "t1");
-    scene.on(Input::InParts { ids: vec![id(1)], read_on: None, tool_use: Some("t1".into()) });
-    scene.on(Input::InParts { ids: Vec::new(), read_on: Some(id(1)), tool_use: Some("t1".into()) });
+    scene.on(Input::InParts {
+        ids: vec![id(1)],
+        read_on: None,
+        tool_use: Some("t1".into()),
+    });
+    scene.on(Input::InParts {
+        ids: Vec::new(),
+        read_on: Some(id(1)),
+        tool_use: Some("t1".into()),
+    });
     scene.present(1, Via::GetMessages, Some("t1"));
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::GetMessages)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::GetMessages)]
+    );
 }
 
 #[test]
@@ -112,22 +150,36 @@ fn without_hooks_the_session_file_names_the_transcript_at_each_reading() {
     let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, false));
     scene.present(1, Via::WaitForMessage, Some("t1"));
     scene.asks_and_reads(&[1]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::WaitForMessage)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::WaitForMessage)]
+    );
     // The person clears the session, of which nothing reports.
     scene.passes(20);
     scene.present(2, Via::WaitForMessage, Some("t2"));
     scene.passes(1);
     assert_eq!(scene.next(), Todo::AskClient);
-    scene.on(Input::ClientState(ClientState { is_busy: None, transcript: Some("/u.jsonl".into()) }));
+    scene.on(Input::ClientState(ClientState {
+        is_busy: None,
+        transcript: Some("/u.jsonl".into()),
+    }));
     assert_eq!(scene.hop.facts().context, Some(1));
     scene.present(2, Via::WaitForMessage, Some("t3"));
     scene.passes(2);
     assert_eq!(scene.next(), Todo::AskClient);
-    scene.on(Input::ClientState(ClientState { is_busy: None, transcript: Some("/u.jsonl".into()) }));
+    scene.on(Input::ClientState(ClientState {
+        is_busy: None,
+        transcript: Some("/u.jsonl".into()),
+    }));
     assert_eq!(scene.next(), Todo::Read("/u.jsonl".into()));
     scene.on(Input::Conversation(Some(standing(&[2], &[]))));
     let said = scene.receipts();
-    assert_eq!(said.iter().map(|said| (said.stage, said.context)).collect::<Vec<_>>(), [(Stage::InSession, 1)]);
+    assert_eq!(
+        said.iter()
+            .map(|said| (said.stage, said.context))
+            .collect::<Vec<_>>(),
+        [(Stage::InSession, 1)]
+    );
 }
 
 #[test]
@@ -140,7 +192,10 @@ fn a_call_that_names_the_message_of_a_prompt_leaves_it_to_the_transcript() {
     scene.hear(&of_turn("p1", event(Name::StopFailure)));
     assert_eq!(scene.receipts(), []);
     scene.reads(&[1], &[]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::InboxSocket)]
+    );
     assert_eq!(scene.reminds(), [id(1)]);
 }
 
@@ -148,12 +203,19 @@ fn a_call_that_names_the_message_of_a_prompt_leaves_it_to_the_transcript() {
 fn a_call_that_a_subagent_may_have_made_proves_no_message_of_the_session() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
-    scene.hear(&Event { agent_id: Some("sub".into()), ..of_turn("p1", event(Name::PreToolUse)) });
+    scene.hear(&Event {
+        agent_id: Some("sub".into()),
+        ..of_turn("p1", event(Name::PreToolUse))
+    });
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&batch("p1", "t1")), 1));
     scene.receipts();
     scene.on(Input::Called(vec![id(1)]));
-    assert_eq!(scene.receipts(), [], "the request of the session is not answered yet");
+    assert_eq!(
+        scene.receipts(),
+        [],
+        "the request of the session is not answered yet"
+    );
     scene.hear(&of_turn("p1", event(Name::StopFailure)));
     assert_eq!(scene.reminds(), [id(1)]);
 }
@@ -171,7 +233,10 @@ fn a_push_stays_under_way_while_a_person_is_asked() {
     }
     for _ in 0..100 {
         scene.passes(300);
-        assert!(!matches!(scene.next(), Todo::Post(..)), "it is in the client's queue");
+        assert!(
+            !matches!(scene.next(), Todo::Post(..)),
+            "it is in the client's queue"
+        );
     }
 }
 
@@ -181,11 +246,17 @@ fn a_prompt_that_was_taken_back_comes_again_although_the_transcript_ends_with_it
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&typed("p1")), 1));
     scene.passes(16);
-    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
+    scene.on(Input::ClientState(ClientState {
+        is_busy: Some(false),
+        transcript: None,
+    }));
     scene.passes(2);
     assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
     let open = standing(&[1], &[]);
-    scene.on(Input::Conversation(Some(Recorded { open: open.named.clone(), ..open })));
+    scene.on(Input::Conversation(Some(Recorded {
+        open: open.named.clone(),
+        ..open
+    })));
     assert_eq!(scene.receipts(), []);
     assert!(matches!(scene.next(), Todo::Post(..)));
 }
@@ -197,7 +268,10 @@ fn a_prompt_is_not_doubted_during_a_compaction() {
     assert!(holds(&scene.print(&typed("p1")), 1));
     scene.hear(&of_turn("p1", event(Name::PreCompact)));
     scene.passes(40);
-    scene.on(Input::ClientState(ClientState { is_busy: Some(true), transcript: None }));
+    scene.on(Input::ClientState(ClientState {
+        is_busy: Some(true),
+        transcript: None,
+    }));
     scene.passes(1);
     assert!(!matches!(scene.next(), Todo::Read(..)));
 }
@@ -208,7 +282,10 @@ fn a_prompt_that_led_nowhere_is_doubted_while_only_a_background_agent_works() {
     scene.arrive(vec![message(1, json!({}))]);
     push_comes(&mut scene, "p1");
     scene.passes(31);
-    let busy = ClientState { is_busy: Some(true), transcript: None };
+    let busy = ClientState {
+        is_busy: Some(true),
+        transcript: None,
+    };
     scene.on(Input::ClientState(busy));
     scene.reads(&[], &[]);
     scene.passes(1);

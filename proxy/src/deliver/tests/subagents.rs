@@ -4,7 +4,8 @@ use c3po_shared::receipt::{Progress, Stage, Via};
 use serde_json::json;
 
 use super::{
-    Scene, after_a_turn, entered, event, holds, is_marked, message, news, of_turn, progress, push_comes, starts, typed,
+    Scene, after_a_turn, entered, event, holds, is_marked, message, news, of_turn, progress,
+    push_comes, starts, typed,
 };
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
@@ -19,7 +20,11 @@ fn result_of_somebody(tool_use: Option<&str>) -> Scene {
     scene.arrive(vec![message(1, news())]);
     scene.present(1, Via::GetMessages, tool_use);
     scene.hear(&of_turn("p1", event(Name::PostToolBatch)));
-    assert_eq!(scene.receipts(), [], "it may be a subagent's, or another plugin's");
+    assert_eq!(
+        scene.receipts(),
+        [],
+        "it may be a subagent's, or another plugin's"
+    );
     scene
 }
 
@@ -27,7 +32,10 @@ fn result_of_somebody(tool_use: Option<&str>) -> Scene {
 fn a_result_whose_tool_use_no_hook_has_reported_is_in_the_session_when_the_transcript_names_it() {
     let mut scene = result_of_somebody(Some("t1"));
     scene.reads(&[1], &[1]);
-    assert_eq!(scene.receipts(), [entered(1, Via::GetMessages, Via::Transcript)]);
+    assert_eq!(
+        scene.receipts(),
+        [entered(1, Via::GetMessages, Via::Transcript)]
+    );
 }
 
 #[test]
@@ -55,9 +63,16 @@ fn the_compaction_of_a_subagent_is_not_the_sessions() {
     scene.arrive(vec![message(1, json!({}))]);
     push_comes(&mut scene, "p1");
     scene.hear(&of_turn("p1", event(Name::PostToolBatch)));
-    scene.hear(&Event { agent_id: Some("a1".into()), ..starts("compact", "s1") });
+    scene.hear(&Event {
+        agent_id: Some("a1".into()),
+        ..starts("compact", "s1")
+    });
     assert_eq!(scene.hop.facts().context, Some(0));
-    assert_eq!(scene.print(&of_turn("p1", event(Name::PostToolBatch))), None, "the session has it");
+    assert_eq!(
+        scene.print(&of_turn("p1", event(Name::PostToolBatch))),
+        None,
+        "the session has it"
+    );
 }
 
 #[test]
@@ -81,7 +96,10 @@ fn a_background_agent_does_not_keep_mail_from_an_interrupted_session() {
     let mut seconds = 0;
     while !matches!(scene.next(), Todo::Post(..)) {
         assert!(seconds < 45, "the session is idle for {seconds} s");
-        scene.on(Input::ClientState(ClientState { is_busy: Some(true), transcript: None }));
+        scene.on(Input::ClientState(ClientState {
+            is_busy: Some(true),
+            transcript: None,
+        }));
         scene.passes(5);
         seconds += 5;
     }
@@ -94,8 +112,16 @@ fn the_rest_of_a_long_message_comes_when_the_turn_ends_without_reading_it() {
     scene.hear(&typed("p1"));
     scene.uses("p1", "t1");
     scene.arrive(vec![message(1, json!({}))]);
-    scene.on(Input::InParts { ids: vec![crate::deliver::testing::id(1)], read_on: None, tool_use: Some("t1".into()) });
-    assert_eq!(scene.print(&of_turn("p1", event(Name::PostToolBatch))), None, "the session reads on");
+    scene.on(Input::InParts {
+        ids: vec![crate::deliver::testing::id(1)],
+        read_on: None,
+        tool_use: Some("t1".into()),
+    });
+    assert_eq!(
+        scene.print(&of_turn("p1", event(Name::PostToolBatch))),
+        None,
+        "the session reads on"
+    );
     let rest = scene.print(&of_turn("p1", event(Name::Stop)));
     assert!(holds(&rest, 1) && is_marked(&rest), "{rest:?}");
 }
@@ -111,7 +137,11 @@ fn no_reminder_names_a_message_that_was_rewound_or_has_expired() {
         scene
     };
     let mut scene = failed();
-    assert!(scene.receipts().contains(&progress(1, Stage::InSession, Via::InboxSocket)));
+    assert!(
+        scene
+            .receipts()
+            .contains(&progress(1, Stage::InSession, Via::InboxSocket))
+    );
     assert!(!scene.reminds().is_empty(), "it is to be reminded");
     scene.passes(30 * 24 * 60 * 60);
     scene.next();
@@ -130,11 +160,22 @@ fn a_subagent_that_reads_the_inbox_ends_no_way_into_the_session() {
         let mut scene = after_a_turn();
         scene.arrive(vec![message(1, json!({}))]);
         push_comes(&mut scene, "p1");
-        scene.hear(&Event { agent_id: Some("a1".into()), tool_use_ids: vec!["t1".into()], ..event(Name::PreToolUse) });
+        scene.hear(&Event {
+            agent_id: Some("a1".into()),
+            tool_use_ids: vec!["t1".into()],
+            ..event(Name::PreToolUse)
+        });
         scene.present(1, Via::GetMessages, tool_use);
-        assert_eq!(scene.print(&of_turn("p1", event(Name::Stop))), None, "its turn has the question");
+        assert_eq!(
+            scene.print(&of_turn("p1", event(Name::Stop))),
+            None,
+            "its turn has the question"
+        );
         scene.reads(&[1], &[1]);
-        assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::Transcript)]);
+        assert_eq!(
+            scene.receipts(),
+            [entered(1, Via::InboxSocket, Via::Transcript)]
+        );
     }
 }
 
@@ -144,11 +185,17 @@ fn without_the_plugin_the_transcript_decides_if_the_client_names_the_uses_of_its
         let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, false));
         scene.present(1, Via::GetMessages, tool_use);
         assert_eq!(scene.receipts(), expected, "{tool_use:?}");
-        scene.on(Input::ClientState(ClientState { is_busy: None, transcript: Some("/t.jsonl".into()) }));
+        scene.on(Input::ClientState(ClientState {
+            is_busy: None,
+            transcript: Some("/t.jsonl".into()),
+        }));
         scene
     };
     check(None, &[progress(1, Stage::InSession, Via::GetMessages)]);
     let mut scene = check(Some("t1"), &[]);
     scene.asks_and_reads(&[1]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::GetMessages)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::GetMessages)]
+    );
 }

@@ -18,7 +18,10 @@ fn an_idle_session_is_woken_by_its_inbox_socket_and_its_prompt_is_the_proof() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     let text = scene.posted();
-    assert!(matches!(scene.next(), Todo::Look(Some(_))), "one push at a time");
+    assert!(
+        matches!(scene.next(), Todo::Look(Some(_))),
+        "one push at a time"
+    );
     assert!(!scene.reach().contains(&Via::InboxSocket));
     assert_eq!(scene.prompt(&text), None);
     assert!(scene.reach().contains(&Via::InboxSocket));
@@ -33,13 +36,21 @@ fn a_socket_that_does_not_take_posts_is_left_alone_for_a_while() {
     scene.arrive(vec![message(1, json!({}))]);
     scene.posted();
     scene.on(Input::NotPushed(Way::Inbox));
-    let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
+    let Todo::Look(Some(again)) = scene.next() else {
+        panic!("it rests")
+    };
     scene.now = again;
     let first = scene.posted();
     scene.passes(5);
-    let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
+    let Todo::Look(Some(again)) = scene.next() else {
+        panic!("it rests")
+    };
     scene.now = again;
-    assert_ne!(scene.posted(), first, "a client drops what it was just told");
+    assert_ne!(
+        scene.posted(),
+        first,
+        "a client drops what it was just told"
+    );
 }
 
 #[test]
@@ -76,14 +87,23 @@ fn a_second_wake_is_not_taken_for_a_late_first_one() {
     let mut scene = Scene::begun(None);
     assert!(scene.wait());
     scene.arrive(vec![message(1, json!({}))]);
-    let Todo::Wake(first) = scene.next() else { panic!("woken") };
+    let Todo::Wake(first) = scene.next() else {
+        panic!("woken")
+    };
     scene.passes(5);
-    let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
+    let Todo::Look(Some(again)) = scene.next() else {
+        panic!("it rests")
+    };
     scene.now = again;
     assert!(scene.wait());
-    let Todo::Wake(second) = scene.next() else { panic!("woken again") };
+    let Todo::Wake(second) = scene.next() else {
+        panic!("woken again")
+    };
     assert!(second.contains(&first));
-    assert_eq!(scene.prompt(&format!("<task-notification>{second}</task-notification>")), None);
+    assert_eq!(
+        scene.prompt(&format!("<task-notification>{second}</task-notification>")),
+        None
+    );
     scene.hear(&event(Name::Stop));
     assert_eq!(scene.receipts(), [entered(1, Via::AsyncRewake, Via::Hook)]);
 }
@@ -93,7 +113,9 @@ fn messages_of_a_prompt_that_was_taken_back_are_pushed_again() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
-    let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
+    let Todo::Look(Some(then)) = scene.next() else {
+        panic!("nothing looks again")
+    };
     scene.now = then;
     assert!(scene.posted().contains("[may have been shown before]"));
 }
@@ -103,7 +125,9 @@ fn a_result_that_was_never_written_is_looked_for_again() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     assert!(scene.takes(1));
-    let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
+    let Todo::Look(Some(then)) = scene.next() else {
+        panic!("nothing looks again")
+    };
     scene.now = then;
     assert!(scene.posted().contains(id(1).as_str()));
 }
@@ -117,7 +141,9 @@ fn a_turn_that_the_models_service_broke_off_is_begun_again_later() {
     scene.hear(&event(Name::StopFailure));
     assert!(scene.receipts().is_empty());
     assert_eq!(scene.hop.facts().state, Some(State::Blocked));
-    let Todo::Look(Some(later)) = scene.next() else { panic!("not at once") };
+    let Todo::Look(Some(later)) = scene.next() else {
+        panic!("not at once")
+    };
     scene.now = later;
     assert!(scene.posted().contains("[may have been shown before]"));
 }
@@ -129,7 +155,10 @@ fn a_reply_to_a_message_of_a_prompt_proves_that_message() {
     let text = scene.posted();
     scene.prompt(&text);
     scene.on(Input::Called(vec![id(1)]));
-    assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::ToolCall)]);
+    assert_eq!(
+        scene.receipts(),
+        [entered(1, Via::InboxSocket, Via::ToolCall)]
+    );
     scene.hear(&event(Name::PostToolBatch));
     assert_eq!(scene.receipts(), [entered(2, Via::InboxSocket, Via::Hook)]);
 }
@@ -148,7 +177,10 @@ fn an_acknowledgement_proves_a_message_that_a_hook_had_shown() {
 /// A scene whose client keeps a transcript.
 fn with_a_transcript() -> Scene {
     let mut scene = Scene::begun(Some(socket()));
-    scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
+    scene.hear(&Event {
+        transcript: Some("/t.jsonl".into()),
+        ..event(Name::Notification)
+    });
     scene
 }
 
@@ -160,17 +192,32 @@ fn a_message_in_the_conversation_is_not_put_there_again_and_its_turn_is_begun_an
     assert_eq!(scene.prompt(&text), None);
     scene.hear(&event(Name::StopFailure));
     scene.reads(&[1], &[]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
-    assert!(matches!(scene.next(), Todo::Look(Some(_))), "the way rests after a failure");
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::InboxSocket)]
+    );
+    assert!(
+        matches!(scene.next(), Todo::Look(Some(_))),
+        "the way rests after a failure"
+    );
     scene.passes(30);
     let reminder = scene.posted();
-    assert!(reminder.contains(id(1).as_str()) && !reminder.contains("text 1"), "{reminder}");
+    assert!(
+        reminder.contains(id(1).as_str()) && !reminder.contains("text 1"),
+        "{reminder}"
+    );
     assert_eq!(scene.prompt(&reminder), None);
     scene.hear(&event(Name::Stop));
     scene.reads(&[1], &[1]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::Seen, Via::Transcript)]
+    );
     scene.passes(600);
-    assert!(matches!(scene.next(), Todo::Look(_) | Todo::Read(_)), "once");
+    assert!(
+        matches!(scene.next(), Todo::Look(_) | Todo::Read(_)),
+        "once"
+    );
 }
 
 #[test]
@@ -180,25 +227,41 @@ fn a_push_whose_hook_was_late_is_found_in_the_conversation_and_not_made_again() 
         scene.arrive(vec![message(1, json!({}))]);
         let text = scene.posted();
         scene.passes(5);
-        assert!(matches!(scene.next(), Todo::Look(Some(_))), "the client may be writing");
+        assert!(
+            matches!(scene.next(), Todo::Look(Some(_))),
+            "the client may be writing"
+        );
         scene.reads(if there { &[1] } else { &[] }, &[]);
-        let expected = if there { vec![progress(1, Stage::InSession, Via::InboxSocket)] } else { vec![] };
+        let expected = if there {
+            vec![progress(1, Stage::InSession, Via::InboxSocket)]
+        } else {
+            vec![]
+        };
         assert_eq!(scene.receipts(), expected);
         if there {
-            let late = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
+            let late = scene.hear(&Event {
+                prompt: Some(text),
+                ..event(Name::UserPromptSubmit)
+            });
             assert!(late.stdout.contains("\"block\""), "{late:?}");
             continue;
         }
         scene.passes(2);
         scene.reads(&[], &[]);
         let again = scene.print(&of_turn("p2", event(Name::UserPromptSubmit)));
-        assert!(holds(&again, 1) && is_marked(&again), "it may stand in the client's queue yet: {again:?}");
+        assert!(
+            holds(&again, 1) && is_marked(&again),
+            "it may stand in the client's queue yet: {again:?}"
+        );
     }
 }
 
 #[test]
 fn a_turn_that_was_broken_off_leaves_its_message_in_the_conversation_or_takes_it_along() {
-    for (there, expected) in [(true, vec![entered(1, Via::InboxSocket, Via::Transcript)]), (false, vec![])] {
+    for (there, expected) in [
+        (true, vec![entered(1, Via::InboxSocket, Via::Transcript)]),
+        (false, vec![]),
+    ] {
         let mut scene = with_a_transcript();
         scene.arrive(vec![message(1, json!({}))]);
         let text = scene.posted();
@@ -207,7 +270,10 @@ fn a_turn_that_was_broken_off_leaves_its_message_in_the_conversation_or_takes_it
         scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
         if !there {
             scene.reads(&[], &[]);
-            assert!(matches!(scene.next(), Todo::Look(Some(_))), "it may be written a little later");
+            assert!(
+                matches!(scene.next(), Todo::Look(Some(_))),
+                "it may be written a little later"
+            );
             scene.passes(2);
         }
         let there_alone: &[u32] = if there { &[1] } else { &[] };
@@ -232,23 +298,42 @@ fn a_rewound_message_comes_again_in_a_new_context() {
     scene.passes(1);
     scene.reads(&[2], &[]);
     let receipts = scene.receipts();
-    assert_eq!(receipts, [Progress { context: 1, ..progress(2, Stage::InSession, Via::Transcript) }], "the rest");
+    assert_eq!(
+        receipts,
+        [Progress {
+            context: 1,
+            ..progress(2, Stage::InSession, Via::Transcript)
+        }],
+        "the rest"
+    );
     assert_eq!(scene.hop.facts().context, Some(1));
     let again = scene.print(&of_turn("p2", event(Name::Stop)));
-    assert!(holds(&again, 1) && is_marked(&again) && !holds(&again, 2), "{again:?}");
+    assert!(
+        holds(&again, 1) && is_marked(&again) && !holds(&again, 2),
+        "{again:?}"
+    );
 }
 
 #[test]
 fn a_proxy_that_joined_a_session_looks_before_it_repeats_anything() {
     let mut scene = with_a_transcript();
     scene.hop = std::mem::replace(&mut scene.hop, Hop::new(agent("x"), None, false, true)).joined();
-    scene.arrive(vec![message(1, json!({"repeated": true})), message(2, json!({"repeated": true}))]);
+    scene.arrive(vec![
+        message(1, json!({"repeated": true})),
+        message(2, json!({"repeated": true})),
+    ]);
     scene.reads(&[1], &[]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::Transcript)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::Transcript)]
+    );
     scene.passes(2);
     scene.reads(&[1], &[]);
     let text = scene.posted();
-    assert!(text.contains(id(2).as_str()) && !text.contains(id(1).as_str()), "{text}");
+    assert!(
+        text.contains(id(2).as_str()) && !text.contains(id(1).as_str()),
+        "{text}"
+    );
 }
 
 #[test]
@@ -271,19 +356,29 @@ fn settled_messages_do_not_come_again_after_a_rewind() {
 fn the_transcript_of_a_one_shot_session_is_read_for_shown_messages() {
     let hop = Hop::new(agent("homeassistant"), Some(socket()), false, true).of_one_shot();
     let mut scene = Scene::of(hop);
-    scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::UserPromptSubmit) });
+    scene.hear(&Event {
+        transcript: Some("/t.jsonl".into()),
+        ..event(Name::UserPromptSubmit)
+    });
     assert!(!matches!(scene.next(), Todo::Read(_)));
     scene.arrive(vec![message(1, json!({}))]);
     scene.present(1, Via::GetMessages, None);
     scene.hear(&event(Name::PostToolBatch));
     scene.hear(&event(Name::Stop));
     assert_eq!(scene.receipts().len(), 1, "in the session");
-    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()), "at once: the session may end at any moment");
+    assert_eq!(
+        scene.next(),
+        Todo::Read("/t.jsonl".into()),
+        "at once: the session may end at any moment"
+    );
     scene.on(Input::Conversation(Some(standing(&[1], &[]))));
     assert_eq!(scene.receipts().len(), 1, "seen");
     scene.passes(60);
     assert_eq!(scene.next(), Todo::AskClient);
-    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: Some("/t.jsonl".into()) }));
+    scene.on(Input::ClientState(ClientState {
+        is_busy: Some(false),
+        transcript: Some("/t.jsonl".into()),
+    }));
     assert_eq!(scene.next(), Todo::Look(None));
 }
 

@@ -111,7 +111,10 @@ struct LineFields {
 impl LineFields {
     fn turn(&self) -> Option<TurnNumber> {
         let number = self.turn_position["turnIndex"].as_u64()?;
-        Some(TurnNumber { number, prompt: self.prompt_id.as_str().map(str::to_owned) })
+        Some(TurnNumber {
+            number,
+            prompt: self.prompt_id.as_str().map(str::to_owned),
+        })
     }
 }
 
@@ -121,7 +124,10 @@ impl Transcript {
     /// Errors: it cannot be read, or holds nothing that is understood.
     pub(super) fn conversation(&mut self, path: &Path) -> io::Result<Recorded> {
         if self.path != path {
-            *self = Self { path: path.to_owned(), ..Self::default() };
+            *self = Self {
+                path: path.to_owned(),
+                ..Self::default()
+            };
         }
         self.read_on()?;
         let mut standing = Recorded::default();
@@ -130,19 +136,25 @@ impl Transcript {
         let mut first: Option<&TurnNumber> = None;
         let mut answers = Answers::default();
         let chain = self.chain();
-        standing.other_turns = self.turns(self.order.iter().filter_map(|uuid| self.lines.get(uuid)));
+        standing.other_turns =
+            self.turns(self.order.iter().filter_map(|uuid| self.lines.get(uuid)));
         for turn in self.turns(chain.iter().map(|(line, _)| *line)) {
             standing.other_turns.remove(&turn);
         }
         standing.open = open(&chain);
         for (line, above) in chain {
             let is_answered = answers.follow(line, above);
-            for id in line.ids.iter().chain(self.beside(line).flat_map(|line| &line.ids)) {
+            for id in line
+                .ids
+                .iter()
+                .chain(self.beside(line).flat_map(|line| &line.ids))
+            {
                 of_turn.add(id, is_answered);
             }
             if let Some(turn) = &line.turn {
                 let is_kept = line.place < self.compacted;
-                if is_kept || first.is_none_or(|first| turn.number < first.number || turn == first) {
+                if is_kept || first.is_none_or(|first| turn.number < first.number || turn == first)
+                {
                     standing.join(std::mem::take(&mut of_turn));
                     first = Some(turn);
                 } else {
@@ -153,9 +165,16 @@ impl Transcript {
         }
         // Before the first prompt.
         standing.join(of_turn);
-        let age = |written| u64::try_from(Timestamp::now().millis_ahead_of(written)).unwrap_or_default();
-        standing.age = self.written.map(|written| Duration::from_millis(age(written)));
-        if self.order.is_empty() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(standing) }
+        let age =
+            |written| u64::try_from(Timestamp::now().millis_ahead_of(written)).unwrap_or_default();
+        standing.age = self
+            .written
+            .map(|written| Duration::from_millis(age(written)));
+        if self.order.is_empty() {
+            Err(io::ErrorKind::InvalidData.into())
+        } else {
+            Ok(standing)
+        }
     }
 
     /// Returns the lines of the conversation from its end upward, each with the answer of the model that is nearest above it.
@@ -163,39 +182,56 @@ impl Transcript {
         // Each line is taken once, so that a file that refers to itself ends too.
         let mut left: HashSet<Uuid> = self.lines.keys().copied().collect();
         let (mut chain, mut next) = (Vec::new(), self.order.last().copied());
-        while let Some(line) = next.take_if(|uuid| left.remove(uuid)).and_then(|uuid| self.lines.get(&uuid)) {
+        while let Some(line) = next
+            .take_if(|uuid| left.remove(uuid))
+            .and_then(|uuid| self.lines.get(&uuid))
+        {
             if line.place < self.compacted {
                 break;
             }
             chain.push((line, None));
             // On a full disk lines get lost: the conversation goes on with the last one before the gap.
             let before = || self.order[..line.place].last().copied();
-            next = line
-                .parent
-                .and_then(|parent| Some(parent).filter(|_| self.lines.contains_key(&parent)).or_else(before));
+            next = line.parent.and_then(|parent| {
+                Some(parent)
+                    .filter(|_| self.lines.contains_key(&parent))
+                    .or_else(before)
+            });
         }
         let kept = self.kept.iter().rev().filter(|uuid| left.remove(uuid));
         chain.extend(kept.filter_map(|uuid| Some((self.lines.get(uuid)?, None))));
         let mut above = None;
         for (line, nearest) in chain.iter_mut().rev() {
             *nearest = above;
-            above = line.answer.as_deref().filter(|_| line.is_of_model).or(above);
+            above = line
+                .answer
+                .as_deref()
+                .filter(|_| line.is_of_model)
+                .or(above);
         }
         chain
     }
 
     /// Returns the turns that these lines began since the latest compaction.
     fn turns<'a>(&self, lines: impl Iterator<Item = &'a TranscriptLine>) -> HashSet<String> {
-        let prompts = lines.filter(|line| line.place >= self.compacted).filter_map(|line| line.turn.as_ref());
+        let prompts = lines
+            .filter(|line| line.place >= self.compacted)
+            .filter_map(|line| line.turn.as_ref());
         prompts.filter_map(|turn| turn.prompt.clone()).collect()
     }
 
     /// Returns the other lines of the same answer, and the results of all of them: of tools that were used at once only one
     /// is in the chain.
     fn beside(&self, line: &TranscriptLine) -> impl Iterator<Item = &TranscriptLine> {
-        let parts = line.answer.as_ref().and_then(|answer| self.answers.get(answer));
+        let parts = line
+            .answer
+            .as_ref()
+            .and_then(|answer| self.answers.get(answer));
         let parts = parts.into_iter().flatten();
-        let results = parts.clone().filter_map(|part| self.results.get(part)).flatten();
+        let results = parts
+            .clone()
+            .filter_map(|part| self.results.get(part))
+            .flatten();
         parts.chain(results).filter_map(|uuid| self.lines.get(uuid))
     }
 
@@ -204,7 +240,10 @@ impl Transcript {
         let length = file.metadata()?.len();
         if length < self.read {
             // It was written anew.
-            *self = Self { path: std::mem::take(&mut self.path), ..Self::default() };
+            *self = Self {
+                path: std::mem::take(&mut self.path),
+                ..Self::default()
+            };
         }
         self.read = self.read.max(length.saturating_sub(READ_MAX));
         file.seek(SeekFrom::Start(self.read))?;
@@ -222,9 +261,17 @@ impl Transcript {
     }
 
     fn add(&mut self, line: &[u8]) {
-        let Ok(whole) = surrogates::parse::<Value>(line) else { return };
-        self.written = self.written.max(whole["timestamp"].as_str().and_then(|written| written.parse().ok()));
-        let Ok(link) = LineFields::deserialize(&whole) else { return };
+        let Ok(whole) = surrogates::parse::<Value>(line) else {
+            return;
+        };
+        self.written = self.written.max(
+            whole["timestamp"]
+                .as_str()
+                .and_then(|written| written.parse().ok()),
+        );
+        let Ok(link) = LineFields::deserialize(&whole) else {
+            return;
+        };
         if link.is_sidechain {
             return;
         }
@@ -235,11 +282,16 @@ impl Transcript {
         let message = &whole["message"];
         let answer = message["id"].as_str().map(str::to_owned);
         if let Some(answer) = &answer {
-            self.answers.entry(answer.clone()).or_default().push(link.uuid);
+            self.answers
+                .entry(answer.clone())
+                .or_default()
+                .push(link.uuid);
         }
         let is_result = |block: &Value| block["type"] == "tool_result";
         if let Some(parent) = link.parent_uuid
-            && message["content"].as_array().is_some_and(|blocks| blocks.iter().any(is_result))
+            && message["content"]
+                .as_array()
+                .is_some_and(|blocks| blocks.iter().any(is_result))
         {
             self.results.entry(parent).or_default().push(link.uuid);
         }
@@ -247,13 +299,27 @@ impl Transcript {
         if whole["subtype"] == "compact_boundary" {
             self.compacted = place;
             let kept = whole["compactMetadata"]["preservedMessages"]["allUuids"].as_array();
-            let kept = kept.into_iter().flatten().filter_map(|uuid| uuid.as_str()?.parse().ok());
+            let kept = kept
+                .into_iter()
+                .flatten()
+                .filter_map(|uuid| uuid.as_str()?.parse().ok());
             self.kept = kept.collect();
         }
-        let is_of_model = message["model"].as_str().is_some_and(|model| model != NO_MODEL);
+        let is_of_model = message["model"]
+            .as_str()
+            .is_some_and(|model| model != NO_MODEL);
         let turn = link.turn();
-        let follows_prompt = turn.is_none() && matches!(whole["type"].as_str(), Some("user" | "assistant"));
-        let line = TranscriptLine { place, parent: link.parent_uuid, ids, turn, answer, follows_prompt, is_of_model };
+        let follows_prompt =
+            turn.is_none() && matches!(whole["type"].as_str(), Some("user" | "assistant"));
+        let line = TranscriptLine {
+            place,
+            parent: link.parent_uuid,
+            ids,
+            turn,
+            answer,
+            follows_prompt,
+            is_of_model,
+        };
         self.lines.insert(link.uuid, line);
         self.order.push(link.uuid);
     }
@@ -302,7 +368,11 @@ impl<'a> Answers<'a> {
     /// tool may run while the model writes the rest of the answer that uses it.
     fn follow(&mut self, line: &'a TranscriptLine, above: Option<&str>) -> bool {
         let Some(answer) = line.answer.as_deref() else {
-            return if self.latest == above { self.is_followed } else { self.latest.is_some() };
+            return if self.latest == above {
+                self.is_followed
+            } else {
+                self.latest.is_some()
+            };
         };
         if line.is_of_model && self.latest != Some(answer) {
             self.is_followed = self.latest.replace(answer).is_some();
@@ -324,19 +394,29 @@ fn ids_in(line: &Value) -> Vec<MessageId> {
 fn collect(value: &Value, ids: &mut Vec<MessageId>) {
     match value {
         Value::String(text) => {
-            ids.extend(text.lines().skip_while(|line| !line.contains(MARK)).filter_map(origin));
+            ids.extend(
+                text.lines()
+                    .skip_while(|line| !line.contains(MARK))
+                    .filter_map(origin),
+            );
             ids.extend(in_background(text));
         }
         Value::Array(items) => items.iter().for_each(|item| collect(item, ids)),
         Value::Object(block) if value["type"] == "tool_result" => {
             let content = block.get("content");
             let blocks = content.and_then(Value::as_array).into_iter().flatten();
-            let texts = content.into_iter().chain(blocks.map(|block| &block["text"])).filter_map(Value::as_str);
+            let texts = content
+                .into_iter()
+                .chain(blocks.map(|block| &block["text"]))
+                .filter_map(Value::as_str);
             ids.extend(texts.flat_map(in_result));
         }
         // The client keeps a result a second time in a form of its own.
         Value::Object(members) => {
-            members.iter().filter(|(name, _)| *name != "toolUseResult").for_each(|(_, value)| collect(value, ids));
+            members
+                .iter()
+                .filter(|(name, _)| *name != "toolUseResult")
+                .for_each(|(_, value)| collect(value, ids));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
@@ -350,15 +430,21 @@ fn origin(line: &str) -> Option<MessageId> {
 
 /// Returns the messages of a result that the client brings later, as a prompt of its own: the tool ran in the background.
 fn in_background(text: &str) -> Vec<MessageId> {
-    let notice = text.strip_prefix("<task-notification>").and_then(|notice| notice.split_once("<result>\n"));
+    let notice = text
+        .strip_prefix("<task-notification>")
+        .and_then(|notice| notice.split_once("<result>\n"));
     let result = notice.and_then(|(_, result)| result.rsplit_once("\n</result>"));
     result.map_or_else(Vec::new, |(result, _)| in_result(result))
 }
 
 /// Returns the messages that the result of a tool of ours holds.
 fn in_result(text: &str) -> Vec<MessageId> {
-    let Ok(result) = serde_json::from_str::<Value>(text) else { return Vec::new() };
+    let Ok(result) = serde_json::from_str::<Value>(text) else {
+        return Vec::new();
+    };
     let page = result["messages"].as_array().into_iter().flatten();
     let messages = std::iter::once(&result).chain(page);
-    messages.filter_map(|message| message["id"].as_str()?.parse().ok()).collect()
+    messages
+        .filter_map(|message| message["id"].as_str()?.parse().ok())
+        .collect()
 }

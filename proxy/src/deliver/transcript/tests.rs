@@ -25,13 +25,23 @@ fn prompt(number: u128, parent: u128, turn: u64, of: &str) -> Value {
 }
 
 fn named(number: u32) -> String {
-    format!("[c3po] 1 message for homeassistant\n[FROM: meshtastic @nas2] [ID: {}]\n> hi", id(number))
+    format!(
+        "[c3po] 1 message for homeassistant\n[FROM: meshtastic @nas2] [ID: {}]\n> hi",
+        id(number)
+    )
 }
 
 fn standing(lines: &[Value]) -> Recorded {
     let folder = tempdir().unwrap();
     let path = folder.path().join("s.jsonl");
-    fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    fs::write(
+        &path,
+        lines
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect::<String>(),
+    )
+    .unwrap();
     Transcript::default().conversation(&path).unwrap()
 }
 
@@ -45,26 +55,47 @@ fn check(lines: &[Value], expected: &[u32]) {
 
 fn answer(number: u128, parent: u128, of: &str, model: &str) -> Value {
     let mut line = line(number, parent, "");
-    line["message"] = json!({"id": of, "model": model, "content": [{"type": "text", "text": "done"}]});
+    line["message"] =
+        json!({"id": of, "model": model, "content": [{"type": "text", "text": "done"}]});
     line
 }
 
 #[test]
 fn a_conversation_consists_of_the_last_line_and_its_ancestors() {
-    let lines = [line(1, 0, &named(1)), line(2, 1, &named(2)), line(3, 1, &named(3))];
+    let lines = [
+        line(1, 0, &named(1)),
+        line(2, 1, &named(2)),
+        line(3, 1, &named(3)),
+    ];
     check(&lines, &[1, 3]);
 }
 
 #[test]
 fn a_repeated_turn_removes_the_lines_since_it_from_the_conversation() {
-    let before = [prompt(1, 0, 1, "first"), line(2, 1, &named(1)), prompt(3, 2, 2, &named(2)), line(4, 3, "answer")];
+    let before = [
+        prompt(1, 0, 1, "first"),
+        line(2, 1, &named(1)),
+        prompt(3, 2, 2, &named(2)),
+        line(4, 3, "answer"),
+    ];
     let check = |after: &[Value], expected: &[u32]| check(&[&before[..], after].concat(), expected);
     check(&[prompt(5, 4, 3, "third")], &[1, 2]);
-    check(&[prompt(5, 2, 2, "a rewind to the middle"), line(6, 5, &named(3))], &[1, 3]);
+    check(
+        &[
+            prompt(5, 2, 2, "a rewind to the middle"),
+            line(6, 5, &named(3)),
+        ],
+        &[1, 3],
+    );
     check(&[prompt(5, 4, 2, "the same below the old line")], &[1]);
-    check(&[prompt(5, 4, 1, "a rewind to the beginning"), line(6, 5, &named(3))], &[3]);
-    let result =
-        json!({"turnPosition": {"turnIndex": 3}, "promptId": "prompt 5", "uuid": uuid(6), "parentUuid": uuid(5)});
+    check(
+        &[
+            prompt(5, 4, 1, "a rewind to the beginning"),
+            line(6, 5, &named(3)),
+        ],
+        &[3],
+    );
+    let result = json!({"turnPosition": {"turnIndex": 3}, "promptId": "prompt 5", "uuid": uuid(6), "parentUuid": uuid(5)});
     check(&[prompt(5, 4, 3, &named(3)), result], &[1, 2, 3]);
 }
 
@@ -78,12 +109,22 @@ fn a_conversation_goes_on_above_lines_that_were_lost() {
 
 #[test]
 fn a_line_with_half_a_character_is_a_part_of_the_conversation() {
-    let lines = [line(1, 0, &named(1)), line(2, 1, &(named(2) + "half")), line(3, 2, "")];
-    let text = lines.map(|line| format!("{line}\n")).concat().replace("half", r"\ud83d");
+    let lines = [
+        line(1, 0, &named(1)),
+        line(2, 1, &(named(2) + "half")),
+        line(3, 2, ""),
+    ];
+    let text = lines
+        .map(|line| format!("{line}\n"))
+        .concat()
+        .replace("half", r"\ud83d");
     let folder = tempdir().unwrap();
     let path = folder.path().join("s.jsonl");
     fs::write(&path, text).unwrap();
-    assert_eq!(Transcript::default().conversation(&path).unwrap().named, ids(&[1, 2]));
+    assert_eq!(
+        Transcript::default().conversation(&path).unwrap().named,
+        ids(&[1, 2])
+    );
 }
 
 #[test]
@@ -103,10 +144,18 @@ fn lines_that_a_compaction_kept_stay_in_the_conversation() {
         boundary["compactMetadata"] = json!({"preservedMessages": {"allUuids": kept}});
         boundary
     };
-    let before = [prompt(1, 0, 1, &named(1)), prompt(2, 1, 2, &named(2)), line(3, 2, &named(3))];
+    let before = [
+        prompt(1, 0, 1, &named(1)),
+        prompt(2, 1, 2, &named(2)),
+        line(3, 2, &named(3)),
+    ];
     let conversation = |kept: &[u128]| {
-        let after =
-            [boundary(kept), prompt(5, 4, 1, "summary"), answer(6, 5, "msg_1", "claude"), line(7, 6, &named(4))];
+        let after = [
+            boundary(kept),
+            prompt(5, 4, 1, "summary"),
+            answer(6, 5, "msg_1", "claude"),
+            line(7, 6, &named(4)),
+        ];
         standing(&[&before[..], &after].concat())
     };
     let kept = conversation(&[2, 3]);
@@ -117,7 +166,11 @@ fn lines_that_a_compaction_kept_stay_in_the_conversation() {
 #[test]
 fn turns_that_are_not_in_the_conversation_are_named() {
     let turns = |lines: &[Value]| standing(lines).other_turns.into_iter().collect::<Vec<_>>();
-    let branch = [prompt(1, 0, 1, ""), prompt(2, 1, 2, ""), prompt(3, 1, 2, "")];
+    let branch = [
+        prompt(1, 0, 1, ""),
+        prompt(2, 1, 2, ""),
+        prompt(3, 1, 2, ""),
+    ];
     assert_eq!(turns(&branch), ["prompt 2"]);
     assert!(turns(&branch[..2]).is_empty());
     let mut summary = line(4, 0, "");
@@ -141,7 +194,14 @@ fn results_of_tools_that_were_used_at_once_are_in_the_conversation() {
         line["message"] = json!({"content": [{"type": "tool_result", "content": [{"type": "text", "text": text}]}]});
         line
     };
-    let lines = [line(1, 0, "go"), part(2, 1), part(3, 2), result(4, 2, 1), result(5, 3, 2), line(6, 5, "done")];
+    let lines = [
+        line(1, 0, "go"),
+        part(2, 1),
+        part(3, 2),
+        result(4, 2, 1),
+        result(5, 3, 2),
+        line(6, 5, "done"),
+    ];
     check(&lines, &[1, 2]);
 }
 
@@ -149,13 +209,23 @@ fn results_of_tools_that_were_used_at_once_are_in_the_conversation() {
 fn a_message_that_is_only_mentioned_does_not_stand_in_the_conversation() {
     let mention = id(1);
     let status = json!({"message_id": mention, "stage": "seen"}).to_string();
-    let reply = format!("[c3po] 1 message for b\n[FROM: a] [ID: {}] [reply to {mention}]", id(2));
+    let reply = format!(
+        "[c3po] 1 message for b\n[FROM: a] [ID: {}] [reply to {mention}]",
+        id(2)
+    );
     let lines = [
         line(1, 0, &format!("did you use {mention}?")),
         line(2, 1, &format!("[c3po] still open: [ID: {mention}]")),
         line(3, 2, &status),
         line(4, 3, &reply),
-        line(5, 4, &format!("{}\n> [FROM: a] [ID: {mention}]\n> {{\"id\":\"{mention}\"}}", named(3))),
+        line(
+            5,
+            4,
+            &format!(
+                "{}\n> [FROM: a] [ID: {mention}]\n> {{\"id\":\"{mention}\"}}",
+                named(3)
+            ),
+        ),
     ];
     check(&lines, &[2, 3]);
 }
@@ -174,15 +244,33 @@ fn a_message_is_answered_where_the_model_answered_below_it() {
         line
     };
     let check = |after: &[Value], answered: &[u32], all: &[u32]| {
-        let before = [line(1, 0, &named(1)), call(2, 1), call(3, 2), result(4, 2, 2), result(5, 3, 3)];
-        let expected = Recorded { named: ids(all), answered: ids(answered), ..Recorded::default() };
+        let before = [
+            line(1, 0, &named(1)),
+            call(2, 1),
+            call(3, 2),
+            result(4, 2, 2),
+            result(5, 3, 3),
+        ];
+        let expected = Recorded {
+            named: ids(all),
+            answered: ids(answered),
+            ..Recorded::default()
+        };
         assert_eq!(standing(&[&before[..], after].concat()), expected);
     };
     check(&[], &[1], &[1, 2, 3]);
     let queued = line(6, 5, &named(4));
     check(std::slice::from_ref(&queued), &[1], &[1, 2, 3, 4]);
-    check(&[queued.clone(), answer(7, 6, "msg_2", NO_MODEL)], &[1], &[1, 2, 3, 4]);
-    check(&[queued, answer(7, 6, "msg_2", "claude")], &[1, 2, 3, 4], &[1, 2, 3, 4]);
+    check(
+        &[queued.clone(), answer(7, 6, "msg_2", NO_MODEL)],
+        &[1],
+        &[1, 2, 3, 4],
+    );
+    check(
+        &[queued, answer(7, 6, "msg_2", "claude")],
+        &[1, 2, 3, 4],
+        &[1, 2, 3, 4],
+    );
 }
 
 #[test]
@@ -211,20 +299,43 @@ fn the_rest_of_the_answer_that_uses_a_tool_is_none_to_its_result() {
     let mut result = line(3, 2, "");
     let text = json!({"id": id(1)}).to_string();
     result["message"] = json!({"content": [{"type": "tool_result", "content": text}]});
-    let running = [prompt(1, 0, 1, "go"), part(2, 1, "msg_1"), result, part(4, 3, "msg_1")];
-    assert_eq!(standing(&running), Recorded { named: ids(&[1]), ..Recorded::default() });
+    let running = [
+        prompt(1, 0, 1, "go"),
+        part(2, 1, "msg_1"),
+        result,
+        part(4, 3, "msg_1"),
+    ];
+    assert_eq!(
+        standing(&running),
+        Recorded {
+            named: ids(&[1]),
+            ..Recorded::default()
+        }
+    );
     let [first, second, third, fourth] = running;
     let answered = [first, second, third, fourth, part(5, 4, "msg_2")];
-    assert_eq!(standing(&answered), Recorded { named: ids(&[1]), answered: ids(&[1]), ..Recorded::default() });
+    assert_eq!(
+        standing(&answered),
+        Recorded {
+            named: ids(&[1]),
+            answered: ids(&[1]),
+            ..Recorded::default()
+        }
+    );
 }
 
 #[test]
 fn a_result_that_came_in_the_background_stands_in_its_notice() {
     let result = json!({"messages": [{"id": id(1)}]});
-    let notice =
-        format!("<task-notification>\n<status>completed</status>\n<result>\n{result}\n</result>\n</task-notification>");
+    let notice = format!(
+        "<task-notification>\n<status>completed</status>\n<result>\n{result}\n</result>\n</task-notification>"
+    );
     assert_eq!(standing(&[prompt(1, 0, 1, &notice)]).named, ids(&[1]));
-    assert_eq!(standing(&[prompt(1, 0, 1, &format!("see {notice}"))]).named, ids(&[]), "a quotation");
+    assert_eq!(
+        standing(&[prompt(1, 0, 1, &format!("see {notice}"))]).named,
+        ids(&[]),
+        "a quotation"
+    );
 }
 
 #[test]
@@ -233,10 +344,20 @@ fn nothing_from_before_a_compaction_is_in_the_conversation_after_a_rewind_to_its
     boundary["type"] = json!("system");
     boundary["subtype"] = json!("compact_boundary");
     let before = prompt(1, 0, 1, &named(1));
-    let summed = [before, line(2, 1, ""), boundary, prompt(4, 3, 1, "summary"), prompt(5, 4, 2, &named(2))];
+    let summed = [
+        before,
+        line(2, 1, ""),
+        boundary,
+        prompt(4, 3, 1, "summary"),
+        prompt(5, 4, 2, &named(2)),
+    ];
     assert_eq!(standing(&summed).named, ids(&[2]));
     let rewound = [&summed[..], &[prompt(6, 2, 2, &named(3))]].concat();
-    assert_eq!(standing(&rewound).named, ids(&[3]), "the client's own request has the summary above it");
+    assert_eq!(
+        standing(&rewound).named,
+        ids(&[3]),
+        "the client's own request has the summary above it"
+    );
 }
 
 #[test]
@@ -246,11 +367,18 @@ fn a_prompt_at_the_end_is_open_until_anything_follows_it() {
         line["type"] = json!("attachment");
         line
     };
-    let begun = [prompt(1, 0, 1, "first"), answer(2, 1, "m1", "model"), prompt(3, 2, 2, &named(1))];
+    let begun = [
+        prompt(1, 0, 1, "first"),
+        answer(2, 1, "m1", "model"),
+        prompt(3, 2, 2, &named(1)),
+    ];
     let open = |more: &[Value]| standing(&[&begun[..], more].concat()).open;
     assert_eq!(open(&[]), ids(&[1]));
     assert_eq!(open(&[attachment(4, 3, &named(2))]), ids(&[1, 2]));
-    assert_eq!(open(&[line(4, 3, "[Request interrupted by user]")]), ids(&[]));
+    assert_eq!(
+        open(&[line(4, 3, "[Request interrupted by user]")]),
+        ids(&[])
+    );
     assert_eq!(open(&[answer(4, 3, "m2", "model")]), ids(&[]));
     assert_eq!(open(&[answer(4, 3, "m2", NO_MODEL)]), ids(&[]));
 }

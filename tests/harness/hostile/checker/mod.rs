@@ -158,7 +158,11 @@ pub enum Finding {
     /// No request with the message was answered.
     Lost { token: Token },
     /// One request contains a message twice, and the later copy is not marked.
-    Twice { token: Token, copies: usize, asker: Asker },
+    Twice {
+        token: Token,
+        copies: usize,
+        asker: Asker,
+    },
     /// A message is marked as possibly shown before, but nothing happened that could explain it.
     FalselyMarked { token: Token },
     /// A receipt reports a message as in the last context, but its conversation does not contain it.
@@ -192,20 +196,44 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unseen { token, via } => {
-                write!(f, "unseen: {token} is seen by {via}, and no answered request held it")
+                write!(
+                    f,
+                    "unseen: {token} is seen by {via}, and no answered request held it"
+                )
             }
-            Self::NeverThere { token, via } => write!(f, "never there: {token} is in_session by {via}, in no request"),
+            Self::NeverThere { token, via } => write!(
+                f,
+                "never there: {token} is in_session by {via}, in no request"
+            ),
             Self::Lost { token } => write!(f, "lost: no request with {token} was answered"),
-            Self::Twice { token, copies, asker } => {
-                write!(f, "twice: {token} stands {copies} times in one request of the {asker:?}, unmarked")
+            Self::Twice {
+                token,
+                copies,
+                asker,
+            } => {
+                write!(
+                    f,
+                    "twice: {token} stands {copies} times in one request of the {asker:?}, unmarked"
+                )
             }
-            Self::FalselyMarked { token } => write!(f, "falsely marked: {token} was certainly not shown before"),
+            Self::FalselyMarked { token } => {
+                write!(f, "falsely marked: {token} was certainly not shown before")
+            }
             Self::Missing { token, stage } => {
-                write!(f, "missing: {token} is {stage} in the last context, and not there")
+                write!(
+                    f,
+                    "missing: {token} is {stage} in the last context, and not there"
+                )
             }
-            Self::Forgotten { token } => write!(f, "forgotten: {token} is in the inbox, not in the last context"),
+            Self::Forgotten { token } => write!(
+                f,
+                "forgotten: {token} is in the inbox, not in the last context"
+            ),
             Self::LeftIdle { token, seconds } => {
-                write!(f, "left idle: {token} waited beside an idle session, {seconds} s")
+                write!(
+                    f,
+                    "left idle: {token} waited beside an idle session, {seconds} s"
+                )
             }
             Self::Screen { seat, text } => write!(f, "screen of session {seat}: {text}"),
         }
@@ -236,7 +264,15 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [answered, failed, cut_off] = self.requests;
-        let Self { questions, news, repeated, most, longest, findings, .. } = self;
+        let Self {
+            questions,
+            news,
+            repeated,
+            most,
+            longest,
+            findings,
+            ..
+        } = self;
         writeln!(
             f,
             "{questions} questions and {news} news; {answered} requests answered, {failed} failed, {cut_off} cut off; \
@@ -245,22 +281,36 @@ impl fmt::Display for Report {
             longest.as_secs_f64(),
             findings.len()
         )?;
-        let deeds: Vec<_> = self.deeds.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        let deeds: Vec<_> = self
+            .deeds
+            .iter()
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
         writeln!(f, "  actions: {}", deeds.join(", "))?;
-        findings.iter().try_for_each(|finding| writeln!(f, "  {finding}"))
+        findings
+            .iter()
+            .try_for_each(|finding| writeln!(f, "  {finding}"))
     }
 }
 
 /// Checks the whole record.
 pub fn check(record: &Record) -> Report {
     let mut report = rules::counted(record);
-    report.findings.extend(rules::receipts_before_requests(record));
+    report
+        .findings
+        .extend(rules::receipts_before_requests(record));
     report.findings.extend(rules::losses(record));
     report.findings.extend(rules::repeats(record));
     report.findings.extend(rules::last_contexts(record));
     let waits = rules::waits(record);
-    report.longest = waits.iter().map(|wait| wait.length).max().unwrap_or_default();
-    report.findings.extend(waits.iter().filter_map(rules::Wait::finding));
+    report.longest = waits
+        .iter()
+        .map(|wait| wait.length)
+        .max()
+        .unwrap_or_default();
+    report
+        .findings
+        .extend(waits.iter().filter_map(rules::Wait::finding));
     report.findings.sort();
     report.findings.dedup();
     report

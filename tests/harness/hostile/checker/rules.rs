@@ -20,8 +20,13 @@ const CLOCKS: Duration = Duration::from_millis(50);
 
 /// Counts everything, and copies the violations that are already known.
 pub(super) fn counted(record: &Record) -> Report {
-    let of =
-        |fate| record.requests.iter().filter(|request| request.ended.map(|(ended, _)| ended) == Some(fate)).count();
+    let of = |fate| {
+        record
+            .requests
+            .iter()
+            .filter(|request| request.ended.map(|(ended, _)| ended) == Some(fate))
+            .count()
+    };
     let mut deeds = BTreeMap::new();
     for deed in &record.deeds {
         *deeds.entry(deed.name.clone()).or_default() += 1;
@@ -32,7 +37,10 @@ pub(super) fn counted(record: &Record) -> Report {
         *most = standing.len().max(*most);
     }
     let questions = record.sent.iter().filter(|sent| sent.presses).count();
-    let screens = record.screens.iter().map(|(seat, text)| Finding::Screen { seat: *seat, text: text.clone() });
+    let screens = record.screens.iter().map(|(seat, text)| Finding::Screen {
+        seat: *seat,
+        text: text.clone(),
+    });
     Report {
         questions,
         news: record.sent.len() - questions,
@@ -70,8 +78,14 @@ pub(super) fn receipts_before_requests(record: &Record) -> Vec<Finding> {
 
 /// Finds messages that no answered request contained.
 pub(super) fn losses(record: &Record) -> Vec<Finding> {
-    let is_lost = |sent: &&Sent| !of_session(record, sent.token).any(|request| answered(request).is_some());
-    record.sent.iter().filter(is_lost).map(|sent| Finding::Lost { token: sent.token }).collect()
+    let is_lost =
+        |sent: &&Sent| !of_session(record, sent.token).any(|request| answered(request).is_some());
+    record
+        .sent
+        .iter()
+        .filter(is_lost)
+        .map(|sent| Finding::Lost { token: sent.token })
+        .collect()
 }
 
 /// Finds repeated copies without a mark, and first copies with a wrong one.
@@ -81,14 +95,25 @@ pub(super) fn losses(record: &Record) -> Vec<Finding> {
 pub(super) fn repeats(record: &Record) -> Vec<Finding> {
     let (mut findings, mut known, mut twice) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     let mut unmarked_before = BTreeSet::new();
-    for request in record.requests.iter().filter(|request| request.asker != Asker::Side) {
+    for request in record
+        .requests
+        .iter()
+        .filter(|request| request.asker != Asker::Side)
+    {
         for (token, standing) in by_message(request) {
             let unmarked = standing.iter().filter(|copy| !copy.marked).count();
             let is_older = !standing[0].marked || unmarked_before.contains(&token);
             if (unmarked > 1 || (unmarked == 1 && !is_older)) && twice.insert(token) {
-                findings.push(Finding::Twice { token, copies: standing.len(), asker: request.asker });
+                findings.push(Finding::Twice {
+                    token,
+                    copies: standing.len(),
+                    asker: request.asker,
+                });
             }
-            if known.insert(token) && standing[0].marked && !may_have_been_shown(record, token, request.at) {
+            if known.insert(token)
+                && standing[0].marked
+                && !may_have_been_shown(record, token, request.at)
+            {
                 findings.push(Finding::FalselyMarked { token });
             }
             if unmarked > 0 {
@@ -103,16 +128,35 @@ pub(super) fn repeats(record: &Record) -> Vec<Finding> {
 pub(super) fn last_contexts(record: &Record) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (seat, last) in &record.last {
-        let mut requests = record.requests.iter().filter(|request| is_of(request, *seat));
-        let Some(request) = requests.rfind(|request| answered(request).is_some()) else { continue };
-        let present: BTreeSet<Token> = request.standing.iter().map(|standing| standing.token).collect();
+        let mut requests = record
+            .requests
+            .iter()
+            .filter(|request| is_of(request, *seat));
+        let Some(request) = requests.rfind(|request| answered(request).is_some()) else {
+            continue;
+        };
+        let present: BTreeSet<Token> = request
+            .standing
+            .iter()
+            .map(|standing| standing.token)
+            .collect();
         let context = shown_in(record, *last);
-        for sent in record.sent.iter().filter(|sent| sent.token.seat == *seat && !present.contains(&sent.token)) {
+        for sent in record
+            .sent
+            .iter()
+            .filter(|sent| sent.token.seat == *seat && !present.contains(&sent.token))
+        {
             let token = sent.token;
             let steps = record.histories.get(&token).into_iter().flatten();
-            let mut claims = steps.filter(|step| context.is_some() && step.session.as_deref() == context);
-            if let Some(step) = claims.rfind(|step| matches!(step.stage.as_str(), "seen" | "in_session")) {
-                findings.push(Finding::Missing { token, stage: step.stage.clone() });
+            let mut claims =
+                steps.filter(|step| context.is_some() && step.session.as_deref() == context);
+            if let Some(step) =
+                claims.rfind(|step| matches!(step.stage.as_str(), "seen" | "in_session"))
+            {
+                findings.push(Finding::Missing {
+                    token,
+                    stage: step.stage.clone(),
+                });
             }
             if record.left.contains(&token) {
                 findings.push(Finding::Forgotten { token });
@@ -132,7 +176,10 @@ pub(super) struct Wait {
 impl Wait {
     pub(super) fn finding(&self) -> Option<Finding> {
         let seconds = self.length.as_secs();
-        (self.length > self.allowed).then_some(Finding::LeftIdle { token: self.token, seconds })
+        (self.length > self.allowed).then_some(Finding::LeftIdle {
+            token: self.token,
+            seconds,
+        })
     }
 }
 
@@ -141,21 +188,46 @@ impl Wait {
 pub(super) fn waits(record: &Record) -> Vec<Wait> {
     let mut waits = Vec::new();
     for sent in record.sent.iter().filter(|sent| sent.presses) {
-        let settled = record.settled.get(&sent.token).copied().unwrap_or(record.over);
-        let renewed = record.deeds.iter().filter(|deed| deed.seat == sent.token.seat && deed.effect == Effect::Renews);
+        let settled = record
+            .settled
+            .get(&sent.token)
+            .copied()
+            .unwrap_or(record.over);
+        let renewed = record
+            .deeds
+            .iter()
+            .filter(|deed| deed.seat == sent.token.seat && deed.effect == Effect::Renews);
         // A message that needs no answer is settled when it is seen, and is not shown again.
-        let renewed = renewed.filter(|deed| sent.wants_answer && deed.from > sent.at).map(|deed| (deed.from, deed.to));
+        let renewed = renewed
+            .filter(|deed| sent.wants_answer && deed.from > sent.at)
+            .map(|deed| (deed.from, deed.to));
         for (from, begins) in std::iter::once((sent.at, sent.at)).chain(renewed) {
-            let is_shown = |request: &&Request| request.at >= from && fate(request) != Some(Fate::CutOff);
-            let shown = of_session(record, sent.token).find(is_shown).map_or(settled, |request| request.at);
+            let is_shown =
+                |request: &&Request| request.at >= from && fate(request) != Some(Fate::CutOff);
+            let shown = of_session(record, sent.token)
+                .find(is_shown)
+                .map_or(settled, |request| request.at);
             let ends = shown.min(settled);
-            let idle = record.idle.iter().filter(|idle| idle.seat == sent.token.seat);
+            let idle = record
+                .idle
+                .iter()
+                .filter(|idle| idle.seat == sent.token.seat);
             let lengths = idle.map(|idle| (idle, idle.to.min(ends).since(idle.from.max(begins))));
-            waits.extend(lengths.filter(|(_, length)| !length.is_zero()).map(|(idle, length)| Wait {
-                token: sent.token,
-                length,
-                allowed: IDLE_MAX + LOOK + if follows_failure(record, idle) { FAILURE } else { Duration::ZERO },
-            }));
+            waits.extend(
+                lengths
+                    .filter(|(_, length)| !length.is_zero())
+                    .map(|(idle, length)| Wait {
+                        token: sent.token,
+                        length,
+                        allowed: IDLE_MAX
+                            + LOOK
+                            + if follows_failure(record, idle) {
+                                FAILURE
+                            } else {
+                                Duration::ZERO
+                            },
+                    }),
+            );
         }
     }
     waits
@@ -163,31 +235,50 @@ pub(super) fn waits(record: &Record) -> Vec<Wait> {
 
 /// Returns whether the last event before that idle period was a failure of the model's service.
 fn follows_failure(record: &Record, idle: &Idle) -> bool {
-    let mut before = record.requests.iter().filter(|request| is_of(request, idle.seat));
-    before.rfind(|request| request.at <= idle.from).is_some_and(|request| fate(request) == Some(Fate::Failed))
+    let mut before = record
+        .requests
+        .iter()
+        .filter(|request| is_of(request, idle.seat));
+    before
+        .rfind(|request| request.at <= idle.from)
+        .is_some_and(|request| fate(request) == Some(Fate::Failed))
 }
 
 /// Returns whether any event between the sending of a message and `shown` may have shown the message before.
 fn may_have_been_shown(record: &Record, token: Token, shown: Timestamp) -> bool {
-    let Some(sent) = record.sent.iter().find(|sent| sent.token == token) else { return true };
+    let Some(sent) = record.sent.iter().find(|sent| sent.token == token) else {
+        return true;
+    };
     let lies_between = |from: Timestamp, to: Timestamp| from <= shown && to >= sent.at;
     let disturbs = |deed: &Deed| deed.effect != Effect::None && lies_between(deed.from, deed.to);
     let broke_off = |request: &Request| {
-        let ended = request.ended.is_some_and(|(fate, at)| fate != Fate::Answered && lies_between(request.at, at));
+        let ended = request
+            .ended
+            .is_some_and(|(fate, at)| fate != Fate::Answered && lies_between(request.at, at));
         request.asker != Asker::Side && request.seat == token.seat && ended
     };
-    record.deeds.iter().any(|deed| deed.seat == token.seat && disturbs(deed)) || record.requests.iter().any(broke_off)
+    record
+        .deeds
+        .iter()
+        .any(|deed| deed.seat == token.seat && disturbs(deed))
+        || record.requests.iter().any(broke_off)
 }
 
 /// Returns the name of the last context in which a message was shown.
 fn shown_in(record: &Record, token: Token) -> Option<&str> {
     let mut steps = record.histories.get(&token)?.iter();
-    steps.rfind(|step| step.stage == "in_session")?.session.as_deref()
+    steps
+        .rfind(|step| step.stage == "in_session")?
+        .session
+        .as_deref()
 }
 
 /// Returns the requests of the recipient's session that contain the message, without those of its subagents.
 fn of_session(record: &Record, token: Token) -> impl Iterator<Item = &Request> {
-    record.requests.iter().filter(move |request| is_of(request, token.seat) && holds(request, token))
+    record
+        .requests
+        .iter()
+        .filter(move |request| is_of(request, token.seat) && holds(request, token))
 }
 
 fn is_of(request: &Request, seat: Seat) -> bool {
@@ -195,7 +286,10 @@ fn is_of(request: &Request, seat: Seat) -> bool {
 }
 
 fn holds(request: &Request, token: Token) -> bool {
-    request.standing.iter().any(|standing| standing.token == token)
+    request
+        .standing
+        .iter()
+        .any(|standing| standing.token == token)
 }
 
 fn fate(request: &Request) -> Option<Fate> {
@@ -204,13 +298,18 @@ fn fate(request: &Request) -> Option<Fate> {
 
 /// Returns when the request was answered.
 fn answered(request: &Request) -> Option<Timestamp> {
-    request.ended.and_then(|(fate, at)| (fate == Fate::Answered).then_some(at))
+    request
+        .ended
+        .and_then(|(fate, at)| (fate == Fate::Answered).then_some(at))
 }
 
 fn by_message(request: &Request) -> BTreeMap<Token, Vec<Standing>> {
     let mut by_message: BTreeMap<Token, Vec<Standing>> = BTreeMap::new();
     for standing in &request.standing {
-        by_message.entry(standing.token).or_default().push(*standing);
+        by_message
+            .entry(standing.token)
+            .or_default()
+            .push(*standing);
     }
     by_message
 }
