@@ -23,16 +23,18 @@ const UNNAMED_SUBJECTS: usize = 11;
 const SENTENCE_MAX: usize = 40;
 const LONG_SENTENCES: usize = 12;
 
-/// Returns the comments of a file of Rust, line by line, with the numbers of the lines.
+/// Returns the comments of a file of code, line by line, with the numbers of the lines.
 fn comments(file: &File) -> impl Iterator<Item = (usize, &str)> {
-    let lines = if file.is_rust() {
-        file.text.lines()
-    } else {
-        "".lines()
+    let mark = match file.path.rsplit_once('.') {
+        Some((_, "rs")) => Some("//"),
+        Some((_, "lua" | "sql")) => Some("--"),
+        _ => None,
     };
-    lines
-        .enumerate()
-        .filter_map(|(number, line)| Some((number + 1, line.trim_start().strip_prefix("//")?)))
+    let text = mark.map_or("", |_| &file.text);
+    text.lines().enumerate().filter_map(move |(number, line)| {
+        let comment = line.trim_start().strip_prefix(mark?)?;
+        Some((number + 1, comment))
+    })
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -198,6 +200,11 @@ mod tests {
             over_budget(&file("// The messages of an inbox.\nlet what = said;\n")).len(),
             0
         );
+        let script = File::new(
+            "coordinator/src/a.lua",
+            "-- What it holds, and who said so.\n",
+        );
+        assert_eq!(over_budget(&[script]).len(), 2);
     }
 
     #[test]

@@ -1,2 +1,2 @@
--- Finds a name that differs from another in case alone: none is taken beside it.
+-- Finds names that differ only in case: no two such names may exist.
 CREATE INDEX alike ON agents (id COLLATE NOCASE);

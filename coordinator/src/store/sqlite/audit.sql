@@ -1,2 +1,2 @@
--- What happened, one entry a row. The number never comes again, also where the oldest rows are gone.
+-- The audit, one entry per row. Numbers are never reused, even after the oldest rows were deleted.
 CREATE TABLE audit (position INTEGER PRIMARY KEY AUTOINCREMENT, entry TEXT NOT NULL) STRICT;

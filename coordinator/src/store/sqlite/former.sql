@@ -1,4 +1,4 @@
--- The host to which the name of a deleted agent stays reserved, so that no other host gets the messages that are still kept.
+-- The host for which the name of a deleted agent stays reserved, so that no other host gets the messages still stored.
 CREATE TABLE former (
     id      TEXT PRIMARY KEY,
     host    TEXT NOT NULL,

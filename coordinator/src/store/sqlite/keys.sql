@@ -1,5 +1,5 @@
 -- Keys and invites: hashes, never secrets. The row without an id
--- has the revisions of keys that were forgotten, so that the sum of all only grows.
+-- has the revisions of deleted keys, so that the sum of all revisions only grows.
 CREATE TABLE keys (
     id       TEXT PRIMARY KEY,
     revision INTEGER NOT NULL,

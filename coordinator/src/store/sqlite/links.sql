@@ -1,2 +1,2 @@
--- How often the name was claimed: tells the present link of a session from its earlier ones.
+-- How often the name was claimed: distinguishes the present link of a session from earlier ones.
 ALTER TABLE agents ADD COLUMN link INTEGER NOT NULL DEFAULT 0;

@@ -1,4 +1,4 @@
--- How many bytes of messages were stored with each key in each hour since 1970. Hours of a day ago count no more.
+-- The bytes of messages stored with each key, by hours since 1970. Hours older than a day no longer count.
 CREATE TABLE quotas (
     key   TEXT NOT NULL,
     hour  INTEGER NOT NULL,

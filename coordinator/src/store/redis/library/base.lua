@@ -1,16 +1,16 @@
--- What every function begins with: the keys of its fleet, the server's clock, and what leaves an inbox by itself.
--- All keys of a fleet begin with {FLEET}: and so lie in one hash slot. KEYS[1] is {FLEET}:-, which is never there: while
--- a cluster moves the slot, a call that names a missing key is refused as a whole and nothing is half done.
--- The library is loaded once, so a call pays neither for these definitions nor for their text.
+-- Shared definitions: the keys of a fleet, the server's clock, and the expiry of messages.
+-- All keys of a fleet begin with {FLEET}:, so they are in one hash slot. KEYS[1] is {FLEET}:-, a key that never exists:
+-- while a cluster moves the slot, it refuses each call that names a missing key as a whole, so no call is half done.
+-- The library is loaded once, so calls do not send its text.
 
--- A time that does not come.
+-- A time that is never reached.
 local NEVER = '9007199254740991'
--- How many messages of one inbox one call expires: each costs six commands, and no call runs more than 500. A call that
--- expired more than a few does nothing else, and is made again.
+-- The limit of messages that one call expires: each costs six commands, and no call runs more than 500. A call that
+-- expired more than a few messages does nothing else, and is repeated.
 local EXPIRED_MAX, EXPIRED_FEW = 80, 5
 
--- Of the call that runs: the prefix of its fleet's keys, the time, the agent in use, whom to wake, and whether the
--- coordinator that calls is to hear of it too, since it does not know whom to wake by itself.
+-- The state of the call that runs: the key prefix of its fleet, the time, the agent in use, the agents to wake, and whether
+-- the wakes go to the calling coordinator too, which does not know them itself.
 local fleet, now
 local name, agent, unshown, shown, repeated
 local woken, is_news
@@ -18,26 +18,26 @@ local woken, is_news
 local function begin(keys)
   fleet = string.sub(keys[1], 1, -2)
   woken, is_news = {}, false
-  -- Lua writes numbers of up to 14 digits as they are, which is enough for times in milliseconds.
+  -- Lua writes numbers of up to 14 digits without an exponent, which is enough for times in milliseconds.
   local clock = redis.call('TIME')
   now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 end
 
--- Takes the agent whose four keys begin there as the one that the rest of the call is about.
--- The inbox, by position: what the present session was not shown, and the rest; each member is 'id end'. What of it an
--- earlier session or context was shown is in a set of its own, which is mostly not there.
+-- Selects the agent of the call by the position of its four keys.
+-- Its inbox is two sorted sets by position: the messages that the present session was not shown, and the others. Each member
+-- is 'id end'. A further set, which seldom exists, has the messages that an earlier session or context was shown.
 local function use(keys, at)
   agent, unshown, shown, repeated = keys[at], keys[at + 1], keys[at + 2], keys[at + 3]
   name = string.sub(agent, #fleet + 7)
 end
 
--- By the number of the id alone: a call that is sent again has the same number, also under another sender's name.
+-- By the number of the id alone: a repeated call has the same number, also under another sender's name.
 local function message_key(id)
   return fleet .. 'm:' .. name .. ':' .. string.sub(id, -8)
 end
 
--- Some of what was noted of a message when it was stored: each further capture is a text that Lua hashes as a whole.
--- Nothing where `facts` are those of another message, or missing.
+-- Returns a part of the facts that were stored with a message: Lua hashes each further captured text as a whole.
+-- Returns nothing if `facts` are missing or those of another message.
 local function read_facts(facts, id)
   local found, from, wants, kept_until, expires = string.match(facts or '', '^(%S+) (%S+) (%d) (%d+) (%d+)')
   if found == id then
@@ -45,13 +45,13 @@ local function read_facts(facts, id)
   end
 end
 
--- The rest of it: {when it was accepted, kind, thread, call, when it was stored}.
+-- Returns the other facts: {time of acceptance, kind, thread, call, time of storing}.
 local function read_further_facts(facts)
   local at, kind, thread, sent_by, stored = string.match(facts, '^%S+ %S+ %d %d+ %d+ (%d+) (%S+) (%S+) (%S+) (%d+)$')
   return { at = at, kind = kind, thread = thread, call = sent_by, stored = stored }
 end
 
--- The open questions of a one-shot session, and some that are open no more: they end with it.
+-- The open questions of a one-shot session, which end with it, and some that are closed already.
 local function asked_key(agent_name)
   return fleet .. 'asked:' .. agent_name
 end
@@ -69,25 +69,25 @@ local function count_inbox()
   return redis.call('ZCARD', unshown) + redis.call('ZCARD', shown)
 end
 
--- Notes that someone who waits for that agent's inbox or receipts is to look again.
+-- Records that waits for this agent's inbox or receipts look again after the call.
 local function wake(what, whom)
   woken[#woken + 1] = what .. ' ' .. whom
 end
 
--- Passes the wakes on, where another coordinator of the fleet is there to receive them. Those of no origin are for all.
+-- Publishes the wakes if another coordinator of the fleet is there. Wakes without an origin are for all coordinators.
 local function publish(origin)
   if #woken > 0 and (is_news or redis.call('EXISTS', fleet .. 'peers') == 1) then
     redis.call('SPUBLISH', fleet .. 'wake', (is_news and '-' or origin) .. ' ' .. table.concat(woken, ' '))
   end
 end
 
--- One line of a history: stage, time, evidence, session, reply; a dash where there is none. The first step, that it
--- was stored, is in the facts.
+-- One line of a history: stage, time, evidence, session, reply; a dash in place of a missing value. The first step,
+-- `stored`, is in the facts.
 local function step(stage, at, via, session, reply)
   return '\n' .. stage .. ' ' .. at .. ' ' .. via .. ' ' .. session .. ' ' .. reply
 end
 
--- Returns whether it was in the inbox.
+-- Removes a message from the inbox. Returns whether it was there.
 local function take_out(place)
   if redis.call('ZREM', shown, place) == 1 or redis.call('ZREM', unshown, place) == 1 then
     redis.call('SREM', repeated, place)
@@ -95,22 +95,22 @@ local function take_out(place)
   end
 end
 
--- The last thing done to a message: from then on it is kept as long as it would have been behind its end. One that is out
--- already is kept from the moment that took it out.
+-- Settles a message. From now on it is stored for as long as it would have been after its expiry. A message that was removed
+-- from the inbox earlier keeps its end of storage.
 local function settle(id, facts)
   if take_out(member(id, facts)) then
     redis.call('PEXPIREAT', message_key(id), now + facts.kept_until - facts.expires)
   end
 end
 
--- Notes that something in the inbox may be past its time from then on.
+-- Records that the inbox may have an expired message from that time on.
 local function due_from(expires, due)
   if tonumber(expires) < tonumber(due) then
     redis.call('HSET', agent, 'due', expires)
   end
 end
 
--- Takes a message out of the inbox, where it is still in it, because its time is over since `at`.
+-- Expires a message at the time `at`, if it is still in the inbox.
 local function expire_one(id, expires, at)
   if not take_out(id .. ' ' .. expires) then
     return
@@ -125,7 +125,7 @@ local function expire_one(id, expires, at)
   end
 end
 
--- Takes what is past its time out of one list. Returns when the next one ends, and how many more may be taken out.
+-- Expires the messages of one list. Returns the next expiry, and how many more messages may be expired.
 local function expire_from(list, next_due, left)
   for _, place in ipairs(redis.call('ZRANGE', list, 0, -1)) do
     local id, expires = string.match(place, '^(%S+) (%d+)$')
@@ -140,9 +140,9 @@ local function expire_from(list, next_due, left)
   return next_due, left
 end
 
--- Takes out what is past its time; `due` is what the record says, before which there is nothing to look for: a list of
--- ends would cost every message two writes. Returns what the record says from now on; nothing where it took out more
--- than a few, and the call is to be made again.
+-- Expires messages of an inbox. `due` is the recorded time before which none expires; a list of expiry times would cost two
+-- writes for every message. Returns the new time to record, or nothing if it expired more than a few messages; then the call
+-- is repeated.
 local function expire(due)
   if not due or now < tonumber(due) then
     return due or NEVER
@@ -156,7 +156,7 @@ local function expire(due)
   return EXPIRED_MAX - left <= EXPIRED_FEW and next_due or nil
 end
 
--- What a function returns whose call is to be made again.
+-- The return value of a function whose call must be repeated.
 local AGAIN = { err = 'AGAIN what is past its time was taken out, and nothing else was done' }
 
 local function expire_due()
@@ -165,8 +165,8 @@ end
 
 local functions = {}
 
--- Names a function. Those that are small run also when Redis is full: they read, settle or note a little, or answer.
--- The others are refused as a whole before they begin.
+-- Defines a function. Small functions also run when Redis is full: they read, settle or record a little, or answer.
+-- All others are refused as a whole before they begin.
 local function define(title, flags, body)
   functions[#functions + 1] = { title, flags, body }
 end

@@ -1,13 +1,13 @@
--- Credentials of hosts and invites: two hashes. A credential is 'revision record', an invite 'uses end record'; how often
--- any credential was changed is in the field `changes`.
+-- Credentials of hosts and invites: two hashes. A credential is 'revision record', an invite is 'uses end record'. The field
+-- `changes` counts the changes of all credentials.
 
--- Returns whether there are fewer credentials than `most`; the field `changes` does not count.
+-- Returns whether there are fewer credentials than `most`. The field `changes` does not count.
 local function has_room(credentials, most)
   return redis.call('HLEN', credentials) - redis.call('HEXISTS', credentials, 'changes') < tonumber(most)
 end
 
--- Keeps a credential as its next revision: 1, or 0 if it was changed since, or is new and there is no room.
--- KEYS: -, credentials. ARGV: id, revision, record, how many there may be
+-- Stores a credential as its next revision. Returns 1, or 0 if it was changed meanwhile, or is new and there is no room.
+-- KEYS: -, credentials. ARGV: id, revision, record, limit of credentials
 define('put_credential', SMALL, function(keys, args)
   local before = redis.call('HGET', keys[2], args[1])
   local revision = before and tonumber(string.match(before, '^%d+')) or 0
@@ -19,7 +19,7 @@ define('put_credential', SMALL, function(keys, args)
   return 1
 end)
 
--- Forgets a credential and when it was used, unless it was changed since. KEYS: -, credentials, uses. ARGV: id, revision
+-- Deletes a credential and its last use, unless it was changed meanwhile. KEYS: -, credentials, uses. ARGV: id, revision
 define('forget_credential', SMALL, function(keys, args)
   local before = redis.call('HGET', keys[2], args[1])
   if before and string.match(before, '^%d+') == args[2] then
@@ -30,7 +30,7 @@ define('forget_credential', SMALL, function(keys, args)
   return 1
 end)
 
--- Returns uses, end and record of an invite as it is kept, if it is open.
+-- Returns uses, expiry and record of a stored invite, if it is open.
 local function open(kept)
   local uses, expires, text = string.match(kept or '', '^(%d+) (%d+) (.*)$')
   if uses and uses ~= '0' and tonumber(expires) > now then
@@ -38,7 +38,7 @@ local function open(kept)
   end
 end
 
--- Keeps an invite, and forgets those that have ended. KEYS: -, invites. ARGV: hash, uses, expires at, record
+-- Stores an invite, and deletes expired ones. KEYS: -, invites. ARGV: hash, uses, expires at, record
 define('put_invite', SMALL, function(keys, args)
   begin(keys)
   local ended = {}
@@ -76,7 +76,7 @@ define('invites', SMALL, function(keys)
   return found
 end)
 
--- Forgets an open invite: {uses, record} as it was, or nothing. KEYS: -, invites. ARGV: hash
+-- Deletes an open invite. Returns its {uses, record}, or nothing. KEYS: -, invites. ARGV: hash
 define('forget_invite', SMALL, function(keys, args)
   begin(keys)
   local uses, _, text = open(redis.call('HGET', keys[2], args[1]))
@@ -87,10 +87,10 @@ define('forget_invite', SMALL, function(keys, args)
   return { uses, text }
 end)
 
--- Takes one use of an open invite and keeps a new credential: 1, or 0 where it is over, a credential has that id, there
--- is no room, or the one that the invite was made with was changed since. KEYS: -, credentials, invites
--- ARGV: hash, id, revision and record of the credential, id and revision of the one that it was made with or two times '',
--- how many there may be
+-- Uses an open invite once and stores a new credential. Returns 1, or 0 if the invite has ended, the id exists, there is no
+-- room, or the credential that made the invite was changed meanwhile. KEYS: -, credentials, invites
+-- ARGV: hash, id, revision and record of the credential, id and revision of the credential that made the invite or '' and '',
+-- limit of credentials
 define('redeem', SMALL, function(keys, args)
   begin(keys)
   local uses, expires, text = open(redis.call('HGET', keys[3], args[1]))

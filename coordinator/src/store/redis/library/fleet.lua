@@ -1,8 +1,8 @@
--- The fleet itself: its audit, its coordinators, and what a person ruled about pairs of agents.
+-- The fleet: its audit, its coordinators, and the decisions of people about pairs of agents.
 
--- Adds entries of the audit, all of them as one of the stream.
--- The id of an entry of the stream is the position of the last entry in it, so that the id trims and finds both.
--- KEYS: -, audit. ARGV: how many are kept, how many these are, these as JSON
+-- Adds entries to the audit, as one entry of the stream.
+-- The id of that entry is the position of its last audit entry, so that the id serves to trim and to find both.
+-- KEYS: -, audit. ARGV: limit of entries, number of new entries, new entries as JSON
 define('audit', LARGE, function(keys, args)
   local last = redis.call('XREVRANGE', keys[2], '+', '-', 'COUNT', 1)[1]
   local position = (last and tonumber(string.match(last[1], '^%d+')) or 0) + tonumber(args[2])
@@ -11,9 +11,9 @@ define('audit', LARGE, function(keys, args)
   return position
 end)
 
--- Notes that a coordinator is there until its lease ends: 1, or 0 where it was not listed. While there are several, a key
--- says so, and whatever any of them does is published to the others.
--- KEYS: -, coordinators, peers. ARGV: origin, lease, which is 0 where it ends
+-- Records that a coordinator is there until its lease ends. Returns 1, or 0 if it was not listed. A key exists while there
+-- are several coordinators; then each publishes its changes to the others.
+-- KEYS: -, coordinators, peers. ARGV: origin, lease; 0 ends it
 define('attend', SMALL, function(keys, args)
   begin(keys)
   redis.call('ZREMRANGEBYSCORE', keys[2], '-inf', now)
@@ -31,8 +31,8 @@ define('attend', SMALL, function(keys, args)
   return was_listed and 1 or 0
 end)
 
--- Keeps what a person ruled about a pair, and forgets allowances that are over. Returns when that was.
--- KEYS: -, guard. ARGV: pair, 'stop' or 'allow', for how long an allowance is kept
+-- Stores a person's decision about a pair, and deletes expired allowances. Returns the time of the decision.
+-- KEYS: -, guard. ARGV: pair, 'stop' or 'allow', lifetime of an allowance
 define('rule', SMALL, function(keys, args)
   begin(keys)
   local over = {}

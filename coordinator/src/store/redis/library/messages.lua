@@ -1,7 +1,8 @@
--- Messages on their way: sent, answered, advanced, acknowledged.
+-- Messages: sending, replies, receipts and acknowledgements.
 
--- Looks whether the message may be put into the inbox of the agent in use. Returns when the first of that inbox ends,
--- nothing, and 1 if nothing else in it is unshown or else 0; or nothing and why not. ARGV from `at` on: as for `put`
+-- Checks whether the message may go into the inbox of the agent in use. Returns the first expiry of that inbox, nothing, and 1
+-- if the inbox has no other message that was not shown, else 0. Or returns nothing and the refusal.
+-- ARGV from `at` on: as for `put`
 local function refusal(key, args, at)
   local before = redis.call('HGET', key, 'facts')
   if before then
@@ -31,10 +32,10 @@ local function refusal(key, args, at)
   return due, nil, others == 0 and 1 or 0
 end
 
--- Puts it there. Returns its position.
--- ARGV from `at` on: id, call, bound, whether who is away is spared, envelope, facts but for when it was stored, ends at,
--- kept until, accepted at, whether it is a question of a one-shot session, whose quota or '', bytes, how many that has; `thread`
--- is the key of its thread, nothing where it begins one
+-- Puts the message there. Returns its position.
+-- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
+-- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
+-- bytes, limit of bytes. `thread` is the key of its thread, or nothing if the message begins one
 local function put(key, thread, due, args, at)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
   local position = redis.call('HINCRBY', agent, 'seq', 1)
@@ -44,7 +45,7 @@ local function put(key, thread, due, args, at)
   due_from(ends, due)
   if thread then
     redis.call('ZADD', thread, args[at + 8], id)
-    -- Never sooner than for what it has: news are kept less long than a question before them.
+    -- Never earlier than for the messages that it has: news is stored for less time than a question before it.
     if redis.call('PEXPIREAT', thread, kept, 'GT') == 0 then
       redis.call('PEXPIREAT', thread, kept, 'NX')
     end
@@ -57,9 +58,9 @@ local function put(key, thread, due, args, at)
   return position
 end
 
--- Puts a message into the inbox: {'stored', position, whether it is the only one that is unshown}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'},
--- {'taken'}, or what `charge` returns.
--- KEYS: -, agent, unshown, shown, repeated, message, and its thread where it does not begin one
+-- Sends a message. Returns {'stored', position, whether it is the only one that was not shown}, {'repeated', envelope},
+-- {'full', count}, {'nobody'}, {'away'}, {'taken'}, or the result of `charge`.
+-- KEYS: -, agent, unshown, shown, repeated, message, and its thread unless the message begins one
 -- ARGV: origin of the wake, then as for `put`
 define('send', LARGE, function(keys, args)
   begin(keys)
@@ -73,8 +74,8 @@ define('send', LARGE, function(keys, args)
   return { 'stored', position, is_sole }
 end)
 
--- Sends a reply and settles what it answers, as one step: what `send` returns, {'unknown'} or {'answered', reply}.
--- KEYS: -, those of the agent that answers, the question, those of the agent that asked, the reply, its thread
+-- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'} or {'answered', reply}.
+-- KEYS: -, keys of the agent that answers, the question, keys of the agent that asked, the reply, its thread
 -- ARGV: origin of the wake, question, then of the reply as for `put`
 define('answer', SMALL, function(keys, args)
   begin(keys)
@@ -109,8 +110,8 @@ define('answer', SMALL, function(keys, args)
   return { 'stored', position, is_sole }
 end)
 
--- Takes messages out of the inbox: nothing where the session is outdated, or for each 1 where it is out now, or 0.
--- KEYS: -, agent, unshown, shown, repeated. ARGV: whose, ids
+-- Removes messages from the inbox. Returns nothing if the session is outdated, else for each message 1 if it was removed,
+-- or 0. KEYS: -, agent, unshown, shown, repeated. ARGV: whose, ids
 define('acknowledge', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -135,8 +136,8 @@ end)
 
 local RANK = { stored = 1, on_host = 2, in_session = 3, seen = 4 }
 
--- How far a history got: the furthest stage, nothing after an end other than `expired`, beyond which later evidence
--- counts; whether the host, any session, and this one had it.
+-- Returns the progress in a history: the furthest stage, or nothing after an end other than `expired`, after which later
+-- evidence counts; and whether the host, any session, and this session had the message.
 local function progress(history, session)
   local furthest, on_host, was_shown, here = RANK.stored, false, false, false
   for passed, whose in string.gmatch(history, '([%a_]+) %d+ %S+ (%S+) %S+') do
@@ -152,10 +153,10 @@ local function progress(history, session)
   return furthest, on_host, was_shown, here
 end
 
--- How many contexts of sessions a history keeps.
+-- The limit of contexts in a history.
 local CONTEXTS_KEPT = 32
 
--- Removes contexts from the middle of a long history: the first one stays, and the latest ones.
+-- Removes contexts from the middle of a long history: the first and the latest ones stay.
 local function forget_contexts(history)
   local _, count = string.gsub(history, '\nin_session ', '')
   for _ = CONTEXTS_KEPT + 1, count do
@@ -167,7 +168,7 @@ local function forget_contexts(history)
   return history
 end
 
--- Returns whether the evidence adds a step to what is known.
+-- Returns whether the evidence adds a step to the history.
 local function proves(stage, furthest, was_shown, here)
   local beyond = RANK[stage] > furthest
   if stage == 'in_session' then
@@ -176,7 +177,7 @@ local function proves(stage, furthest, was_shown, here)
   return beyond and (stage ~= 'seen' or here)
 end
 
--- What is shown while it is in the inbox, or marks what was shown to a context that is over.
+-- Moves a message of the inbox to those that were shown, or marks one that an earlier context was shown.
 local function show(id, facts, is_over)
   local place = member(id, facts)
   if is_over then
@@ -192,8 +193,8 @@ local function show(id, facts, is_over)
   end
 end
 
--- Records of one message that it reached a stage, and with `seen_via` that it was seen too. Returns 1 where the stage was
--- recorded, 2 where only that it was seen was, 3 where both were, else 0.
+-- Records that a message reached a stage, and, with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2
+-- if only `seen` was recorded, 3 if both were, else 0.
 local function advance(id, stage, via, seen_via, session, is_over)
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')
@@ -236,14 +237,14 @@ local function advance(id, stage, via, seen_via, session, is_over)
   return recorded
 end
 
--- Records that messages got further: nothing where the session is outdated, or for each what `advance` returns.
+-- Records the progress of messages. Returns nothing if the session is outdated, else the result of `advance` for each.
 -- KEYS: -, agent, unshown, shown, repeated
--- ARGV: origin of the wake, whose, context, stage, via, by what they were seen too or '', ids
+-- ARGV: origin of the wake, whose, context, stage, via, seen via or '', ids
 define('advance', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local whose, context, stage, via, seen_via = args[2], args[3], args[4], args[5], args[6]
-  -- As histories name the session; and whether it has gone on to another context since.
+  -- The name of the session in histories, and whether it is in a later context now.
   local session, is_over = '-', false
   if whose ~= '' then
     local context_now = context_of(whose)

@@ -1,12 +1,12 @@
--- Quotas: how many bytes of messages were stored with a key within the last day. One text for each key, which ends by itself:
--- 'hour bytes earlier hour:bytes hour:bytes …', the latest hour and its bytes, those of the hours before it together, and of each.
+-- Quotas: the bytes of messages stored with each key within the last day. Each key has one text, which expires by itself:
+-- 'hour bytes earlier hour:bytes hour:bytes …': the latest hour and its bytes, the sum of the earlier hours, and each of these.
 
 local HOUR, QUOTA_HOURS = 3600000, 24
 
--- Of the call that runs: the key and the text that are written where the message is stored, nothing where none is counted.
+-- The state of the call that runs: the key and the text to write with the message, or nothing without a quota.
 local charged_key, charged
 
--- Returns from when on so many bytes count no more, of a text of hours, the earliest first.
+-- Returns when so many bytes are out of the day. `hours` is a text of hours, the earliest first.
 local function freed_at(hours, excess)
   local last
   for at, bytes in string.gmatch(hours, ' (%d+):(%d+)') do
@@ -18,7 +18,7 @@ local function freed_at(hours, excess)
   return string.format('%.0f', (tonumber(last) + QUOTA_HOURS) * HOUR)
 end
 
--- Begins a new hour: what is a day old is left out. Returns the bytes of the hours before it, together and each.
+-- Begins a new hour, without the hours before the last day. Returns the sum of the earlier hours, and each of them.
 local function next_hour(hour, hours)
   local before, kept = 0, {}
   for at, bytes in string.gmatch(hours, ' (%d+):(%d+)') do
@@ -30,8 +30,8 @@ local function next_hour(hour, hours)
   return before, table.concat(kept)
 end
 
--- Looks whether a quota has room. Returns nothing, or why not: {'over', bytes of the last day, from when on there is room}.
--- ARGV from `at` on: key or '', bytes, how many there may be
+-- Checks whether a quota has room. Returns nothing, or the refusal: {'over', bytes of the last day, time from which there is
+-- room}. ARGV from `at` on: key or '', bytes, limit of bytes
 local function charge(args, at)
   charged = nil
   if args[at] == '' then
@@ -53,7 +53,7 @@ local function charge(args, at)
   charged = last .. ' ' .. (latest + bytes) .. ' ' .. before .. hours
 end
 
--- Notes what was charged.
+-- Stores the charge.
 local function note_charge()
   if charged then
     redis.call('SET', charged_key, charged, 'PX', QUOTA_HOURS * HOUR)

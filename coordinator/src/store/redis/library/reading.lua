@@ -1,6 +1,6 @@
 -- Reading inboxes, messages and threads.
 
--- Adds what one list has behind the position, at most so much. Returns whether it may have more.
+-- Adds the members of one list after the position, within a limit. Returns whether there may be more.
 local function add_from(list, after, most, places)
   local found = redis.call('ZRANGEBYSCORE', list, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
   for i = 1, #found, 2 do
@@ -9,7 +9,7 @@ local function add_from(list, after, most, places)
   return #found == most * 2
 end
 
--- What to look at, by position, and whether there is more behind it.
+-- Returns the messages to look at, by position, and whether there are more.
 local function candidates(lists, after, most)
   local places, more = {}, false
   for _, list in ipairs(lists) do
@@ -19,14 +19,14 @@ local function candidates(lists, after, most)
   if not more then
     return places, false
   end
-  -- Only so far as every list was read.
+  -- Only up to the position to which every list was read.
   for i = most + 1, #places do
     places[i] = nil
   end
   return places, true
 end
 
--- Returns the envelope, where the message is wanted.
+-- Returns the envelope, if the message matches.
 local function wanted_envelope(id, kind, thread)
   if kind == 'any' and thread == '' then
     return redis.call('HGET', message_key(id), 'env')
@@ -39,10 +39,10 @@ local function wanted_envelope(id, kind, thread)
   return (kind == 'any' or (kind == 'reply') == (facts.kind == 'reply')) and kept[2]
 end
 
--- Reads a part of the inbox: {where to go on, or '' at the end, position, envelope, '1' where repeated or '', position,
--- ...}.
--- KEYS: -, agent, unshown, shown, repeated. ARGV: 'inbox' or 'unshown', after, how many, 'any' 'message' or 'reply',
--- thread or '', how many to look at, after how many bytes to stop
+-- Reads a part of the inbox. Returns {position to continue at, or '' at the end, position, envelope, '1' if repeated or '',
+-- position, ...}.
+-- KEYS: -, agent, unshown, shown, repeated. ARGV: 'inbox' or 'unshown', after, limit, 'any', 'message' or 'reply', thread or '',
+-- limit of messages to look at, bytes after which to stop
 define('page', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -70,7 +70,7 @@ define('page', SMALL, function(keys, args)
   return page
 end)
 
--- Counts the inbox: {how many, when the oldest was accepted or nothing}. KEYS: -, agent, unshown, shown, repeated
+-- Counts the inbox. Returns {count, time of acceptance of the oldest or nothing}. KEYS: -, agent, unshown, shown, repeated
 define('pending', SMALL, function(keys)
   begin(keys)
   use(keys, 2)
@@ -82,7 +82,7 @@ define('pending', SMALL, function(keys)
   return { count_inbox(), facts and tonumber(read_further_facts(facts).at) or false }
 end)
 
--- Reads a message: {envelope, history, reply}, or nothing where it is not kept.
+-- Reads a message. Returns {envelope, history, reply}, or nothing if it is not stored.
 -- KEYS: -, agent, unshown, shown, repeated, message. ARGV: id
 define('message', SMALL, function(keys, args)
   begin(keys)
@@ -100,9 +100,9 @@ define('message', SMALL, function(keys, args)
   return { kept[1], 'stored ' .. read_further_facts(facts).stored .. ' - - -' .. (kept[2] or ''), kept[3] }
 end)
 
--- Takes what is past its time out of an inbox, and forgets an agent that has not come back and leaves nothing, and a one-shot
--- session whose hold has run out. KEYS: -, agent, unshown, shown, repeated. ARGV: how long a fleeting agent may take to come
--- back, for how long positions are kept, how long any other may take
+-- Expires messages of an inbox. Deletes an agent that did not return and leaves nothing, and a one-shot session whose hold
+-- has ended. KEYS: -, agent, unshown, shown, repeated. ARGV: how long a fleeting agent may take to return, how long positions
+-- are stored, how long any other agent may take
 define('sweep', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -128,7 +128,7 @@ define('sweep', SMALL, function(keys, args)
   return 1
 end)
 
--- Compares bytes, as the index does: Lua itself compares texts as the server's locale says.
+-- Compares bytes, as the index does: Lua itself compares texts by the locale of the server.
 local function sorts_behind(id, other)
   for i = 1, #id do
     local byte, others = string.byte(id, i), string.byte(other, i) or -1
@@ -139,7 +139,7 @@ local function sorts_behind(id, other)
   return false
 end
 
--- The rank of the first one behind the mark. Of those of the same millisecond it is searched for by halves.
+-- Returns the rank of the first member after the mark. Among those of the same millisecond it searches by bisection.
 local function rank_behind(index, at, id)
   if id == '' then
     return 0
@@ -157,22 +157,22 @@ local function rank_behind(index, at, id)
   return low
 end
 
--- Returns the key of any agent's message.
+-- Returns the key of a message of any agent.
 local function key_of(id)
   return fleet .. 'm:' .. string.match(id, '^.-::(.-)::') .. ':' .. string.sub(id, -8)
 end
 
--- Returns whether a message of a thread stands before another.
+-- Returns whether one message of a thread is before another.
 local function stands_before(at, id, other_at, other_id)
   local since = tonumber(other_at) - tonumber(at)
   return since > 0 or since == 0 and sorts_behind(other_id, id)
 end
 
--- How many places of a thread are read at once: a page is mostly full before the second step.
+-- How many members of a thread are read at once: most pages are full before the second read.
 local THREAD_STEP = 25
 
--- Calls `visit` with each message of a thread behind the mark, in order, until that returns false or so many were looked
--- at. The first message of a thread has its id and is not in the index.
+-- Calls `visit` with each message of a thread after the mark, in order, until it returns false or the limit is reached. The
+-- first message of a thread has the id of the thread and is not in the index.
 local function walk(index, first, at, behind, most, visit)
   local facts = redis.call('HGET', key_of(first), 'facts')
   local first_at = read_facts(facts, first) and read_further_facts(facts).at
@@ -200,10 +200,10 @@ local function walk(index, first, at, behind, most, visit)
   end
 end
 
--- Reads a part of a thread behind a mark in it: {when the last one that was looked at was accepted, its id, or two times
--- '' where the thread ends, envelope, ...}, in order.
--- KEYS: -, thread. ARGV: thread, the time and id of the mark or two times '', the reader, how many to look at, how many
--- to find, after how many bytes to stop
+-- Reads a part of a thread after a mark in it. Returns {time of acceptance and id of the last message looked at, or '' and ''
+-- at the end of the thread, envelope, ...}, in order.
+-- KEYS: -, thread. ARGV: thread, time and id of the mark or '' and '', the reader, limit of messages to look at, limit of
+-- messages to find, bytes after which to stop
 define('thread', SMALL, function(keys, args)
   begin(keys)
   local limit, room = tonumber(args[6]), tonumber(args[7])

@@ -1,4 +1,4 @@
--- Registers every function under its name and the library's.
+-- Registers every function under its own name and that of the library.
 for i = 1, #functions do
   local defined = functions[i]
   redis.register_function({

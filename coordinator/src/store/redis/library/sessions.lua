@@ -1,22 +1,22 @@
--- Agents and their sessions: who holds which name, and what begins anew with a session or a context.
--- The field `session` is 'generation instance context', read as one text by whatever asks whether a session is outdated.
--- `whose` is 'generation instance' of the session that speaks, '' where a person does.
+-- Agents and their sessions: the holder of each name, and the changes of a new session or context.
+-- The field `session` is 'generation instance context', one text to check whether a session is outdated.
+-- `whose` is the 'generation instance' of the calling session, or '' for a person.
 
 local FIELDS = { 'uid', 'host', 'session_id', 'description', 'capabilities', 'role', 'state', 'current_task', 'reach',
   'session', 'held_until', 'registered_at', 'last_seen', 'prompted_at', 'base', 'slot' }
 
--- The agents whose owners wished one name: 'slot host' of each, and its name.
+-- The agents whose owners requested one name: 'slot host' of each, and its name.
 local function names_key(base)
   return fleet .. 'names:' .. base
 end
 
--- 'key host': the host to which the name of a deleted agent stays reserved, in every spelling, so that no other host gets the
--- messages that are still kept, and the key that the agent was made with.
+-- 'key host': the key that made a deleted agent, and the host for which its name stays reserved in every spelling, so that no
+-- other host gets the messages that are still stored.
 local function former_key(title)
   return fleet .. 'former:' .. string.lower(title)
 end
 
--- Returns the key and the host of a reservation; nothing if the name is free.
+-- Returns the key and the host of a reservation, or nothing if the name is free.
 local function reservation(title)
   return string.match(redis.call('GET', former_key(title)) or '', '^(%S*) (.*)$')
 end
@@ -26,7 +26,7 @@ local function former_host()
   return host
 end
 
--- How many names stay reserved for the agents of one key: the oldest reservation ends first.
+-- The limit of reserved names of one key: the oldest reservation ends first.
 local FORMER_MAX = 1000
 
 local function reserve(host, maker, life)
@@ -35,7 +35,7 @@ local function reserve(host, maker, life)
   redis.call('ZADD', formers, now, name)
   redis.call('PEXPIREAT', formers, now + tonumber(life))
   if redis.call('ZCARD', formers) > FORMER_MAX then
-    -- The reservation may have ended, and another key may have one of that name.
+    -- The reservation may have ended, and the name may be reserved by another key.
     local oldest = redis.call('ZPOPMIN', formers)[1]
     if reservation(oldest) == maker then
       redis.call('DEL', former_key(oldest))
@@ -43,8 +43,8 @@ local function reserve(host, maker, life)
   end
 end
 
--- Returns whether the agent in use, if there is one, may be that owner's: it is, or it is nobody's and of that host, and the
--- owner has no other. Builds before this one noted no owner.
+-- Returns whether an owner may take the agent in use. It may if there is no such agent, or it owns the agent, or the agent is
+-- of its host and without an owner, and the owner has no other one. Earlier builds stored no owner.
 local function may_have(base, slot, host)
   local found = redis.call('HMGET', agent, 'base', 'slot', 'host')
   if found[2] then
@@ -55,7 +55,7 @@ local function may_have(base, slot, host)
   return is_of_host and redis.call('HEXISTS', names_key(base), slot .. ' ' .. host) == 0
 end
 
--- Returns the present context, as text; nothing where the session is outdated.
+-- Returns the present context as text, or nothing if the session is outdated.
 local function context_of(whose)
   local session = redis.call('HGET', agent, 'session') or ''
   if string.sub(session, 1, #whose + 1) == whose .. ' ' then
@@ -67,7 +67,7 @@ local function is_outdated(whose)
   return whose ~= '' and not context_of(whose)
 end
 
--- Makes every message of the inbox unshown; what was shown is put to the session as repeated.
+-- Marks every message of the inbox as not shown; those that were shown come to the session as repeated.
 local function unshow()
   local marked = redis.call('ZRANGE', shown, 0, -1)
   if #marked > 0 then
@@ -77,7 +77,7 @@ local function unshow()
   end
 end
 
--- Makes a context the present one where it is newer: it has been shown nothing.
+-- Makes a newer context the present one: it was shown nothing.
 local function enter_context(context)
   local whose, present = string.match(redis.call('HGET', agent, 'session'), '^(.*) (%d+)$')
   if tonumber(context) > tonumber(present) then
@@ -86,25 +86,25 @@ local function enter_context(context)
   end
 end
 
--- The agents that were made with a key.
+-- The agents that one key made.
 local function made_key(maker)
   return fleet .. 'made:' .. maker
 end
 
--- Notes with which key the agent was made, where that is counted and not known.
+-- Records the key that made the agent, if agents of the key are counted and its key is unknown.
 local function note_maker(maker)
   if maker ~= '' and redis.call('HSETNX', agent, 'made_by', maker) == 1 then
     redis.call('SADD', made_key(maker), name)
   end
 end
 
--- The names of agents, each by what it is in small letters. An agent of an earlier build is in it from its next session on.
+-- The names of agents by their lower-case spelling. An agent of an earlier build is added with its next session.
 local function folded_key()
   return fleet .. 'folded'
 end
 
--- Returns why no agent of that name is made: {'alike', agent} where its name differs in case alone, {'crowded', how many} where
--- as many were made with the key as may be; nothing where one may be made.
+-- Returns the refusal of a new agent: {'alike', agent} if a name differs only in case, {'crowded', count} if the key made as
+-- many agents as it may. Returns nothing if the agent may be made.
 local function refused_agent(maker, most)
   local known = redis.call('HGET', folded_key(), string.lower(name))
   if known and known ~= name and redis.call('EXISTS', fleet .. 'agent:' .. known) == 1 then
@@ -116,7 +116,7 @@ local function refused_agent(maker, most)
   end
 end
 
--- Makes the agent, going on with the positions of an earlier agent of that name, and with links that none of it had.
+-- Makes the agent. Positions continue those of an earlier agent of the name; link numbers are new.
 local function create(uid)
   local positions = redis.call('GET', fleet .. 'seq:' .. name) or '0'
   redis.call('HSET', agent, 'uid', uid, 'session', '0 - 0', 'held_until', '0', 'state', 'stopped', 'registered_at', now,
@@ -130,7 +130,7 @@ local function create(uid)
   redis.call('HSET', folded_key(), string.lower(name), name)
 end
 
--- Positions outlive the agent for as long as anything that it was sent is kept, where it was sent anything.
+-- Positions are stored for as long as any message to the agent is stored.
 local function forget(life)
   local record = redis.call('HMGET', agent, 'base', 'slot', 'host', 'made_by', 'seq', 'reserved')
   if record[2] then
@@ -152,11 +152,12 @@ local function forget(life)
   end
 end
 
--- How many messages of a one-shot session one call takes out: each costs up to six commands, and no call runs more than 500.
+-- The limit of messages of a one-shot session that one call removes: each costs up to six commands, and no call runs more
+-- than 500.
 local ENDED_MAX = 50
 
--- Takes what a one-shot session was sent, and what it asked, out of all inboxes. Returns nothing where there may be more,
--- and the call is to be made again.
+-- Removes the messages to a one-shot session, and its questions, from all inboxes. Returns nothing if there may be more; then
+-- the call is repeated.
 local function end_one_shot()
   local own, left = { agent, unshown, shown, repeated }, ENDED_MAX
   for _, list in ipairs({ unshown, shown }) do
@@ -185,11 +186,11 @@ local function record()
   return redis.call('HMGET', agent, unpack(FIELDS))
 end
 
--- Takes the name for a session: {uid, generation, link, 1 for a one-shot session or else 0}, or nothing where it is another
--- owner's, this owner has another name, or another process holds it; or what `refused_agent` returns.
--- KEYS: -, agent. ARGV: instance, lease, uid where the name is new, host, session id, reach, fleeting, context, state or
--- '', the processes that are known to be dead, whether it is a one-shot session, base name and slot of the owner, the key or
--- '', how many agents that may have, whether the name stays reserved when the agent is forgotten
+-- Claims the name for a session. Returns {uid, generation, link, 1 for a one-shot session or else 0}. Returns nothing if the
+-- name is another owner's, the owner has another name, or another process holds it. Or returns as `refused_agent` does.
+-- KEYS: -, agent. ARGV: instance, lease, uid for a new name, host, session id, reach, fleeting, context, state or '', the
+-- processes known to be dead, whether it is a one-shot session, base name and slot of the owner, the key or '', limit of
+-- agents of the key, whether the name stays reserved when the agent is deleted
 define('claim', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -217,7 +218,7 @@ define('claim', SMALL, function(keys, args)
   if is_same then
     enter_context(context)
   else
-    -- A name that somebody once chose is never one that was made; a process that comes back under its own name chooses
+    -- A name that was once chosen explicitly never counts as generated; a process that returns under its own name chooses
     -- nothing.
     local made = args[7] == '1' and (held[3] == '1' or generation == '0')
     local one_shot = args[11] == '1' and (held[5] == '1' or generation == '0')
@@ -243,7 +244,7 @@ define('claim', SMALL, function(keys, args)
   return { session[1], tonumber(string.match(session[2], '^%d+')), link, session[3] == '1' and 1 or 0 }
 end)
 
--- Makes a hold last: 1, or 0 where the session is outdated. KEYS: -, agent. ARGV: whose, lease
+-- Renews a hold. Returns 1, or 0 if the session is outdated. KEYS: -, agent. ARGV: whose, lease
 define('renew', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -254,9 +255,9 @@ define('renew', SMALL, function(keys, args)
   return 1
 end)
 
--- Ends a session's hold. Where the session is over, a fleeting agent with an empty inbox is forgotten, and so is a
--- one-shot session with all that it left; where it is not, the hold of such a session runs out by itself.
--- KEYS: -, agent. ARGV: whose, link, whether the session is over, for how long positions are kept
+-- Ends the hold of a session. If the session is over, deletes a fleeting agent with an empty inbox, and a one-shot session
+-- with everything that it left; otherwise the hold of such a session ends by itself.
+-- KEYS: -, agent. ARGV: whose, link, whether the session is over, how long positions are stored
 define('release', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -275,8 +276,8 @@ define('release', SMALL, function(keys, args)
   return 1
 end)
 
--- Ends any hold, and forgets an agent with an empty inbox. Returns 0 where there is no such agent.
--- KEYS: -, agent. ARGV: for how long positions are kept
+-- Ends any hold, and deletes an agent with an empty inbox. Returns 0 if there is no such agent.
+-- KEYS: -, agent. ARGV: how long positions are stored
 define('unregister', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -294,9 +295,9 @@ define('unregister', SMALL, function(keys, args)
   return 1
 end)
 
--- Forgets an agent that no session holds, and expires what is in its inbox: 1, 0 where there is none, or 2 where it is held.
--- Where the name is to be free for all hosts, that of an agent that was forgotten before is as well.
--- KEYS: -, agent. ARGV: for how long positions are kept, whether the name is free for all hosts
+-- Deletes an agent that no session holds, and expires its inbox. Returns 1, 0 if there is none, or 2 if it is held.
+-- If the name is to be free for all hosts, a reservation by an agent that was deleted before ends too.
+-- KEYS: -, agent. ARGV: how long positions are stored, whether the name is free for all hosts
 define('remove', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -317,11 +318,11 @@ define('remove', SMALL, function(keys, args)
   return 1
 end)
 
--- How many agents of one base name one call moves from host to host: each costs up to five commands.
+-- The limit of agents of one base name that one call moves to another host: each costs up to five commands.
 local MOVED_MAX = 90
 
--- Gives what one host has under a base name to another one. Where both have a slot the one that was moved keeps it, and the
--- other gets the lowest that is free. Returns how many were moved; at most MOVED_MAX of them at once.
+-- Moves the agents of one host under a base name to another host. If both have a slot, the moved agent keeps it, and the other
+-- one gets the lowest free slot. Returns the number of moved agents, at most MOVED_MAX.
 -- KEYS: -, names of that base, agent of that name. ARGV: from, to
 define('move_host', SMALL, function(keys, args)
   begin(keys)
@@ -363,8 +364,8 @@ define('move_host', SMALL, function(keys, args)
   return #moved
 end)
 
--- Gives names that stay reserved for one host to its new name. Returns how many names of the key it looked at.
--- KEYS: -. ARGV: the key that the agents were made with, from, to, how many names to leave out
+-- Moves reservations of one host to its new name. Returns how many names of the key it looked at.
+-- KEYS: -. ARGV: the key that made the agents, from, to, number of names to skip
 define('move_reservations', SMALL, function(keys, args)
   begin(keys)
   local maker, from, to, offset = args[1], args[2], args[3], tonumber(args[4])
@@ -378,10 +379,10 @@ define('move_reservations', SMALL, function(keys, args)
   return #names
 end)
 
--- Makes sure that the agent exists and notes that it was seen. Returns its record, what `refused_agent` returns, or
+-- Creates the agent unless it exists, and records that it was seen. Returns its record, as `refused_agent` does, or
 -- {'reserved', host}.
--- KEYS: -, agent. ARGV: uid where the name is new, host, the key or '', how many agents that may have, whether the name stays
--- reserved for the host
+-- KEYS: -, agent. ARGV: uid for a new name, host, the key or '', limit of agents of the key, whether the name stays reserved
+-- for the host
 define('introduce', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -408,9 +409,9 @@ define('introduce', SMALL, function(keys, args)
   return record()
 end)
 
--- Changes fields of the record. Returns it as it is then, nothing where there is no such agent, 0 where the session is
--- outdated. KEYS: -, agent.
--- ARGV: whose, context or '', for how long it counts as online or '', field, value, field, value, ...
+-- Changes fields of the record. Returns the new record, nothing if there is no such agent, or 0 if the session is outdated.
+-- KEYS: -, agent.
+-- ARGV: whose, context or '', how long it counts as online or '', field, value, field, value, ...
 define('amend', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -435,7 +436,7 @@ define('amend', SMALL, function(keys, args)
   return record()
 end)
 
--- Reads of the agents of those names with what a session chooses its own: {name, fields, name, fields, ...}.
+-- Reads the fields by which a session chooses its own name, of the agents with these names: {name, fields, name, fields, ...}.
 -- KEYS: -. ARGV: names
 define('namesakes', SMALL, function(keys, args)
   begin(keys)
@@ -447,7 +448,7 @@ define('namesakes', SMALL, function(keys, args)
   return found
 end)
 
--- Reads agents by name: {name, record, name, record, ...}. KEYS: -, agents. ARGV: after, how many
+-- Reads agents in the order of names: {name, record, name, record, ...}. KEYS: -, agents. ARGV: after, limit
 define('agents', SMALL, function(keys, args)
   begin(keys)
   local found = {}

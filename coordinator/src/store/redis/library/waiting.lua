@@ -1,21 +1,21 @@
--- Waits for answers: which agent waits for the answer to which of its messages, so that no cycle of them is closed.
+-- Waits for answers: which agent waits for the answers to which of its messages, so that no cycle is closed.
 
--- The messages whose answers an agent waits for, each with the time to which that is known.
+-- The messages whose answers an agent waits for, each with the end of its lease.
 local function waits_key(agent_name)
   return fleet .. 'waits:' .. agent_name
 end
 
--- How many agents one call looks at: each costs one command, and no call runs more than 500.
+-- The limit of agents that one call looks at: each costs one command, and no call runs more than 500.
 local WAITING_MAX = 400
 
--- Notes that the sender of a message waits for its answer, for so long from now. Returns nothing, or the messages of the
--- cycle that it would close, from the recipient's own on; then it notes nothing.
--- KEYS: -. ARGV: message, for how long
+-- Records that the sender of a message waits for its answer, for the given time. Returns nothing. If the wait would close a
+-- cycle, records nothing and returns the messages of that cycle, beginning with the recipient's own.
+-- KEYS: -. ARGV: message, lease
 define('await_answer', SMALL, function(keys, args)
   begin(keys)
   local id, lease = args[1], tonumber(args[2])
   local waiter, whom = string.match(id, '^(.-)::(.-)::')
-  -- Each agent that the recipient waits for in the end, and by which message it was reached.
+  -- Each agent that the recipient directly or indirectly waits for, and the message that led to it.
   local reached, reached_by, queue = {}, {}, { whom }
   for _ = 1, WAITING_MAX do
     local who = table.remove(queue, 1)
