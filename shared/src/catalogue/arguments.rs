@@ -22,7 +22,7 @@ pub struct Nothing {}
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
-    /// Agent id, id@host, or @role
+    /// Agent id; id@host if two hosts have it; @role for all with that role
     pub target: String,
     #[serde(alias = "content")]
     pub message: String,
@@ -37,7 +37,7 @@ pub struct SendMessage {
     /// Default true; false if you need no answer
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_response: Option<bool>,
-    /// Seconds until it expires unread; default 7 days
+    /// Seconds until it expires unanswered; default 604800 (7 days)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<u64>,
     /// If the coordinator is unreachable, queue it on this host and send it later
@@ -53,9 +53,10 @@ pub struct ReplyTo {
     #[serde(alias = "request_id")]
     pub message_id: MessageId,
     pub response: String,
+    /// Default success; error if you cannot do or answer it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ReplyStatus>,
-    /// True if you need an answer to your reply
+    /// Default false; true if you need an answer to your reply
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_response: Option<bool>,
     /// As in send_message
@@ -74,7 +75,7 @@ pub struct GetMessages {
     /// Default 50
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// next_cursor of the previous page, or the cursor in a [cut: …]
+    /// To read on: next_cursor of the previous page, or the cursor in a [cut: …] mark
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
@@ -88,7 +89,7 @@ pub struct WaitForMessage {
     pub message_id: Option<MessageId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<KindFilter>,
-    /// Wait for this receipt stage of message_id instead of the answer
+    /// Wait until message_id has reached this stage or a later one, not for the answer
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<WaitStage>")]
     pub until: Option<Stage>,
@@ -125,6 +126,7 @@ pub struct ListAgents {
     pub status: Option<Status>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// The exact word
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capability: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -102,23 +102,25 @@ tools! {
     GetMessages(GetMessages) = "get_messages", always, reads,
         "Read your inbox, oldest first. Messages stay until you reply to or acknowledge them.";
     WaitForMessage(WaitForMessage) = "wait_for_message", always, reads,
-        "Wait for the next message, or with message_id for the answer to a message you sent. A timeout is not an error.";
+        "Wait for the next message that you were not shown, or with message_id for the answer to a message you sent. After a \
+         timeout, wait again or look at message_status; do not send it again.";
     AckMessages(AckMessages) = "ack_messages", deferred, writes,
-        "Remove messages that need no answer from your inbox.";
+        "Remove from your inbox messages that need no answer.";
     ListAgents(ListAgents) = "list_agents", deferred, reads,
-        "List the agents you can message.";
+        "List the agents you can message, online and offline.";
     GetAgentStatus(GetAgentStatus) = "get_agent_status", deferred, reads,
-        "Show one agent: its status, its task and how many messages it has not handled.";
+        "Show one agent: its status, its task and how many messages wait in its inbox.";
     GetThread(GetThread) = "get_thread", deferred, reads,
         "Read the whole conversation that a message belongs to.";
     MessageStatus(MessageStatus) = "message_status", deferred, reads,
-        "Show how far a message got: stored, on_host, in_session, seen, answered, with the evidence.";
+        "Show how far a message got, and by what evidence: stored (at the coordinator), on_host (at its machine), in_session \
+         (in its context), seen (its model went on after it), answered.";
     Broadcast(Broadcast) = "broadcast", deferred, writes,
-        "Send one message to all agents, or only those with a role or on a host. Offline agents get it later.";
+        "Send news that needs no answer to all agents, or to those with a role or on a host. Offline agents get it later.";
     SetStatus(SetStatus) = "set_status", deferred, writes,
-        "Set the status and task that other agents see.";
+        "Set the status and task that other agents see. While you are away, only urgent messages reach you.";
     RegisterAgent(RegisterAgent) = "register_agent", deferred, writes,
-        "Publish your capabilities and role, or change your name. Not needed for anything else.";
+        "Publish your capabilities and role, or change your agent id. Everything else works without it.";
     Ping(Nothing) = "ping", deferred, reads,
         "Show your agent id and check the connection to the coordinator.";
 }
