@@ -9,7 +9,7 @@ use super::note::Note;
 use crate::local::MARK;
 
 /// The longest text of a hook that clients take whole, in UTF-16 units, in which they count.
-pub(super) const TEXT_MAX: usize = 10_000;
+pub(super) const HOOK_TEXT_MAX: usize = 10_000;
 /// The most space of the lines around the messages: recipient, number of others, next step, and the session's name.
 const FRAME: usize = 600;
 /// A message of which less than that would fit waits for the next text, unless it is the first.
@@ -28,7 +28,7 @@ pub(super) struct Text {
 ///
 /// `waiting` is how many there are in all, those given among them.
 pub(super) fn text(agent: &AgentId, notes: &[&Note], waiting: usize) -> Text {
-    let (mut blocks, mut room, mut held) = (String::new(), TEXT_MAX - FRAME, 0);
+    let (mut blocks, mut room, mut held) = (String::new(), HOOK_TEXT_MAX - FRAME, 0);
     for note in notes {
         let whole = block(note, usize::MAX);
         let block = match units(&whole) {
@@ -358,7 +358,7 @@ mod tests {
                 let text = one(&note(1, &part.repeat(count)));
                 check_unquoted(&text);
                 assert!(
-                    units(&text) <= TEXT_MAX,
+                    units(&text) <= HOOK_TEXT_MAX,
                     "{} units of {part:?}",
                     units(&text)
                 );
@@ -387,7 +387,10 @@ mod tests {
             ..note(1, &"é".repeat(50_000))
         });
         let size = units(&text);
-        assert!((TEXT_MAX - 2 * FRAME..=TEXT_MAX).contains(&size), "{size}");
+        assert!(
+            (HOOK_TEXT_MAX - 2 * FRAME..=HOOK_TEXT_MAX).contains(&size),
+            "{size}"
+        );
         let cut = text
             .lines()
             .find(|line| line.starts_with("[cut: "))
