@@ -204,8 +204,8 @@ impl InFlight {
         }
     }
 
-    /// Returns the free messages: the wanted ones, and earlier ones of their senders. Urgent ones first, else in the order
-    /// of arrival. All but urgent ones wait for earlier messages of their sender while it is open whether those come. `turns`
+    /// Returns the free messages: the wanted ones, and earlier ones of their senders. They are sorted by priority, then by
+    /// arrival. Until it is known whether a message arrived, later messages of its sender wait, except urgent ones. `turns`
     /// are the ones whose prompts are in the session.
     pub(super) fn free(
         &self,

@@ -37,7 +37,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// Returns whether it may start or prolong a turn. News may not, unless it is urgent.
+    /// Returns whether it may start or prolong a turn: a question, an awaited reply, or a message of priority high or urgent.
     pub(super) fn presses(&self) -> bool {
         self.wants_answer || self.awaited || self.priority >= Priority::High
     }
