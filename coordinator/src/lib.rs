@@ -33,8 +33,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::audit::{Entry, Event};
+use c3po_shared::limits::EVENT_READERS;
 use c3po_shared::time::Timestamp;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -77,7 +79,7 @@ pub async fn run(
         &config.data_dir.join(POLICY),
     )?);
     let metrics = Metrics::new();
-    let (audit, writer) = Audit::new(config.audit_entries, &metrics);
+    let (audit, writer) = Audit::new(config.audit_entries.is_some(), &metrics);
     let services = Arc::new(Services {
         store: Arc::clone(&store),
         presence: Presence::default(),
@@ -88,6 +90,7 @@ pub async fn run(
         message_life: config.message_life,
         store_quota: config.store_quota,
         unfinished: Budget::within(memory::limit()),
+        event_readers: Arc::new(Semaphore::new(EVENT_READERS)),
         metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));
@@ -113,7 +116,14 @@ pub async fn run(
     tasks.spawn(follow_rulings(Arc::clone(&services), stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&services), stop.clone()));
     tasks.spawn(release_memory(stop.clone()));
-    tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
+    if let Err(error) = store.keep_log(config.audit_entries).await {
+        tracing::warn!("the log of changes begins with the next sweep: {error}");
+    }
+    tasks.spawn(sweep(
+        Arc::clone(&store),
+        config.audit_entries,
+        stop.clone(),
+    ));
     tasks.spawn(count_online(Arc::clone(&services), stop.clone()));
     let outcome = server::serve(listener, &config, services, auth, tasks, stop).await;
     // All tasks that write to the audit have ended by now.
@@ -184,12 +194,15 @@ async fn release_memory(stop: CancellationToken) {
     }
 }
 
-async fn sweep(store: Arc<dyn Store>, stop: CancellationToken) {
+async fn sweep(store: Arc<dyn Store>, log: Option<u64>, stop: CancellationToken) {
     let mut ticks = interval(SWEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         if stop.run_until_cancelled(ticks.tick()).await.is_none() {
             return;
+        }
+        if let Err(error) = store.keep_log(log).await {
+            tracing::warn!("the log was not shortened: {error}");
         }
         if let Err(error) = store.sweep().await {
             tracing::warn!("the sweep did not finish: {error}");

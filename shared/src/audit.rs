@@ -21,12 +21,16 @@ words! {
         Unknown = "unknown",
         /// Something was refused: by a rule, by a limit, or because the caller has no permission.
         Denied = "denied",
-        /// A message reached the next `stage`, by the evidence `via`.
+        /// A message reached the next `stage`, by the evidence `via`; or it expired.
         Receipt = "receipt",
+        /// An agent took a message out of its inbox without a reply.
+        Acknowledged = "acknowledged",
         /// A session has connected.
         SessionBegun = "session_begun",
         /// A session has ended.
         SessionEnded = "session_ended",
+        /// The state of a session has changed; `verb` is the new state.
+        StatusChanged = "status_changed",
         /// A session continues under another name, `to`.
         Renamed = "renamed",
         /// A key was made, revoked or rotated.
@@ -117,6 +121,24 @@ impl Entry {
     pub fn by(self, agent: &AgentId) -> Self {
         Self {
             agent: Some(agent.clone()),
+            ..self
+        }
+    }
+
+    /// Returns the entry with the key that was used, if any.
+    #[must_use]
+    pub fn under(self, key: Option<&str>) -> Self {
+        Self {
+            key: key.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// Returns the entry with the message concerned.
+    #[must_use]
+    pub fn about_message(self, id: &MessageId) -> Self {
+        Self {
+            message_id: Some(id.clone()),
             ..self
         }
     }

@@ -7,6 +7,7 @@
 //! - [`wire`]: the frames between proxy and coordinator
 //! - [`join`]: how a host joins
 //! - [`policy`], [`audit`], [`sent`]: the permissions, the audit log, and the messages that an agent sent recently
+//! - [`event`]: the changes in the log that a client may see, and the envelope of REST v1
 //! - [`guard`]: limits on two agents that message each other without a person
 //! - [`names`]: host name lookup in a program with its own C library
 //! - [`numbers`]: integers that a client wrote with a fraction
@@ -21,6 +22,7 @@ pub mod agent;
 pub mod audit;
 pub mod catalogue;
 pub mod error_code;
+pub mod event;
 pub mod guard;
 pub mod host;
 pub mod ids;

@@ -109,3 +109,5 @@ pub const POLICY_BYTES_MAX: u64 = 1 << 20;
 pub const AUDIT_ENTRIES: u64 = 100_000;
 /// The largest page of the audit, in entries.
 pub const AUDIT_PAGE_MAX: usize = 1_000;
+/// The most streams of events that a coordinator serves at once.
+pub const EVENT_READERS: usize = 32;

@@ -47,6 +47,7 @@ pub mod redis;
 pub mod siege;
 pub mod skip;
 pub mod small_disk;
+pub mod sse;
 pub mod storm;
 pub mod terminal;
 pub mod unfinished;

@@ -99,13 +99,10 @@ async fn poison(store: &dyn Store) -> Result<()> {
         .verb(field("verb"))
         .because(field("why"));
     store
-        .note(
-            &[Entry {
-                key: Some(field("key")),
-                ..entry
-            }],
-            1_000,
-        )
+        .note(&[Entry {
+            key: Some(field("key")),
+            ..entry
+        }])
         .await?;
     Ok(())
 }

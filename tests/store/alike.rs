@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Claim, Quota, StoreError};
+use c3po_coordinator::store::{Claim, Ending, Quota, StoreError};
 use harness::redis::Redis;
 use tokio::task::JoinSet;
 
@@ -105,7 +105,7 @@ async fn in_redis_names_of_before_go_on_and_count_from_their_next_session_on() -
     let fixture = fixture_on(redis.url(), ()).await?;
     for name in ["Web", "web"] {
         let tenure = fixture.agent(name).await?;
-        fixture.store.release(&tenure, true).await?;
+        fixture.store.release(&tenure, Ending::Goodbye).await?;
         redis.tell(&["DEL", "{c3po}:folded"]).await?;
     }
     for name in ["web", "Web"] {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::redis::OpenError;
-use c3po_coordinator::store::{SendOutcome, Store, StoreError, Tenure};
+use c3po_coordinator::store::{Ending, SendOutcome, Store, StoreError, Tenure};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use futures_util::future::{try_join, try_join4};
@@ -388,7 +388,10 @@ async fn work(
         })
         .await?;
         assert_eq!(left.len(), old.len() - 1);
-        insist(refused, async || store.release(&tenure, true).await).await?;
+        insist(refused, async || {
+            store.release(&tenure, Ending::Goodbye).await
+        })
+        .await?;
         let wish = claim("x");
         tenure = insist(refused, async || store.claim(&wish).await)
             .await?

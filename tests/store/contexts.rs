@@ -2,7 +2,7 @@
 //! marked as repeated.
 
 use anyhow::Result;
-use c3po_coordinator::store::{Amendment, Claim, StoreError, Tenure};
+use c3po_coordinator::store::{Amendment, Claim, Ending, StoreError, Tenure};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
@@ -163,7 +163,7 @@ pub(crate) async fn a_new_session_begins_in_the_context_that_it_says(
     fixture
         .advance_in(3, &sent, &first, Stage::InSession, Via::Stop)
         .await?;
-    fixture.store.release(&first, true).await?;
+    fixture.store.release(&first, Ending::Goodbye).await?;
     let second = fixture.take(&claim("b")).await?;
     let agent = fixture.store.agent(&id("b")).await?.expect("it exists");
     assert_eq!((agent.context, agent.state), (0, State::Starting));
@@ -173,7 +173,7 @@ pub(crate) async fn a_new_session_begins_in_the_context_that_it_says(
         .await?;
     assert_eq!(unshown(&fixture, "b").await?, []);
 
-    fixture.store.release(&second, true).await?;
+    fixture.store.release(&second, Ending::Goodbye).await?;
     let third = fixture
         .take(&Claim {
             context: 4,
@@ -258,7 +258,7 @@ pub(crate) async fn an_outdated_session_changes_nothing_of_the_record(
 ) -> Result<()> {
     let old = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    fixture.store.release(&old, true).await?;
+    fixture.store.release(&old, Ending::Goodbye).await?;
     let new = fixture.take(&claim("b")).await?;
     fixture
         .advance(&sent, &new, Stage::InSession, Via::Stop)
@@ -315,7 +315,7 @@ pub(crate) async fn repeated_is_what_an_earlier_session_or_context_was_shown(
         assert_eq!(kept(&fixture, sent).await?.as_ref(), Some(sent));
     }
 
-    fixture.store.release(&tenure, true).await?;
+    fixture.store.release(&tenure, Ending::Goodbye).await?;
     let heir = fixture.take(&claim("b")).await?;
     let both = [repeated("shown"), fresh("on the host")];
     assert_eq!(unshown(&fixture, "b").await?, both);

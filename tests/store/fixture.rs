@@ -291,6 +291,8 @@ pub(crate) fn claim(name: &str) -> Claim {
         succeeds: Vec::new(),
         lease: LEASE,
         quota: Quota::default(),
+        key: Some("0a0b0c0d".into()),
+        kind: "session",
     }
 }
 
@@ -337,6 +339,7 @@ pub(crate) fn send(message: Message) -> Send {
         spares_away: false,
         one_shot: false,
         quota: Quota::default(),
+        key: None,
     }
 }
 

@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::redis::OpenError;
-use c3po_coordinator::store::{AnswerOutcome, Pair, Send, SendOutcome, Store, StoreError, Tenure};
+use c3po_coordinator::store::{
+    AnswerOutcome, Ending, Pair, Send, SendOutcome, Store, StoreError, Tenure,
+};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
 use futures_util::future::join_all;
@@ -132,7 +134,7 @@ async fn manage_agents(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
             .await?
             .is_some()
     );
-    fixture.store.release(tenure, true).await?;
+    fixture.store.release(tenure, Ending::Goodbye).await?;
     fixture.introduce("human", None).await?;
     fixture
         .store

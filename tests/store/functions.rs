@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use c3po_coordinator::store::{AnswerOutcome, Pair, Selection, SendOutcome, Store, Tenure};
+use c3po_coordinator::store::{AnswerOutcome, Ending, Pair, Selection, SendOutcome, Store, Tenure};
 use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::time::Timestamp;
@@ -33,6 +33,7 @@ async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands
         fixture,
         other,
     } = shared().await?;
+    fixture.store.keep_log(Some(100_000)).await?;
     let tenure = fixture.agent("c").await?;
     let mut monitor = connect(&redis).await?;
     monitor.write_all(b"MONITOR\r\n").await?;
@@ -118,7 +119,7 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     store.rule(&Pair::of(&id("a"), &id("b")), false).await?;
     store.agents(None, 1_000).await?;
     store.message(&sent[0]).await?;
-    store.release(tenure, true).await?;
+    store.release(tenure, Ending::Goodbye).await?;
     store.unregister(&tenure.agent).await?;
     super::one_shot::one_with_much_ends(fixture).await?;
     super::owners::many_move(fixture).await?;

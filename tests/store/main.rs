@@ -147,7 +147,11 @@ macro_rules! every_promise {
             auditing:
                 the_audit_is_read_in_the_order_in_which_it_was_written,
                 the_audit_forgets_the_oldest_beyond_its_bound,
-                a_batch_of_nothing_forgets_nothing,
+                without_a_log_nothing_is_appended,
+                each_change_appends_its_entries_in_its_own_step,
+                a_change_that_did_not_happen_appends_nothing,
+                an_expiry_is_in_the_log_once_however_it_is_noticed,
+                readers_of_the_log_are_woken,
                 the_audit_survives_closing_and_opening,
                 many_writers_share_one_order,
                 only_what_is_recorded_of_a_message_counts_as_an_advance;

@@ -1,7 +1,7 @@
 //! Sessions that answer one prompt and end: they leave nothing behind.
 
 use anyhow::Result;
-use c3po_coordinator::store::{AnswerOutcome, Claim, Send, SendOutcome, Tenure};
+use c3po_coordinator::store::{AnswerOutcome, Claim, Ending, Send, SendOutcome, Tenure};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use harness::eventually::eventually;
@@ -56,7 +56,7 @@ pub(crate) async fn a_one_shot_session_leaves_nothing_when_it_is_over(
         .await?;
 
     let mut wakes = fixture.store.wakes();
-    fixture.store.release(&made, true).await?;
+    fixture.store.release(&made, Ending::Goodbye).await?;
     woken(&mut wakes, "b").await?;
     assert_eq!(fixture.store.agent(&id("a-run")).await?, None);
     assert_eq!(fixture.inbox("b").await?, ["it is done"]);
@@ -100,7 +100,7 @@ pub(crate) async fn one_with_much_ends(fixture: &Fixture) -> Result<()> {
         sends(fixture, &made, message("a-run", "b", &number.to_string())).await?;
         fixture.say("b", "a-run", &number.to_string()).await?;
     }
-    fixture.store.release(&made, true).await?;
+    fixture.store.release(&made, Ending::Goodbye).await?;
     assert_eq!(fixture.store.agent(&id("a-run")).await?, None);
     assert_eq!(fixture.pending("a-run").await?, 0);
     Ok(())
@@ -117,7 +117,7 @@ pub(crate) async fn a_one_shot_session_whose_link_broke_ends_with_its_hold(
     let made = fixture.take(&wish).await?;
     sends(&fixture, &made, message("a-run", "b", "which?")).await?;
     fixture.say("b", "a-run", "and you?").await?;
-    fixture.store.release(&made, false).await?;
+    fixture.store.release(&made, Ending::Gone).await?;
     let same = fixture
         .take(&Claim {
             lease: SOON / 4,
@@ -129,7 +129,7 @@ pub(crate) async fn a_one_shot_session_whose_link_broke_ends_with_its_hold(
         (made.generation, made.uid, true),
         "it came back"
     );
-    fixture.store.release(&same, false).await?;
+    fixture.store.release(&same, Ending::Gone).await?;
     fixture.store.sweep().await?;
     assert_eq!(
         (fixture.pending("a-run").await?, fixture.pending("b").await?),
@@ -177,7 +177,7 @@ pub(crate) async fn no_session_inherits_from_a_one_shot_session(fixture: Fixture
             (fixture.pending("a-run").await?, fixture.pending("b").await?),
             (0, 0)
         );
-        fixture.store.release(&heir, true).await?;
+        fixture.store.release(&heir, Ending::Goodbye).await?;
     }
     let chosen = fixture.store.agent(&id("a-run")).await?;
     assert!(chosen.is_some(), "a name that somebody chose is kept");
@@ -189,10 +189,10 @@ pub(crate) async fn a_one_shot_session_under_anothers_name_takes_nothing_from_it
 ) -> Result<()> {
     let chosen = fixture.agent("a-run").await?;
     let sent = fixture.say("b", "a-run", "hello").await?;
-    fixture.store.release(&chosen, true).await?;
+    fixture.store.release(&chosen, Ending::Goodbye).await?;
     let made = fixture.take(&run()).await?;
     assert!(!made.one_shot);
-    fixture.store.release(&made, true).await?;
+    fixture.store.release(&made, Ending::Goodbye).await?;
     assert_eq!(
         (
             fixture.inbox("a-run").await?,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Claim, Namesake, Owner, Removal};
+use c3po_coordinator::store::{Claim, Ending, Namesake, Owner, Removal};
 use c3po_shared::time::Timestamp;
 use harness::redis::Redis;
 use tokio::task::JoinSet;
@@ -37,7 +37,7 @@ fn names(agents: &[Namesake]) -> Vec<&str> {
 pub(crate) async fn no_host_gets_the_name_or_the_mail_of_another(fixture: Fixture) -> Result<()> {
     let laptop = fixture.take(&wish("a", owner("a", "laptop", 1))).await?;
     fixture.say("b", "a", "for laptop").await?;
-    fixture.store.release(&laptop, true).await?;
+    fixture.store.release(&laptop, Ending::Goodbye).await?;
     assert_eq!(
         fixture
             .store
@@ -87,7 +87,7 @@ pub(crate) async fn an_owner_has_one_agent(mut fixture: Fixture) -> Result<()> {
             "{free}"
         );
     }
-    fixture.store.release(&first, true).await?;
+    fixture.store.release(&first, Ending::Goodbye).await?;
     fixture.reopen().await?;
     assert_eq!(
         fixture
@@ -225,7 +225,7 @@ pub(crate) async fn the_agents_of_a_host_move_to_its_new_name(fixture: Fixture) 
         (None, Some("laptop.local"))
     );
 
-    fixture.store.release(&old, true).await?;
+    fixture.store.release(&old, Ending::Goodbye).await?;
     assert_eq!(
         fixture
             .store
@@ -282,7 +282,7 @@ async fn a_host_keeps_a_name_for_30_days_and_no_longer_with_redis() -> Result<()
         |days: u64| (Timestamp::now().millis() - days * 24 * 60 * 60 * 1_000).to_string();
     for (name, days) in [("gone", 31), ("late", 29), ("mail", 31)] {
         let tenure = fixture.agent(name).await?;
-        fixture.store.release(&tenure, true).await?;
+        fixture.store.release(&tenure, Ending::Goodbye).await?;
         redis
             .tell(&[
                 "HSET",
@@ -314,7 +314,7 @@ async fn agents_of_builds_without_owners_go_to_their_last_host_in_redis() -> Res
     let fixture = super::redis::fixture_on(redis.url(), ()).await?;
     for (name, host) in [("a", "laptop"), ("a-2", "nas")] {
         let tenure = fixture.take(&wish(name, owner("a", host, 1))).await?;
-        fixture.store.release(&tenure, true).await?;
+        fixture.store.release(&tenure, Ending::Goodbye).await?;
         redis
             .tell(&["HDEL", &format!("{{c3po}}:agent:{name}"), "base", "slot"])
             .await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::{
-    AnswerOutcome, Claim, Crowded, Exceeded, Quota, Send, SendOutcome, StoreError,
+    AnswerOutcome, Claim, Crowded, Ending, Exceeded, Quota, Send, SendOutcome, StoreError,
 };
 use c3po_shared::message::Message;
 use c3po_shared::receipt::Stage;
@@ -246,7 +246,7 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
             ..wish("k1", "a")
         })
         .await?;
-    fixture.store.release(&held, true).await?;
+    fixture.store.release(&held, Ending::Goodbye).await?;
     let held = fixture.take(&wish("k1", "a")).await?;
     fixture.store.introduce(&id("c"), None, &of("k1")).await?;
     fixture.take(&wish("k2", "d")).await?;
@@ -261,7 +261,7 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
         })
         .await?;
     assert!(fixture.store.claim(&wish("k1", "g")).await.is_err());
-    fixture.store.release(&brief, true).await?;
+    fixture.store.release(&brief, Ending::Goodbye).await?;
     fixture
         .take(&Claim {
             one_shot: true,
@@ -280,7 +280,7 @@ pub(crate) async fn an_agent_of_before_counts_from_its_next_session_on(
 ) -> Result<()> {
     for name in ["a", "b", "c"] {
         let tenure = fixture.agent(name).await?;
-        fixture.store.release(&tenure, true).await?;
+        fixture.store.release(&tenure, Ending::Goodbye).await?;
         fixture.take(&wish("k1", name)).await?;
     }
     assert!(matches!(

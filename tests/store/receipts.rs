@@ -1,7 +1,7 @@
 //! Receipts: each step once, in order, with its evidence, and never from a session that has lost the agent.
 
 use anyhow::Result;
-use c3po_coordinator::store::StoreError;
+use c3po_coordinator::store::{Ending, StoreError};
 use c3po_shared::receipt::{Stage, Via};
 use harness::eventually::eventually;
 
@@ -104,7 +104,7 @@ pub(crate) async fn in_session_shows_a_message_and_a_new_session_shows_it_again(
     assert_eq!(fixture.unshown("b").await?, ["waiting"]);
     assert_eq!(fixture.inbox("b").await?, ["shown", "waiting"]);
 
-    fixture.store.release(&first, true).await?;
+    fixture.store.release(&first, Ending::Goodbye).await?;
     let second = fixture.take(&claim("b")).await?;
     assert_eq!(fixture.unshown("b").await?, ["shown", "waiting"]);
     for _ in 0..2 {
@@ -215,7 +215,7 @@ pub(crate) async fn others_mail_and_unknown_messages_do_not_advance(
 pub(crate) async fn an_outdated_session_advances_nothing(fixture: Fixture) -> Result<()> {
     let old = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    fixture.store.release(&old, true).await?;
+    fixture.store.release(&old, Ending::Goodbye).await?;
     fixture.take(&claim("b")).await?;
     let messages = std::slice::from_ref(&sent.id);
     for progress in [

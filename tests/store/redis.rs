@@ -313,9 +313,10 @@ pub(super) async fn keep_apart(first: &Fixture, second: &Fixture) -> Result<()> 
         (1, 0)
     );
     assert!(second.store.message(&question.id).await?.is_none());
+    first.store.keep_log(Some(10)).await?;
     first
         .store
-        .note(&[Entry::new(Event::PolicyChanged)], 10)
+        .note(&[Entry::new(Event::PolicyChanged)])
         .await?;
     assert!(second.store.audit(0, 10).await?.is_empty());
     first.agent("c").await?;

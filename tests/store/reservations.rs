@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{AnswerOutcome, Claim, Quota, Removal, SendOutcome, StoreError};
+use c3po_coordinator::store::{
+    AnswerOutcome, Claim, Ending, Quota, Removal, SendOutcome, StoreError,
+};
 use c3po_shared::receipt::Stage;
 
 use super::Fixture;
@@ -23,7 +25,7 @@ pub(crate) async fn a_removed_agent_leaves_nothing_but_receipts(fixture: Fixture
     }
     assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Held);
     assert_eq!(fixture.pending("a").await?, 120);
-    fixture.store.release(&held, true).await?;
+    fixture.store.release(&held, Ending::Goodbye).await?;
     assert_eq!(
         fixture.store.remove(&id("a"), false).await?,
         Removal::Removed
@@ -51,7 +53,7 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
     fixture.agent("b").await?;
     let held = fixture.take(&brief("a", "laptop")).await?;
     let question = fixture.say("a", "b", "question").await?;
-    fixture.store.release(&held, true).await?;
+    fixture.store.release(&held, Ending::Goodbye).await?;
     assert_eq!(fixture.store.agent(&id("a")).await?, None);
     fixture.reopen().await?;
     assert_eq!(
@@ -77,7 +79,7 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
         AnswerOutcome::Sent(SendOutcome::Stored)
     );
     assert_eq!(fixture.unshown("a").await?, ["answer"]);
-    fixture.store.release(&back, true).await?;
+    fixture.store.release(&back, Ending::Goodbye).await?;
     assert_eq!(
         fixture.store.remove(&id("a"), false).await?,
         Removal::Removed
@@ -89,7 +91,7 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
     );
     assert_eq!(fixture.store.claim(&brief("a", "nas")).await?, None);
     let back = fixture.take(&brief("a", "laptop")).await?;
-    fixture.store.release(&back, true).await?;
+    fixture.store.release(&back, Ending::Goodbye).await?;
     Ok(())
 }
 
@@ -97,7 +99,7 @@ pub(crate) async fn an_administrator_frees_the_name_of_a_deleted_agent(
     fixture: Fixture,
 ) -> Result<()> {
     let held = fixture.take(&brief("a", "laptop")).await?;
-    fixture.store.release(&held, true).await?;
+    fixture.store.release(&held, Ending::Goodbye).await?;
     let remove = async |frees_name| fixture.store.remove(&id("a"), frees_name).await;
     assert_eq!(remove(false).await?, Removal::Unknown);
     assert_eq!(remove(true).await?, Removal::Removed);
@@ -108,7 +110,7 @@ pub(crate) async fn an_administrator_frees_the_name_of_a_deleted_agent(
             ..brief("a", "nas")
         })
         .await?;
-    fixture.store.release(&other, true).await?;
+    fixture.store.release(&other, Ending::Goodbye).await?;
     fixture.take(&brief("a", "laptop")).await?;
     Ok(())
 }

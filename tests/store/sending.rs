@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Send, SendOutcome};
+use c3po_coordinator::store::{Ending, Send, SendOutcome};
 use c3po_shared::vocabulary::State;
 use harness::eventually::eventually;
 use tokio::task::JoinSet;
@@ -84,7 +84,7 @@ pub(crate) async fn an_agent_that_is_away_is_spared_if_the_sender_says_so(
             .await?,
         SendOutcome::Stored
     );
-    fixture.store.release(&tenure, true).await?;
+    fixture.store.release(&tenure, Ending::Goodbye).await?;
     assert_eq!(
         fixture.store.send(&sparing()).await?,
         SendOutcome::Stored,

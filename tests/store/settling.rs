@@ -1,7 +1,7 @@
 //! Acknowledgements: they remove a message once and for good, and only the agent's own.
 
 use anyhow::Result;
-use c3po_coordinator::store::{Settled, StoreError};
+use c3po_coordinator::store::{Ending, Settled, StoreError};
 
 use super::Fixture;
 use super::fixture::{claim, id, message};
@@ -59,7 +59,7 @@ pub(crate) async fn unknown_and_others_mail_is_not_acknowledged(fixture: Fixture
 pub(crate) async fn an_outdated_session_acknowledges_nothing(fixture: Fixture) -> Result<()> {
     let old = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    fixture.store.release(&old, true).await?;
+    fixture.store.release(&old, Ending::Goodbye).await?;
     fixture.take(&claim("b")).await?;
     let refused = fixture
         .store

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Amendment, Claim, Quota, Tenure};
+use c3po_coordinator::store::{Amendment, Claim, Ending, Quota, Tenure};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
@@ -166,10 +166,10 @@ pub(crate) async fn a_new_process_raises_the_generation_and_inherits(
 pub(crate) async fn an_outdated_tenure_renews_and_releases_nothing(fixture: Fixture) -> Result<()> {
     let wish = claim("a");
     let old = fixture.take(&wish).await?;
-    fixture.store.release(&old, true).await?;
+    fixture.store.release(&old, Ending::Goodbye).await?;
     let new = fixture.agent("a").await?;
     assert!(!fixture.store.renew(&old, LEASE).await?);
-    fixture.store.release(&old, true).await?;
+    fixture.store.release(&old, Ending::Goodbye).await?;
     assert_eq!(
         fixture.store.claim(&claim("a")).await?,
         None,
@@ -209,7 +209,7 @@ pub(crate) async fn a_hold_lasts_as_long_as_it_is_renewed(fixture: Fixture) -> R
 
 pub(crate) async fn a_released_name_is_free_at_once(fixture: Fixture) -> Result<()> {
     let first = fixture.agent("a").await?;
-    fixture.store.release(&first, true).await?;
+    fixture.store.release(&first, Ending::Goodbye).await?;
     let agent = fixture.store.agent(&id("a")).await?.expect("it is kept");
     assert!(!agent.is_online(Timestamp::now()));
     assert_eq!(fixture.take(&claim("a")).await?.generation, 2);
@@ -228,7 +228,7 @@ pub(crate) async fn a_fleeting_agent_is_forgotten_when_it_leaves_nothing(
         .await?;
     let sent = fixture.say("b", "a-2", "hello").await?;
     fixture.acknowledge(&sent).await?;
-    fixture.store.release(&first, true).await?;
+    fixture.store.release(&first, Ending::Goodbye).await?;
     assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
     assert!(
         fixture.store.message(&sent.id).await?.is_some(),
@@ -265,7 +265,7 @@ pub(crate) async fn a_fleeting_agent_with_mail_is_kept(fixture: Fixture) -> Resu
         })
         .await?;
     fixture.say("b", "a-2", "hello").await?;
-    fixture.store.release(&first, true).await?;
+    fixture.store.release(&first, Ending::Goodbye).await?;
     assert_eq!(fixture.inbox("a-2").await?, ["hello"]);
     let second = fixture
         .take(&Claim {
@@ -292,7 +292,7 @@ pub(crate) async fn a_fleeting_agent_stays_one_when_its_process_comes_back(
             ..made
         })
         .await?;
-    fixture.store.release(&tenure, true).await?;
+    fixture.store.release(&tenure, Ending::Goodbye).await?;
     assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
 
     // A name that another process chose is not forgotten, although it was once generated.
@@ -303,10 +303,10 @@ pub(crate) async fn a_fleeting_agent_stays_one_when_its_process_comes_back(
         })
         .await?;
     let sent = fixture.say("b", "a-3", "hello").await?;
-    fixture.store.release(&made, true).await?;
+    fixture.store.release(&made, Ending::Goodbye).await?;
     let chosen = fixture.agent("a-3").await?;
     fixture.acknowledge(&sent).await?;
-    fixture.store.release(&chosen, true).await?;
+    fixture.store.release(&chosen, Ending::Goodbye).await?;
     assert!(fixture.store.agent(&id("a-3")).await?.is_some());
     Ok(())
 }
@@ -324,7 +324,7 @@ pub(crate) async fn an_earlier_link_of_a_process_does_not_end_its_hold(
         (newer.generation, newer.link > older.link),
         (older.generation, true)
     );
-    fixture.store.release(&older, true).await?;
+    fixture.store.release(&older, Ending::Goodbye).await?;
     let agent = fixture
         .store
         .agent(&id("a-2"))
@@ -338,7 +338,7 @@ pub(crate) async fn an_earlier_link_of_a_process_does_not_end_its_hold(
         fixture.store.renew(&older, LEASE).await?,
         "it is the same session"
     );
-    fixture.store.release(&newer, true).await?;
+    fixture.store.release(&newer, Ending::Goodbye).await?;
     assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
     Ok(())
 }
@@ -394,7 +394,7 @@ pub(crate) async fn a_fleeting_agent_whose_link_broke_comes_back_as_itself(
             },
         )
         .await?;
-    fixture.store.release(&before, false).await?;
+    fixture.store.release(&before, Ending::Gone).await?;
     fixture.store.sweep().await?;
     assert!(
         fixture
@@ -419,7 +419,7 @@ pub(crate) async fn a_fleeting_agent_whose_link_broke_comes_back_as_itself(
         (after.uid, agent.role.as_deref()),
         (before.uid, Some("radio"))
     );
-    fixture.store.release(&after, true).await?;
+    fixture.store.release(&after, Ending::Goodbye).await?;
     assert_eq!(
         fixture.store.agent(&id("a-2")).await?,
         None,

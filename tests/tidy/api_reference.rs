@@ -284,6 +284,7 @@ fn limits_of_access() -> Vec<(&'static str, String)> {
         ("POLICY_BYTES_MAX", limits::POLICY_BYTES_MAX.to_string()),
         ("AUDIT_ENTRIES", limits::AUDIT_ENTRIES.to_string()),
         ("AUDIT_PAGE_MAX", limits::AUDIT_PAGE_MAX.to_string()),
+        ("EVENT_READERS", limits::EVENT_READERS.to_string()),
     ]
 }
 

@@ -31,18 +31,18 @@ struct Queue {
 }
 
 impl Audit {
-    /// Makes the handle and the writer, for an audit bounded to that many entries.
-    pub(crate) fn new(bound: Option<u64>, metrics: &Metrics) -> (Self, Option<Writer>) {
-        let Some(bound) = bound else {
+    /// Makes the handle and the writer, if an audit is kept.
+    pub(crate) fn new(is_kept: bool, metrics: &Metrics) -> (Self, Option<Writer>) {
+        if !is_kept {
             return (Self::default(), None);
-        };
+        }
         let (sender, receiver) = mpsc::channel(QUEUE);
         let queue = Queue {
             entries: sender,
             missing: Arc::default(),
             lost: metrics.audit_lost.clone(),
         };
-        let writer = Writer::new(receiver, Arc::clone(&queue.missing), bound, metrics);
+        let writer = Writer::new(receiver, Arc::clone(&queue.missing), metrics);
         (Self { queue: Some(queue) }, Some(writer))
     }
 
@@ -101,9 +101,11 @@ mod tests {
 
     async fn store(folder: &std::path::Path) -> Arc<dyn Store> {
         let address = StoreAddress::Sqlite(folder.join("c3po.db"));
-        store::open(&address, &crate::config::Fleet::default())
+        let store = store::open(&address, &crate::config::Fleet::default())
             .await
-            .expect("a store")
+            .expect("a store");
+        store.keep_log(Some(100_000)).await.expect("a log");
+        store
     }
 
     async fn read(store: &dyn Store) -> Vec<Entry> {
@@ -126,7 +128,7 @@ mod tests {
     async fn an_entry_without_room_leaves_a_gap_and_is_counted() {
         let folder = tempfile::tempdir().expect("a folder");
         let (store, metrics) = (store(folder.path()).await, Metrics::new());
-        let (audit, writer) = Audit::new(Some(100_000), &metrics);
+        let (audit, writer) = Audit::new(true, &metrics);
         let writer = writer.expect("one that writes");
         // No writer runs yet: the queue is full, and no call has waited.
         (0..QUEUE + 7).for_each(|number| audit.note(numbered(number)));
@@ -171,7 +173,7 @@ mod tests {
     async fn entries_noted_before_the_end_are_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = store(folder.path()).await;
-        let (audit, writer) = Audit::new(Some(10_000), &Metrics::new());
+        let (audit, writer) = Audit::new(true, &Metrics::new());
         let done = CancellationToken::new();
         (0..600).for_each(|number| audit.note(numbered(number)));
         done.cancel();
@@ -188,7 +190,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (store, metrics) = (store(folder.path()).await, Metrics::new());
         store.close().await;
-        let (audit, writer) = Audit::new(Some(10_000), &metrics);
+        let (audit, writer) = Audit::new(true, &metrics);
         let done = CancellationToken::new();
         audit.note(numbered(1));
         done.cancel();

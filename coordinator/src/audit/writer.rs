@@ -26,7 +26,6 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct Writer {
     entries: mpsc::Receiver<Entry>,
     missing: Arc<AtomicU64>,
-    bound: u64,
     written: Counter,
     lost: Counter,
 }
@@ -35,14 +34,12 @@ impl Writer {
     pub(super) fn new(
         entries: mpsc::Receiver<Entry>,
         missing: Arc<AtomicU64>,
-        bound: u64,
         metrics: &Metrics,
     ) -> Self {
         let (written, lost) = (metrics.audit_entries.clone(), metrics.audit_lost.clone());
         Self {
             entries,
             missing,
-            bound,
             written,
             lost,
         }
@@ -96,7 +93,7 @@ impl Writer {
     async fn write(&self, store: &dyn Store, batch: &mut Vec<Entry>, done: &CancellationToken) {
         let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         let mut complained = false;
-        while let Err(error) = store.note(batch, self.bound).await {
+        while let Err(error) = store.note(batch).await {
             if done.is_cancelled() || !error.passes() {
                 tracing::error!("{count} audit entries were lost: {error}");
                 for entry in batch.drain(..) {

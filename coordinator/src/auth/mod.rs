@@ -19,6 +19,8 @@ use http::header::AUTHORIZATION;
 use subtle::ConstantTimeEq;
 
 use self::keyring::{Found, Keyring};
+#[cfg(test)]
+pub(crate) use self::principal::tests::key;
 pub(crate) use self::principal::{Principal, Stay};
 pub(crate) use self::rights::Right;
 use crate::config::Secret;

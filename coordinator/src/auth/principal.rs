@@ -298,7 +298,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A key of the host `nas`.
-    pub(in crate::auth) fn key(scope: Scope, glob: &str) -> Principal {
+    pub(crate) fn key(scope: Scope, glob: &str) -> Principal {
         Principal::key(
             "0a1b2c3d".into(),
             1,

@@ -11,7 +11,7 @@ use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
 use super::{Caller, Done, Services, settle_name, target};
-use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Owner, Quota};
+use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Ending, Owner, Quota};
 
 /// `ping`
 pub(super) fn ping(caller: &Caller) -> Reply {
@@ -203,13 +203,16 @@ async fn rename(
         reserved: false,
         lease: SILENCE_MAX,
         quota: Quota::default(),
+        key: None,
+        kind: "session",
     };
     let taken = settle_name(services, &caller.principal, wish).await?;
     if taken.agent == caller.agent {
         return Ok(None);
     }
     // The new name is kept even if the old one is not released, because the old lease runs out by itself.
-    if let Err(error) = services.store.release(tenure, true).await {
+    let ending = Ending::Renamed(taken.agent.clone());
+    if let Err(error) = services.store.release(tenure, ending).await {
         tracing::warn!("{} was not released: {error}", tenure.agent);
     }
     Ok(Some(Caller {

@@ -23,6 +23,24 @@ const SENT_LOOK: u64 = 10_000;
 ///
 /// Errors: `NOT_SUPPORTED` if no audit is kept, `INVALID_REQUEST` for a limit out of bounds, `STORE_UNAVAILABLE`.
 pub(crate) async fn page(services: &Services, query: &AuditQuery) -> Result<AuditPage, Refusal> {
+    matching(services, query, |entry| {
+        query.since.is_none_or(|since| entry.at >= since)
+            && query
+                .agent
+                .as_ref()
+                .is_none_or(|agent| entry.concerns(agent))
+    })
+    .await
+}
+
+/// Returns the next entries after the position of the query that are wanted, at most as many as its limit.
+///
+/// Errors: as for [`page`].
+pub(super) async fn matching(
+    services: &Services,
+    query: &AuditQuery,
+    is_wanted: impl Fn(&Entry) -> bool,
+) -> Result<AuditPage, Refusal> {
     check_kept(services)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=AUDIT_PAGE_MAX).contains(&limit) {
@@ -50,12 +68,7 @@ pub(crate) async fn page(services: &Services, query: &AuditQuery) -> Result<Audi
                 });
             }
             next = entry.position;
-            let wanted = query.since.is_none_or(|since| entry.at >= since)
-                && query
-                    .agent
-                    .as_ref()
-                    .is_none_or(|agent| entry.concerns(agent));
-            if wanted {
+            if is_wanted(&entry) {
                 entries.push(entry);
             }
         }
@@ -108,7 +121,8 @@ fn is_sent_by(entry: &Entry, agent: &AgentId) -> bool {
     matches!(entry.event, Event::Accepted | Event::Answered) && entry.agent.as_ref() == Some(agent)
 }
 
-fn check_kept(services: &Services) -> Result<(), Refusal> {
+/// Errors: `NOT_SUPPORTED` if no audit is kept.
+pub(super) fn check_kept(services: &Services) -> Result<(), Refusal> {
     if services.audit.is_kept() {
         return Ok(());
     }

@@ -120,6 +120,7 @@ async fn store_draft(
             spares_away,
             one_shot,
             quota,
+            key: caller.principal.key_id().map(str::to_owned),
         };
         let outcome = heard(services, caller, &send.message, services.store.send(&send)).await?;
         if let Some(sent) = sent(services, caller, send.message, outcome).await? {
@@ -185,12 +186,6 @@ pub(super) async fn sent(
     match outcome {
         SendOutcome::Stored => {
             services.metrics.messages_stored.inc();
-            let event = if message.kind == Kind::Reply {
-                Event::Answered
-            } else {
-                Event::Accepted
-            };
-            services.audit.note(entry(caller, event, &message));
             let receipt = Receipt {
                 stage: Stage::Stored,
                 at: Some(message.timestamp),

@@ -158,6 +158,7 @@ pub(crate) async fn settle_name(
             fleeting,
             reserved,
             quota: services.quota(principal),
+            key: principal.key_id().map(str::to_owned),
             ..wish.clone()
         };
         match services.store.claim(&claim).await {
@@ -302,6 +303,8 @@ mod tests {
             succeeds: Vec::new(),
             lease: Duration::ZERO,
             quota: Quota::default(),
+            key: None,
+            kind: "session",
         }
     }
 

@@ -4,6 +4,7 @@ mod agents;
 mod audit;
 mod caller;
 mod deposit;
+mod events;
 mod guard;
 mod identity;
 mod inbox;
@@ -22,10 +23,12 @@ use c3po_shared::catalogue::{Call, Reply, Tool};
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::limits::{AGENTS_PER_KEY, AGENTS_WITHOUT_KEY};
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub(crate) use audit::{page as audit_page, sent};
 pub(crate) use caller::{Caller, Memory};
+pub(crate) use events::{Events, Next as NextEvents, page as events_page};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{
     check_host, check_name, check_reader, check_right, check_speaker, foreign, host_of_person,
@@ -72,6 +75,8 @@ pub(crate) struct Services {
     pub(crate) store_quota: Option<u64>,
     /// The budget for unfinished input.
     pub(crate) unfinished: Budget,
+    /// The places of streams of events.
+    pub(crate) event_readers: Arc<Semaphore>,
     /// The metrics.
     pub(crate) metrics: Metrics,
 }

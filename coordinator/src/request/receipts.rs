@@ -1,45 +1,36 @@
 //! Receipts and threads: the progress of a message, and its conversation.
 
-use c3po_shared::audit::{Entry, Event};
-use c3po_shared::catalogue::{self as tools, Reply, Thread, Tracked};
+use c3po_shared::catalogue::{self as tools, CopiesTracked, Reply, Thread, Tracked};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, furthest};
 use c3po_shared::refusal::Refusal;
+use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
 use super::{Caller, Services};
 use crate::store::{Mark, StoreError, StoredMessage, Stretch};
 
+/// How many copies of a broadcast are summed up.
+const COPIES_MAX: usize = 1_000;
+/// How many copies are read from a thread at once, and how many histories concurrently.
+const COPIES_AT_ONCE: usize = 100;
+const READ_AT_ONCE: usize = 16;
+
 /// How many stretches of a thread one page may read. If most messages are not visible to the caller, the page then ends
 /// early.
 const STRETCHES_MAX: usize = 20;
 
-/// Advances the caller's messages, and writes the recorded stages to the audit.
+/// Advances the caller's messages.
 pub(crate) async fn advance(
     services: &Services,
     caller: &Caller,
     progress: &Progress,
 ) -> Result<(), StoreError> {
-    for (id, stage) in services
-        .store
-        .advance(&caller.agent, caller.tenure.as_ref(), progress)
-        .await?
-    {
-        let via = progress
-            .stages()
-            .find(|(reached, _)| *reached == stage)
-            .map(|(_, via)| via);
-        let entry = caller.entry(Event::Receipt).to(&id.from());
-        services.audit.note(Entry {
-            message_id: Some(id),
-            stage: Some(stage),
-            via,
-            ..entry
-        });
-    }
+    let (agent, tenure) = (&caller.agent, caller.tenure.as_ref());
+    services.store.advance(agent, tenure, progress).await?;
     Ok(())
 }
 
@@ -61,8 +52,58 @@ pub(super) async fn message_status(
     caller: &Caller,
     call: tools::MessageStatus,
 ) -> Result<Reply, Refusal> {
-    let kept = own_message(services, caller, &call.message_id).await?;
+    let id = call.message_id;
+    if is_own_broadcast(caller, &id) {
+        return Ok(Reply::Tracked(copies(services, caller, id).await?));
+    }
+    let kept = own_message(services, caller, &id).await?;
     Ok(Reply::Tracked(tracked(kept)))
+}
+
+/// Returns whether the id is that of a broadcast of the caller, which is also the id of its thread.
+fn is_own_broadcast(caller: &Caller, id: &MessageId) -> bool {
+    id.to() == AgentId::all() && id.from() == caller.agent
+}
+
+/// Sums up the copies of a broadcast.
+async fn copies(
+    services: &Services,
+    caller: &Caller,
+    broadcast: MessageId,
+) -> Result<Tracked, Refusal> {
+    let (mut copies, mut after) = (CopiesTracked::default(), None);
+    while copies.count < COPIES_MAX {
+        let stretch = Stretch {
+            reader: &caller.agent,
+            after: after.as_ref(),
+            limit: COPIES_AT_ONCE,
+            bytes: usize::MAX,
+        };
+        let excerpt = services.store.thread(&broadcast, stretch).await?;
+        let sent = |message: &Message| message.from_agent == caller.agent;
+        let ids = excerpt.messages.into_iter().filter(sent);
+        let kept = ids.map(|copy| async move { services.store.message(&copy.id).await });
+        let mut kept = stream::iter(kept).buffered(READ_AT_ONCE);
+        while let Some(copy) = kept.try_next().await? {
+            let Some(copy) = copy else { continue };
+            copies.count += 1;
+            *copies.stages.entry(furthest(&copy.history)).or_default() += 1;
+        }
+        after = excerpt.next;
+        if after.is_none() {
+            copies.complete = true;
+            break;
+        }
+    }
+    let Some(stage) = copies.stages.keys().next().copied() else {
+        return Err(Refusal::message_not_found(&broadcast));
+    };
+    Ok(Tracked {
+        message_id: broadcast,
+        stage,
+        history: Vec::new(),
+        copies: Some(copies),
+    })
 }
 
 /// Returns the public form of a receipt.
@@ -71,6 +112,7 @@ pub(super) fn tracked(kept: StoredMessage) -> Tracked {
         message_id: kept.message.id,
         stage: furthest(&kept.history),
         history: kept.history,
+        copies: None,
     }
 }
 
@@ -81,10 +123,7 @@ pub(super) async fn get_thread(
     call: tools::GetThread,
 ) -> Result<Reply, Refusal> {
     let id = call.message_id;
-    let is_own_broadcast =
-        |thread: &MessageId| thread.to() == AgentId::all() && thread.from() == caller.agent;
-    // The id of a broadcast is also the id of its thread.
-    let thread = if is_own_broadcast(&id) {
+    let thread = if is_own_broadcast(caller, &id) {
         id
     } else {
         own_message(services, caller, &id).await?.message.thread_id

@@ -106,8 +106,13 @@ pub(super) async fn broadcast(
     };
     let recipients = others(services, caller, wanted).await?;
     services.limit.weigh(&caller.agent, &id, recipients.len());
+    let permission = Permission::of(services, caller, Verb::Broadcast).await?;
+    // Monitors get it at most once; the copies do not depend on them.
+    if let Err(error) = services.store.announce(&caller.agent, &call.message).await {
+        tracing::debug!("a broadcast was not published to monitors: {error}");
+    }
     let draft = Draft {
-        permission: Permission::of(services, caller, Verb::Broadcast).await?,
+        permission,
         kind: Kind::Broadcast,
         thread: Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0)),
         title: call.title,
@@ -274,6 +279,7 @@ async fn store_reply(
             spares_away: false,
             one_shot,
             quota,
+            key: caller.principal.key_id().map(str::to_owned),
         };
         let outcome = match heard(
             services,

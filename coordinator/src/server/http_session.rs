@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use c3po_shared::audit::Event;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::{HTTP_PRESENCE, LABEL_MAX};
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -126,11 +125,6 @@ impl HttpSessions {
             dead: Arc::default(),
             renamable: false,
         };
-        if is_new {
-            services
-                .audit
-                .note(caller.entry(Event::SessionBegun).verb("http"));
-        }
         note(
             services,
             &caller,
@@ -163,6 +157,8 @@ fn claim(name: AgentId, host: &str, session_id: Option<&str>, instance: Uuid) ->
         reserved: false,
         lease: HTTP_PRESENCE,
         quota: Quota::default(),
+        key: None,
+        kind: "http",
     }
 }
 

@@ -9,6 +9,7 @@ mod control;
 mod description;
 mod download;
 mod endpoint;
+mod events;
 mod evidence;
 mod hosts;
 mod http_session;

@@ -2,12 +2,12 @@
 
 use aide::axum::routing::{delete, get, post};
 use axum::Router;
-use c3po_shared::join;
+use c3po_shared::{event, join};
 
 use super::endpoint::{Access, Table};
 use super::{
-    AppState, audit, description, download, hosts, invites, join as joining, keys, pairs, policy,
-    rest,
+    AppState, audit, description, download, events, hosts, invites, join as joining, keys, pairs,
+    policy, rest,
 };
 use crate::auth::Right::{Administer, Look, Operate, Remove, Speak};
 
@@ -59,6 +59,12 @@ fn for_monitors(table: Table) -> Table {
         Access::by(Operate),
         "A page of the audit",
         get(audit::page),
+    )
+    .row(
+        event::PATH,
+        Access::by(Look),
+        "Changes in order: a page as JSON, or a stream with Accept: text/event-stream",
+        get(events::events),
     )
     .row(
         "/metrics",

@@ -10,6 +10,7 @@ use super::connection::Gone;
 use super::{Session, attendance};
 use crate::presence::Present;
 use crate::request::Done;
+use crate::store::Ending;
 
 /// The close code of a server that goes away, from RFC 6455.
 const CLOSE_GOING_AWAY: u16 = 1001;
@@ -30,14 +31,13 @@ pub(super) enum EndReason {
 }
 
 impl EndReason {
-    /// Returns its word in the audit.
-    pub(super) fn word(self) -> &'static str {
+    /// Returns how its session ended, unless the agent stays online.
+    fn ending(self) -> Option<Ending> {
         match self {
-            Self::Goodbye => "goodbye",
-            Self::Gone => "gone",
-            Self::TakenOver => "taken_over",
-            Self::Revoked => "revoked",
-            Self::Draining => "draining",
+            Self::Goodbye => Some(Ending::Goodbye),
+            Self::Gone => Some(Ending::Gone),
+            Self::Revoked => Some(Ending::Revoked),
+            Self::TakenOver | Self::Draining => None,
         }
     }
 }
@@ -82,13 +82,8 @@ impl Session {
     /// Releases the lease if the session ended, and sends the close reason to the peer.
     pub(super) async fn leave(&mut self, end: &EndReason) {
         let current = self.present.as_ref().is_some_and(Present::is_current);
-        if let (EndReason::Goodbye | EndReason::Gone | EndReason::Revoked, true, Some(tenure)) =
-            (end, current, &self.caller.tenure)
-            && let Err(error) = self
-                .services
-                .store
-                .release(tenure, *end != EndReason::Gone)
-                .await
+        if let (Some(ending), true, Some(tenure)) = (end.ending(), current, &self.caller.tenure)
+            && let Err(error) = self.services.store.release(tenure, ending).await
         {
             tracing::warn!(
                 "{} was not released and stays online until its lease expires: {error}",

@@ -253,6 +253,8 @@ fn claim(principal: &Principal, host: &str, hello: Hello) -> Claim {
         reserved: false,
         lease: SILENCE_MAX,
         quota: Quota::default(),
+        key: None,
+        kind: "session",
     }
 }
 

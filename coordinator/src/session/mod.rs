@@ -58,11 +58,10 @@ pub(crate) fn serve(
         let Some(mut session) = greeting.await else {
             return;
         };
-        session.note(AuditEvent::SessionBegun, "session");
         let end = session.run(&stop).await;
         // Pending store calls have their own deadline, which is no later than this.
         let _ = timeout(CALL_DEADLINE, Box::pin(session.finish())).await;
-        session.note(AuditEvent::SessionEnded, end.word());
+        session.note_end(&end);
         Box::pin(session.leave(&end)).await;
         tracing::info!(agent.id = %session.caller.agent, "agent {} disconnected: {end:?}", session.caller.agent);
     }
@@ -232,10 +231,12 @@ impl Session {
         }
     }
 
-    /// Records in the audit that a session begins or ends. The short links of commands are not sessions.
-    fn note(&self, event: AuditEvent, how: &str) {
-        if self.caller.tenure.is_some() {
-            self.services.audit.note(self.caller.entry(event).verb(how));
+    /// Records in the audit that another session has taken over the agent. Any other end is recorded with the change in the
+    /// store, and a session that drains comes back.
+    fn note_end(&self, end: &EndReason) {
+        if self.caller.tenure.is_some() && *end == EndReason::TakenOver {
+            let entry = self.caller.entry(AuditEvent::SessionEnded);
+            self.services.audit.note(entry.verb("taken_over"));
         }
     }
 
@@ -440,9 +441,6 @@ impl Session {
     /// Continues the session as another agent; running calls end as the agent that started them.
     fn become_other(&mut self, caller: Caller) {
         tracing::info!(agent.id = %caller.agent, "agent {} is now {}", self.caller.agent, caller.agent);
-        self.services
-            .audit
-            .note(self.caller.entry(AuditEvent::Renamed).to(&caller.agent));
         self.present = Some(self.services.presence.enter(&caller.agent));
         self.listener = self.services.presence.listen(&caller.agent);
         self.delivery.begin_again();

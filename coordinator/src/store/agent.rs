@@ -54,8 +54,12 @@ pub struct Claim {
     pub succeeds: Vec<Uuid>,
     /// How long the lease lasts unless it is renewed.
     pub lease: Duration,
-    /// The key that is used, and its limit of agents.
+    /// The key that may make an agent, and its limit of agents.
     pub quota: Quota,
+    /// The id of the key that is used, for the log.
+    pub key: Option<String>,
+    /// The word for the kind of session in the log.
+    pub kind: &'static str,
 }
 
 /// One session's hold on one agent. Calls with an outdated tenure fail with [`super::StoreError::TakenOver`].
@@ -73,6 +77,46 @@ pub struct Tenure {
     pub link: u64,
     /// Whether the session is one-shot and leaves nothing behind.
     pub one_shot: bool,
+    /// The id of the key that is used, for the log.
+    pub key: Option<String>,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// Its connection broke; it may come back.
+    Gone,
+    /// Its client ended it.
+    Goodbye,
+    /// Its credential ended.
+    Revoked,
+    /// It continues under this name.
+    Renamed(AgentId),
+}
+
+impl Ending {
+    /// Returns whether the session will not come back.
+    pub(in crate::store) fn is_over(&self) -> bool {
+        *self != Self::Gone
+    }
+
+    /// Returns the new name of the session.
+    pub(in crate::store) fn new_name(&self) -> Option<&AgentId> {
+        match self {
+            Self::Renamed(name) => Some(name),
+            Self::Gone | Self::Goodbye | Self::Revoked => None,
+        }
+    }
+
+    /// Returns its word in the log.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Goodbye => "goodbye",
+            Self::Revoked => "revoked",
+            Self::Renamed(_) => "renamed",
+        }
+    }
 }
 
 impl Tenure {

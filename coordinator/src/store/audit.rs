@@ -1,17 +1,28 @@
-//! The audit interface of every store.
+//! The log of every store: what changed, in order. The audit and the stream of events are views of it.
 
 use async_trait::async_trait;
 use c3po_shared::audit::Entry;
+use tokio::sync::watch;
 
 use super::Result;
 
-/// The audit of all coordinators on one store: entries in one order, bounded by deleting the oldest.
+/// The log of all coordinators on one store: entries in one order, bounded by deleting the oldest.
+///
+/// Once a log is kept, each change appends its entries in its own atomic step: sends, answers, acknowledgements, receipts,
+/// expiries, and the beginning, the end and the state of sessions.
 #[async_trait]
 pub trait AuditStore {
-    /// Appends entries in one step. About `bound` entries are kept in total, the latest ones.
+    /// Begins the log if there is none, and deletes all but about the latest `bound` entries. With `None`, nothing is appended
+    /// from now on. Callers repeat this from time to time.
+    async fn keep_log(&self, bound: Option<u64>) -> Result<()>;
+
+    /// Appends entries that change nothing else, in one step, if a log is kept.
     ///
     /// If this returns an error, the entries may have been appended nevertheless.
-    async fn note(&self, entries: &[Entry], bound: u64) -> Result<()>;
+    async fn note(&self, entries: &[Entry]) -> Result<()>;
+
+    /// Subscribes to hints that the log may have grown.
+    fn log_grows(&self) -> watch::Receiver<()>;
 
     /// Returns about `limit` entries after this position, in order and with their positions. The result is empty only if
     /// there are no such entries.

@@ -31,7 +31,7 @@ use c3po_shared::vocabulary::KindFilter;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-pub use self::agent::{Agent, Amendment, Claim, Namesake, Owner, Removal, Tenure};
+pub use self::agent::{Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
 pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
@@ -115,6 +115,8 @@ pub struct Send {
     pub one_shot: bool,
     /// The quota that is charged for the envelope and its overhead. A repeated call is charged once.
     pub quota: Quota,
+    /// The id of the key that is used, for the log.
+    pub key: Option<String>,
 }
 
 /// The outcome of a send.
@@ -337,7 +339,7 @@ pub trait Store:
     ///
     /// A one-shot session that is over leaves nothing. Its unanswered questions and the messages in its inbox expire, and the
     /// agent is deleted. A one-shot session that is not over keeps its lease until that runs out; then a sweep ends it.
-    async fn release(&self, tenure: &Tenure, is_over: bool) -> Result<()>;
+    async fn release(&self, tenure: &Tenure, ending: Ending) -> Result<()>;
 
     /// Returns the agent with exactly this name.
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>>;
@@ -383,6 +385,9 @@ pub trait Store:
 
     /// Puts a message into its recipient's inbox, in one atomic step, and wakes the recipient.
     async fn send(&self, send: &Send) -> Result<SendOutcome>;
+
+    /// Publishes the text of a broadcast for monitors, if the store has channels for them.
+    async fn announce(&self, from: &AgentId, text: &str) -> Result<()>;
 
     /// Puts a reply into the asker's inbox and settles the question named in `message.reply_to`.
     ///

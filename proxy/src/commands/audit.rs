@@ -44,33 +44,43 @@ pub(super) async fn run(
     let since = since
         .map(|Since(since)| since)
         .or(follow.then(Timestamp::now));
-    let query = AuditQuery {
-        after: None,
-        since,
-        agent,
-        limit: Some(AUDIT_PAGE_MAX),
+    let page = async |after| {
+        let query = AuditQuery {
+            after,
+            since,
+            agent: agent.clone(),
+            limit: Some(AUDIT_PAGE_MAX),
+        };
+        Ok(rest::get(&config, "/api/audit", &query).await?.read)
     };
+    print_pages(printer, follow, page).await
+}
+
+/// Prints pages of the log, each of which `read` returns for the position before it, until Ctrl-C or the end of the log.
+pub(super) async fn print_pages(
+    printer: &Printer,
+    follow: bool,
+    read: impl AsyncFn(Option<u64>) -> Result<AuditPage, Failure>,
+) -> Result<(), Failure> {
     tokio::select! {
-        ended = every_page(&config, printer, query, follow) => ended,
+        ended = every_page(printer, follow, read) => ended,
         pressed = tokio::signal::ctrl_c() => {
             pressed.map_err(|error| Failure::Usage(format!("cannot listen for Ctrl-C: {error}")))
         }
     }
 }
 
-/// Prints all pages.
 async fn every_page(
-    config: &Config,
     printer: &Printer,
-    mut query: AuditQuery,
     follow: bool,
+    read: impl AsyncFn(Option<u64>) -> Result<AuditPage, Failure>,
 ) -> Result<(), Failure> {
-    let (mut is_away, mut columns) = (false, Columns::default());
+    let (mut after, mut is_away, mut columns) = (None, false, Columns::default());
     loop {
-        let page: AuditPage = match rest::get(config, "/api/audit", &query).await {
-            Ok(answer) => answer.read,
+        let page = match read(after).await {
+            Ok(page) => page,
             // A running follow continues when the coordinator is back.
-            Err(Failure::NoCoordinator(refusal)) if follow && query.after.is_some() => {
+            Err(Failure::NoCoordinator(refusal)) if follow && after.is_some() => {
                 if !is_away {
                     eprintln!(
                         "c3po: {}; retrying until it answers",
@@ -99,7 +109,7 @@ async fn every_page(
                 .iter()
                 .try_for_each(|line| printer.line(line))?;
         }
-        query.after = Some(page.next);
+        after = Some(page.next);
         match (page.complete, follow) {
             (true, false) => return Ok(()),
             (true, true) => tokio::time::sleep(LOOK).await,

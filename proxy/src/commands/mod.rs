@@ -7,6 +7,7 @@ mod broadcast;
 mod claude_code;
 mod completions;
 mod doctor;
+mod events;
 mod failure;
 mod guard;
 mod hosts;
@@ -147,6 +148,9 @@ enum Command {
     /// Join this host to a coordinator, with a code from `c3po-coordinator invite`
     #[command(after_help = format!("{JOIN}\n\n{EXIT_CODES}"))]
     Join(join::Arguments),
+    /// Show what changed, in order: messages, receipts, sessions and their states
+    #[command(after_help = EXIT_CODES)]
+    Events(events::Arguments),
     /// Show the audit: each event in order, with agents and reasons
     #[command(after_help = EXIT_CODES)]
     Audit(audit::Arguments),
@@ -285,6 +289,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Receipt(arguments) => receipt::run(config, printer, arguments).await,
         Command::Tail | Command::Inbox { follow: true } => tail::run(config, printer).await,
         Command::Audit(arguments) => audit::run(config, printer, arguments).await,
+        Command::Events(arguments) => events::run(config, printer, arguments).await,
         Command::Policy(action) => policy::run(config, printer, action).await,
         Command::Guard(action) => guard::run(config, printer, action).await,
         Command::Hosts(action) => hosts::run(config, printer, action).await,

@@ -1,6 +1,6 @@
 //! `c3po receipt`: shows how far a message got, with the evidence of each step in words.
 
-use c3po_shared::catalogue::{Call, MessageStatus, Tracked};
+use c3po_shared::catalogue::{Call, CopiesTracked, MessageStatus, Tracked};
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Step, Via};
 use c3po_shared::text::harmless;
@@ -25,6 +25,8 @@ struct ReceiptDocument<'a> {
     message_id: &'a MessageId,
     stage: Stage,
     history: Vec<Explained<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<&'a CopiesTracked>,
 }
 
 #[derive(Serialize)]
@@ -50,6 +52,7 @@ pub(super) async fn run(
         message_id,
         stage,
         history,
+        copies,
     } = &tracked;
     let explained = history.iter().zip(explain(history));
     if printer.json {
@@ -60,6 +63,7 @@ pub(super) async fn run(
             message_id,
             stage: *stage,
             history,
+            copies: copies.as_ref(),
         });
     }
     printer.line(&format!(
@@ -71,7 +75,24 @@ pub(super) async fn run(
         .collect();
     aligned(&rows)
         .iter()
-        .try_for_each(|line| printer.line(&format!("  {line}")))
+        .try_for_each(|line| printer.line(&format!("  {line}")))?;
+    copies
+        .iter()
+        .try_for_each(|copies| printer.line(&format!("  {}", sum(copies))))
+}
+
+/// Returns how far the copies of a broadcast got, in one line.
+fn sum(copies: &CopiesTracked) -> String {
+    let stages = copies.stages.iter();
+    let stages: Vec<_> = stages
+        .map(|(stage, count)| format!("{count} {stage}"))
+        .collect();
+    let more = if copies.complete {
+        ""
+    } else {
+        " of the first copies"
+    };
+    format!("{} copies: {}{more}", copies.count, stages.join(", "))
 }
 
 /// Returns the proof of each step, as far as its history has it.
@@ -261,6 +282,7 @@ mod tests {
             message_id: &message_id,
             stage: Stage::InSession,
             history: explained.collect(),
+            copies: None,
         };
         assert_eq!(
             serde_json::to_value(document).unwrap(),

@@ -20,8 +20,8 @@ pub use arguments::{
 pub use listing::{INSTRUCTIONS, Listing, listing, schema_of};
 pub use received::Received;
 pub use replies::{
-    Acked, AgentDetails, Agents, Copies, Copy, Inbox, Pong, Sent, StatusSet, Thread, TimedOut,
-    Tracked, presented_via,
+    Acked, AgentDetails, Agents, Copies, CopiesTracked, Copy, Inbox, Pong, Sent, StatusSet, Thread,
+    TimedOut, Tracked, presented_via,
 };
 
 use crate::agent::AgentRecord;

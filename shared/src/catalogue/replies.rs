@@ -1,5 +1,7 @@
 //! The reply of each tool.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::Tool;
@@ -140,8 +142,22 @@ pub struct Tracked {
     pub message_id: MessageId,
     /// The furthest stage.
     pub stage: Stage,
-    /// Every stage, in the order in which they were reached.
+    /// Every stage, in the order in which they were reached; none for a broadcast.
     pub history: Vec<Step>,
+    /// For a broadcast: how far its copies got. Then `stage` is the stage that all of them reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopiesTracked>,
+}
+
+/// How far the copies of a broadcast got.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopiesTracked {
+    /// How many copies were looked at.
+    pub count: usize,
+    /// How many of them are at each stage.
+    pub stages: BTreeMap<Stage, usize>,
+    /// Whether these are all copies that are still stored.
+    pub complete: bool,
 }
 
 /// A wait that timed out. It is not an error.

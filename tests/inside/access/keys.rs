@@ -25,7 +25,7 @@ pub(super) const SOON: Duration = Duration::from_secs(10);
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Opens a session with that key.
-pub(super) async fn linked(gate: &Gate, key: &str, name: &str) -> Result<Link> {
+pub(crate) async fn linked(gate: &Gate, key: &str, name: &str) -> Result<Link> {
     let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
     link.hello(&Who::new(name))
         .await?

@@ -16,6 +16,8 @@ mod people;
 mod quotas;
 mod secrets;
 
+pub(crate) use keys::linked;
+
 use anyhow::{Context, Result};
 use c3po_shared::catalogue::Tool;
 use harness::http::{self, Answer};

@@ -63,7 +63,7 @@ async fn follow_a_session(home: &Path, served: &Served) -> Result<()> {
 async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Result<()> {
     let served = served(None).await?;
     let _a = scenario(&served).await?;
-    lines(&served, "", 10).await?;
+    lines(&served, "", 11).await?;
     let home = tempfile::TempDir::new()?;
     let read = c3po(
         home.path(),
@@ -86,7 +86,11 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
         .collect();
     assert_eq!(
         ends,
-        ["renamed        b  -> c", "session_ended  c        goodbye"],
+        [
+            "session_begun  c        session",
+            "renamed        b  -> c",
+            "session_ended  c        goodbye"
+        ],
         "{text}"
     );
 

@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 use c3po_shared::ids::CallId;
+use harness::link::Link;
+use inside::served::Served;
 use serde_json::json;
 
 use super::{ask, each, id, two_agents};
@@ -238,6 +240,45 @@ async fn the_older_names_do_the_same() -> Result<()> {
         )
         .await?;
     assert_eq!(answer["id"], reply["id"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_status_of_a_broadcast_sums_up_its_copies() -> Result<()> {
+    let served = Served::start().await?;
+    let (mut a, mut b) = (served.join("a").await?, served.join("b").await?);
+    let mut c = served.join("c").await?;
+    c.notify("goodbye", json!({})).await?;
+    let sent = a.call("broadcast", json!({"message": "news"})).await?;
+    let status = async |link: &mut Link| {
+        link.call("message_status", json!({"message_id": sent["id"]}))
+            .await
+    };
+    b.hear(|frame| frame["method"] == "deliver").await?;
+    let copy = sent["receipts"][0]["message_id"]
+        .as_str()
+        .unwrap_or_default();
+    b.receipt(&[copy], "in_session", "hook").await?;
+    b.receipt(&[copy], "seen", "hook").await?;
+    b.call("ping", json!({})).await?;
+    let summed = status(&mut a).await?;
+    assert_eq!(
+        summed,
+        json!({
+            "message_id": sent["id"], "stage": "stored", "history": [],
+            "copies": {"count": 2, "stages": {"stored": 1, "seen": 1}, "complete": true},
+        })
+    );
+    let others = json!({"message_id": sent["id"]});
+    assert_eq!(
+        b.refusal("message_status", others).await?,
+        "MESSAGE_NOT_FOUND"
+    );
+    let never = json!({"message_id": "a::all::00000000"});
+    assert_eq!(
+        a.refusal("message_status", never).await?,
+        "MESSAGE_NOT_FOUND"
+    );
     Ok(())
 }
 

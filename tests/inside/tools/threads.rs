@@ -42,6 +42,7 @@ fn send(message: Message) -> Send {
         spares_away: false,
         one_shot: false,
         quota: Quota::default(),
+        key: None,
     }
 }
 

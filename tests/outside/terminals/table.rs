@@ -57,6 +57,7 @@ pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ),
     ("audit", &["verb", "key", "why"]),
     ("audit --follow", &["verb", "key", "why"]),
+    ("events", &["verb", "key", "why"]),
     ("policy show", &["path", "text", "outdated"]),
     (
         "policy check a b message",
@@ -115,7 +116,14 @@ fn requests() -> BTreeMap<&'static str, Value> {
         ),
         (
             "/api/audit",
-            json!({"entries": [entry, last], "next": 2, "complete": true}),
+            json!({"entries": [&entry, &last], "next": 2, "complete": true}),
+        ),
+        (
+            "/api/v1/events",
+            json!({
+                "data": {"entries": [entry, last], "next": 2, "complete": true},
+                "meta": {"request_id": "00000000-0000-0000-0000-000000000000", "timestamp": "2026-01-15T10:30:00.000Z"},
+            }),
         ),
         (
             "/api/guard",

@@ -12,8 +12,8 @@ use super::library::Call;
 use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
 use crate::store::{
-    Agent, Amendment, Claim, Crowded, FORMER_LIFE, Namesake, Quota, Removal, Result, StoreError,
-    Tenure, is_kept_for,
+    Agent, Amendment, Claim, Crowded, Ending, FORMER_LIFE, Namesake, Quota, Removal, Result,
+    StoreError, Tenure, is_kept_for,
 };
 
 /// How many agents one call reads.
@@ -43,10 +43,13 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
         .arg(claim.owner.base.as_str())
         .arg(claim.owner.slot);
     describe_quota(&mut call, &claim.quota);
-    call.arg(u8::from(claim.reserved));
+    call.arg(u8::from(claim.reserved))
+        .arg(claim.key.as_deref().unwrap_or_default())
+        .arg(claim.kind);
     let told: Option<Vec<Value>> = store.connection.invoke(&call).await?;
     let Some(told) = told else { return Ok(None) };
     check_made(&claim.name, &told, &claim.quota)?;
+    store.wakes.log_grew();
     let (uid, generation, link, one_shot): (String, u64, u64, bool) =
         redis::from_redis_value(Value::Array(told)).map_err(corrupt)?;
     let uid = records::parse(&uid)?;
@@ -57,6 +60,7 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
         instance: claim.instance,
         link,
         one_shot,
+        key: claim.key.clone(),
     }))
 }
 
@@ -101,6 +105,13 @@ pub(super) fn session_argument(tenure: Option<&Tenure>) -> String {
         .unwrap_or_default()
 }
 
+/// Returns the key of the calling session for the log; empty if it has none.
+pub(super) fn key_argument(tenure: Option<&Tenure>) -> &str {
+    tenure
+        .and_then(|tenure| tenure.key.as_deref())
+        .unwrap_or_default()
+}
+
 /// Extends a lease.
 pub(super) async fn renew(store: &RedisStore, tenure: &Tenure, lease: Duration) -> Result<bool> {
     let mut call = store.names.call_about("renew", &tenure.agent);
@@ -111,13 +122,18 @@ pub(super) async fn renew(store: &RedisStore, tenure: &Tenure, lease: Duration) 
 }
 
 /// Ends the lease of a session.
-pub(super) async fn release(store: &RedisStore, tenure: &Tenure, is_over: bool) -> Result<()> {
+pub(super) async fn release(store: &RedisStore, tenure: &Tenure, ending: &Ending) -> Result<()> {
     let mut call = store.names.call_about("release", &tenure.agent);
     call.arg(session_argument(Some(tenure)))
         .arg(tenure.link)
-        .arg(u8::from(is_over))
-        .arg(millis(FORMER_LIFE));
-    store.connection.invoke::<u8>(&call).await.map(drop)
+        .arg(u8::from(ending.is_over()))
+        .arg(millis(FORMER_LIFE))
+        .arg(key_argument(Some(tenure)))
+        .arg(ending.word())
+        .arg(ending.new_name().map_or("", AgentId::as_str));
+    store.connection.invoke::<u8>(&call).await?;
+    store.wakes.log_grew();
+    Ok(())
 }
 
 /// Ends the lease, and deletes the agent if its inbox is empty.
@@ -289,7 +305,6 @@ pub(super) async fn amend(
         ("description", amendment.description.as_deref()),
         ("capabilities", capabilities.as_deref()),
         ("role", amendment.role.as_deref()),
-        ("state", session.state.map(|state| state.as_str())),
         ("current_task", amendment.current_task.as_deref()),
         ("session_id", session.session_id.as_deref()),
         ("reach", reach.as_deref()),
@@ -308,12 +323,18 @@ pub(super) async fn amend(
             .map(|attends| attends.as_millis().to_string())
             .unwrap_or_default(),
     );
+    call.arg(key_argument(tenure))
+        .arg(session.state.map_or("", State::as_str));
     for (field, value) in changes {
         if let Some(value) = value {
             call.arg(field).arg(value);
         }
     }
-    match store.connection.invoke::<Value>(&call).await? {
+    let record = store.connection.invoke::<Value>(&call).await?;
+    if session.state.is_some() {
+        store.wakes.log_grew();
+    }
+    match record {
         Value::Nil => Ok(None),
         Value::Int(_) => Err(StoreError::TakenOver(id.clone())),
         fields => records::agent(id, redis::from_redis_value(fields).map_err(corrupt)?),

@@ -12,16 +12,34 @@ type Batches = Vec<(String, Vec<(String, String)>)>;
 /// How many stream entries are read at once, each with at most a few hundred audit entries.
 const BATCHES: usize = 32;
 
-/// Appends the entries as one stream entry. The stream deletes its oldest entries beyond the bound.
-pub(super) async fn note(store: &RedisStore, entries: &[Entry], bound: u64) -> Result<()> {
+/// Begins the log if there is none, and deletes its oldest entries beyond the bound. Without a bound, ends the log.
+pub(super) async fn keep(store: &RedisStore, bound: Option<u64>) -> Result<()> {
+    let Some(bound) = bound else {
+        let mut end = redis::cmd("DEL");
+        let end = end.arg(store.names.key("audit_end")).to_owned();
+        return store.connection.run::<u64>(&end).await.map(drop);
+    };
+    let keys = ["audit", "audit_end"].map(|name| store.names.key(name));
+    let mut call = store.names.call("keep_log", keys);
+    store
+        .connection
+        .invoke::<u64>(call.arg(bound))
+        .await
+        .map(drop)
+}
+
+/// Appends the entries as one stream entry.
+pub(super) async fn note(store: &RedisStore, entries: &[Entry]) -> Result<()> {
     if entries.is_empty() {
         return Ok(());
     }
-    let mut call = store.names.call("audit", [store.names.key("audit")]);
-    call.arg(bound)
-        .arg(entries.len())
-        .arg(records::write(&entries)?);
-    store.connection.invoke::<u64>(&call).await.map(drop)
+    let mut call = store.names.call("audit", []);
+    for entry in entries {
+        call.arg(records::write(entry)?);
+    }
+    store.connection.invoke::<u64>(&call).await?;
+    store.wakes.log_grew();
+    Ok(())
 }
 
 /// Returns the position of the last entry.

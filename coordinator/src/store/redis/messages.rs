@@ -32,6 +32,14 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
     }
 }
 
+/// Publishes the text of a broadcast for monitors.
+pub(super) async fn announce(store: &RedisStore, from: &AgentId, text: &str) -> Result<()> {
+    let [record, ..] = store.names.agent(from);
+    let mut call = store.names.call("announce", [record]);
+    store.connection.invoke::<u8>(call.arg(text)).await?;
+    Ok(())
+}
+
 /// Sends a reply and settles the question in one step.
 pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOutcome> {
     let reply = &answer.message;
@@ -90,7 +98,8 @@ fn describe(call: &mut Call, send: &Send) -> Result<()> {
         .arg(u8::from(send.one_shot && message.requires_response))
         .arg(limit.map_or("", |_| send.quota.key.as_str()))
         .arg(quota::cost(envelope.len()))
-        .arg(limit.unwrap_or_default());
+        .arg(limit.unwrap_or_default())
+        .arg(send.key.as_deref().unwrap_or_default());
     Ok(())
 }
 
@@ -110,6 +119,7 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
             store
                 .wakes
                 .wake(Wake::arrived(position, Some(position - 1), sole, message));
+            store.wakes.log_grew();
             if let Some(question) = &message.reply_to {
                 store.wakes.wake(Wake::Receipt(question.from()));
             }
@@ -186,7 +196,8 @@ pub(super) async fn acknowledge(
     let mut settled = Settled::default();
     for step in messages.chunks(STEP) {
         let mut call = store.names.call_about("acknowledge", agent);
-        call.arg(agents::session_argument(tenure));
+        call.arg(agents::session_argument(tenure))
+            .arg(agents::key_argument(tenure));
         let flags = flags::<bool>(store, agent, call, step).await?;
         for (id, is_out) in step.iter().zip(flags) {
             let list = if is_out {
@@ -197,6 +208,7 @@ pub(super) async fn acknowledge(
             list.push(id.clone());
         }
     }
+    store.wakes.log_grew();
     Ok(settled)
 }
 
@@ -220,7 +232,8 @@ pub(super) async fn advance(
             .arg(agents::session_argument(tenure))
             .arg(progress.context);
         call.arg(progress.stage.as_str()).arg(progress.via.as_str());
-        call.arg(progress.seen_via.map_or("", Via::as_str));
+        call.arg(progress.seen_via.map_or("", Via::as_str))
+            .arg(agents::key_argument(tenure));
         for (id, flags) in step
             .iter()
             .zip(flags::<u8>(store, recipient, call, step).await?)
@@ -230,6 +243,9 @@ pub(super) async fn advance(
                 .filter(|(flag, _)| flags & flag != 0);
             recorded.extend(stages.map(|(_, stage)| (id.clone(), stage)));
         }
+    }
+    if !recorded.is_empty() {
+        store.wakes.log_grew();
     }
     let mut senders: Vec<AgentId> = recorded.iter().map(|(id, _)| id.from()).collect();
     senders.dedup();

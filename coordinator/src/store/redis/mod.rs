@@ -35,13 +35,13 @@ use async_trait::async_trait;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Namesake, Placed,
-    Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store, StoreError,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Ending, Excerpt, Fill, Namesake,
+    Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store, StoreError,
     StoredMessage, Stretch, Tenure, Wake,
 };
 use connection::RedisConnection;
@@ -125,8 +125,16 @@ fn millis(duration: Duration) -> u64 {
 
 #[async_trait]
 impl AuditStore for RedisStore {
-    async fn note(&self, entries: &[Entry], bound: u64) -> Result<()> {
-        self.within(audit::note(self, entries, bound)).await
+    async fn keep_log(&self, bound: Option<u64>) -> Result<()> {
+        self.within(audit::keep(self, bound)).await
+    }
+
+    async fn note(&self, entries: &[Entry]) -> Result<()> {
+        self.within(audit::note(self, entries)).await
+    }
+
+    fn log_grows(&self) -> watch::Receiver<()> {
+        self.wakes.log_grows()
     }
 
     async fn audit(&self, after: u64, _: usize) -> Result<Vec<Entry>> {
@@ -148,8 +156,8 @@ impl Store for RedisStore {
         self.within(agents::renew(self, tenure, lease)).await
     }
 
-    async fn release(&self, tenure: &Tenure, is_over: bool) -> Result<()> {
-        self.within(agents::release(self, tenure, is_over)).await
+    async fn release(&self, tenure: &Tenure, ending: Ending) -> Result<()> {
+        self.within(agents::release(self, tenure, &ending)).await
     }
 
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>> {
@@ -201,6 +209,10 @@ impl Store for RedisStore {
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {
         self.within(messages::send(self, send)).await
+    }
+
+    async fn announce(&self, from: &AgentId, text: &str) -> Result<()> {
+        self.within(messages::announce(self, from, text)).await
     }
 
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use redis::aio::MultiplexedConnection;
 use redis::{Msg, PushInfo, PushKind, RedisError};
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -50,6 +50,7 @@ struct WakeState {
     origin: String,
     doubts: AtomicUsize,
     sender: broadcast::Sender<Wake>,
+    log: watch::Sender<()>,
 }
 
 /// An established subscription.
@@ -71,6 +72,7 @@ impl Wakes {
             origin: Uuid::new_v4().to_string(),
             doubts: AtomicUsize::new(0),
             sender: broadcast::Sender::new(WAKE_BACKLOG),
+            log: watch::Sender::new(()),
         });
         let wakes = Self {
             shared,
@@ -114,6 +116,16 @@ impl Wakes {
         self.shared.wake(wake);
     }
 
+    /// Subscribes to hints that the log may have grown.
+    pub(super) fn log_grows(&self) -> watch::Receiver<()> {
+        self.shared.log.subscribe()
+    }
+
+    /// Wakes the readers of the log in this process.
+    pub(super) fn log_grew(&self) {
+        self.shared.log.send_replace(());
+    }
+
     /// Tracks the operation until it ends; returns `None` once closing has begun.
     pub(super) fn unless_closed<T: Future>(&self, operation: T) -> Option<TrackedFuture<T>> {
         (!self.stop.is_cancelled()).then(|| self.tasks.track_future(operation))
@@ -138,6 +150,9 @@ impl WakeState {
     }
 
     fn wake(&self, wake: Wake) {
+        if wake == Wake::Everyone {
+            self.log.send_replace(());
+        }
         // There may be no listeners.
         let _ = self.sender.send(wake);
     }
@@ -232,15 +247,16 @@ impl WakeState {
         if words.next() == Some(self.origin.as_str()) {
             return;
         }
-        while let Some(what) = words.next() {
-            self.wake(
-                match (what, words.next().and_then(|agent| agent.parse().ok())) {
-                    ("inbox", Some(agent)) => Wake::Inbox(agent, None),
-                    ("receipt", Some(agent)) => Wake::Receipt(agent),
-                    // Another version may publish an unknown kind, so all listeners read again.
-                    _ => Wake::Everyone,
-                },
-            );
+        while let Some(kind) = words.next() {
+            match (kind, words.next().map(str::parse)) {
+                ("inbox", Some(Ok(agent))) => self.wake(Wake::Inbox(agent, None)),
+                ("receipt", Some(Ok(agent))) => self.wake(Wake::Receipt(agent)),
+                ("log", _) => {
+                    self.log.send_replace(());
+                }
+                // Another version may publish an unknown kind, so all listeners read again.
+                _ => self.wake(Wake::Everyone),
+            }
         }
     }
 

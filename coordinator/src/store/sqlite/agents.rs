@@ -9,13 +9,14 @@ use c3po_shared::vocabulary::State;
 use rusqlite::{OptionalExtension, Row, named_params};
 use uuid::Uuid;
 
+use super::audit;
 use super::messages::{settle_expired, settle_one_shot};
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
 use crate::store::agent::displaced;
 use crate::store::{
-    Agent, Amendment, Crowded, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Removal, Result,
-    StoreError, Tenure, is_kept_for,
+    Agent, Amendment, Crowded, Ending, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Removal,
+    Result, StoreError, Tenure, is_kept_for,
 };
 
 /// Returns the agent of that name.
@@ -181,6 +182,9 @@ pub(super) fn amend(
 ) -> Result<Option<Agent>> {
     check_tenure(work, id, tenure)?;
     let session = &amendment.session;
+    if let Some(state) = session.state {
+        audit::record_state(work, id, tenure, state)?;
+    }
     if let Some(context) = session.context {
         enter_context(work, id, context)?;
     }
@@ -214,18 +218,19 @@ pub(super) fn renew(work: &Work<'_>, tenure: &Tenure, lease: Duration) -> Result
 
 /// Ends the lease. If the session is over, deletes a fleeting agent with an empty inbox, or a one-shot session with
 /// everything it left. The lease of a one-shot session that is not over runs out by itself.
-pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, is_over: bool) -> Result<()> {
+pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, ending: &Ending) -> Result<()> {
     let outdated = !is_current(work, tenure)? || !is_latest_link(work, tenure)?;
     let one_shot = is_one_shot(work, &tenure.agent)?;
-    if outdated || (one_shot && !is_over) {
+    if outdated || (one_shot && !ending.is_over()) {
         return Ok(());
     }
+    audit::record_end(work, tenure, ending)?;
     if one_shot {
         return end_one_shot(work, &tenure.agent);
     }
     hold_until(work, &tenure.agent, work.now)?;
     settle_expired(work, &tenure.agent)?;
-    if is_over {
+    if ending.is_over() {
         let sql = "DELETE FROM agents WHERE id = ? AND fleeting = 1 AND open_count = 0";
         work.connection
             .prepare_cached(sql)?

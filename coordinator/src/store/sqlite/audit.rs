@@ -1,25 +1,77 @@
-//! The audit in one SQLite table.
+//! The log in one SQLite table.
 
-use c3po_shared::audit::Entry;
+use c3po_shared::audit::{Entry, Event};
+use c3po_shared::ids::AgentId;
+use c3po_shared::vocabulary::State;
 
 use super::rows::{from_json, integer, json};
 use super::worker::Work;
-use crate::store::Result;
+use crate::store::{Ending, Result, Tenure};
 
-/// Appends entries, and deletes the oldest rows beyond the bound.
-pub(super) fn note(work: &Work<'_>, entries: &[Entry], bound: u64) -> Result<()> {
-    if entries.is_empty() {
-        // Without an insert, the last row id would be that of another table.
+/// Appends an entry if a log is kept.
+pub(super) fn append(work: &Work<'_>, entry: &Entry) -> Result<()> {
+    let Some(has_grown) = work.log else {
+        return Ok(());
+    };
+    let sql = "INSERT INTO audit (entry) VALUES (?)";
+    work.connection
+        .prepare_cached(sql)?
+        .execute([json(entry)?])?;
+    has_grown.set(true);
+    Ok(())
+}
+
+/// Appends an entry about a change by that agent, made at this moment, if a log is kept.
+pub(super) fn record(
+    work: &Work<'_>,
+    event: Event,
+    agent: &AgentId,
+    complete: impl FnOnce(Entry) -> Entry,
+) -> Result<()> {
+    if work.log.is_none() {
         return Ok(());
     }
-    let mut insert = work
-        .connection
-        .prepare_cached("INSERT INTO audit (entry) VALUES (?)")?;
-    for entry in entries {
-        insert.execute([json(entry)?])?;
+    let entry = Entry {
+        at: work.now,
+        ..Entry::new(event).by(agent)
+    };
+    append(work, &complete(entry))
+}
+
+/// Records the end of a session.
+pub(super) fn record_end(work: &Work<'_>, tenure: &Tenure, ending: &Ending) -> Result<()> {
+    let key = tenure.key.as_deref();
+    match ending.new_name() {
+        Some(name) => record(work, Event::Renamed, &tenure.agent, |entry| {
+            entry.under(key).to(name)
+        }),
+        None => record(work, Event::SessionEnded, &tenure.agent, |entry| {
+            entry.under(key).verb(ending.word())
+        }),
     }
-    let last = u64::try_from(work.connection.last_insert_rowid()).unwrap_or_default();
-    let outdated = i64::try_from(last.saturating_sub(bound)).unwrap_or_default();
+}
+
+/// Records another state of a session.
+pub(super) fn record_state(
+    work: &Work<'_>,
+    id: &AgentId,
+    tenure: Option<&Tenure>,
+    state: State,
+) -> Result<()> {
+    let sql = "SELECT 1 FROM agents WHERE id = ? AND state <> ?";
+    let changed = (id.as_str(), state.as_str());
+    if !work.connection.prepare_cached(sql)?.exists(changed)? {
+        return Ok(());
+    }
+    let key = tenure.and_then(|tenure| tenure.key.as_deref());
+    record(work, Event::StatusChanged, id, |entry| {
+        entry.under(key).verb(state.as_str())
+    })
+}
+
+/// Deletes the oldest entries beyond the bound.
+pub(super) fn trim(work: &Work<'_>, bound: u64) -> Result<()> {
+    let outdated = i64::try_from(end(work)?.saturating_sub(bound)).unwrap_or_default();
     work.connection
         .prepare_cached("DELETE FROM audit WHERE position <= ?")?
         .execute([outdated])?;

@@ -1,10 +1,12 @@
 //! Claims of names in SQLite: which session holds an agent, and since when.
 
+use c3po_shared::audit::Event;
 use c3po_shared::ids::AgentId;
 use c3po_shared::vocabulary::State;
 use rusqlite::named_params;
 
 use super::agents::{enter_context, find, former_host, insert, is_one_shot, unshow, whole};
+use super::audit;
 use super::messages::settle_one_shot;
 use super::rows::{json, stamp};
 use super::worker::Work;
@@ -34,6 +36,9 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
     {
         return Ok(None);
     }
+    let returns = found
+        .as_ref()
+        .is_some_and(|agent| agent.instance == claim.instance && agent.is_online(work.now));
     let (uid, generation) = match found {
         Some(agent) if agent.generation > 0 && agent.instance == claim.instance => {
             resume(work, claim)?;
@@ -58,6 +63,11 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
             (uid, 1)
         }
     };
+    if !returns {
+        audit::record(work, Event::SessionBegun, &claim.name, |entry| {
+            entry.under(claim.key.as_deref()).verb(claim.kind)
+        })?;
+    }
     let link = next_link(work, &claim.name)?;
     let one_shot = is_one_shot(work, &claim.name)?;
     Ok(Some(Tenure {
@@ -67,6 +77,7 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
         instance: claim.instance,
         link,
         one_shot,
+        key: claim.key.clone(),
     }))
 }
 

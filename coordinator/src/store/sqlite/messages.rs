@@ -1,5 +1,6 @@
 //! Sends and answers in SQLite, and the ways by which messages leave an inbox.
 
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Step, Via};
@@ -7,14 +8,15 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, State};
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 
-use super::quota;
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
+use super::{audit, quota};
 use crate::store::quota::cost;
 use crate::store::{AnswerOutcome, Result, Send, SendOutcome, Wake};
 
 /// The state of a message, without its envelope.
 pub(super) struct MessageRow {
+    pub(super) id: MessageId,
     pub(super) position: i64,
     pub(super) from: AgentId,
     pub(super) to: AgentId,
@@ -33,13 +35,14 @@ impl MessageRow {
              FROM messages WHERE id = ?",
         )?;
         query
-            .query_row([id.as_str()], |row| Ok(Self::read(row, work.now)))
+            .query_row([id.as_str()], |row| Ok(Self::read(row, id, work.now)))
             .optional()?
             .transpose()
     }
 
-    fn read(row: &Row<'_>, now: Timestamp) -> Result<Self> {
+    fn read(row: &Row<'_>, id: &MessageId, now: Timestamp) -> Result<Self> {
         let mut standing = Self {
+            id: id.clone(),
             position: row.get("position")?,
             from: parsed(row, "from_agent")?,
             to: parsed(row, "to_agent")?,
@@ -72,8 +75,19 @@ impl MessageRow {
                 .prepare_cached(sql)?
                 .execute([self.to.as_str()])?;
             self.open = false;
+            if self.is_expired() {
+                audit::record(work, Event::Receipt, &self.to, |entry| Entry {
+                    stage: Some(Stage::Expired),
+                    ..entry.to(&self.from).about_message(&self.id)
+                })?;
+            }
         }
         self.write_history(work)
+    }
+
+    /// Returns whether its life ended while it was in the inbox.
+    pub(super) fn is_expired(&self) -> bool {
+        self.history.iter().any(|step| step.stage == Stage::Expired)
     }
 
     pub(super) fn write_history(&self, work: &Work<'_>) -> Result<()> {
@@ -131,10 +145,28 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     let envelope = json(message)?;
     quota::charge(work, &send.quota, cost(envelope.len()))?;
     let position = insert(work, send, &envelope)?;
+    record_send(work, send)?;
     // Only this process writes to the store, so it has seen every message.
     work.wakes
         .push(Wake::arrived(position, None, true, message));
     Ok(SendOutcome::Stored)
+}
+
+fn record_send(work: &Work<'_>, send: &Send) -> Result<()> {
+    let message = &send.message;
+    let event = if message.kind == Kind::Reply {
+        Event::Answered
+    } else {
+        Event::Accepted
+    };
+    audit::record(work, event, &message.from_agent, |entry| Entry {
+        about: message.reply_to.clone(),
+        ..entry
+            .under(send.key.as_deref())
+            .to(&message.to_agent)
+            .about_message(&message.id)
+            .verb(message.kind.as_str())
+    })
 }
 
 fn sent_before(work: &Work<'_>, send: &Send) -> Result<Option<Message>> {

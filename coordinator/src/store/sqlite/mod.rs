@@ -1,7 +1,8 @@
 //! The embedded store: one SQLite file with one writer thread and one reader thread.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +10,7 @@ use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage};
 use rusqlite::Connection;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 mod agents;
 mod audit;
@@ -34,10 +35,10 @@ pub use open::OpenError;
 
 use self::inbox::Part;
 use self::room::DiskRoom;
-use self::worker::{Work, Worker};
+use self::worker::{Announcements, Work, Worker};
 use super::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Namesake, Placed,
-    Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store, StoreError,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Ending, Excerpt, Fill, Namesake,
+    Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store, StoreError,
     StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
@@ -49,7 +50,7 @@ pub struct SqliteStore {
     reader: Worker,
     writer: Worker,
     room: DiskRoom,
-    wakes: broadcast::Sender<Wake>,
+    announcements: Announcements,
     waits: Mutex<Waits>,
 }
 
@@ -72,7 +73,11 @@ impl SqliteStore {
         let (path, fleet) = (path.to_owned(), fleet.clone());
         let opened = tokio::task::spawn_blocking(move || open::open(&path, &fleet)).await;
         let opened = opened.map_err(|error| OpenError::Threads(std::io::Error::other(error)))??;
-        let (wakes, _) = broadcast::channel(WAKE_BACKLOG);
+        let announcements = Announcements {
+            wakes: broadcast::Sender::new(WAKE_BACKLOG),
+            keeps_log: Arc::default(),
+            log: watch::Sender::new(()),
+        };
         let (place, measured) = (opened.place, room.clone());
         let check = move |connection: &Connection| {
             place.check()?;
@@ -81,13 +86,13 @@ impl SqliteStore {
                 .refuses()
                 .map(StoreError::Full))
         };
-        let writer = Worker::writer(opened.writer, wakes.clone(), check)?;
+        let writer = Worker::writer(opened.writer, announcements.clone(), check)?;
         let reader = Worker::reader(opened.reader)?;
         Ok(Self {
             reader,
             writer,
             room,
-            wakes,
+            announcements,
             waits: Mutex::default(),
         })
     }
@@ -145,11 +150,28 @@ impl SqliteStore {
 
 #[async_trait]
 impl AuditStore for SqliteStore {
-    async fn note(&self, entries: &[Entry], bound: u64) -> Result<()> {
+    async fn keep_log(&self, bound: Option<u64>) -> Result<()> {
+        let keeps_log = &self.announcements.keeps_log;
+        keeps_log.store(bound.is_some(), Ordering::Relaxed);
+        match bound {
+            Some(bound) => self.writer.run(move |work| audit::trim(work, bound)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn note(&self, entries: &[Entry]) -> Result<()> {
         let entries = entries.to_vec();
         self.writer
-            .run(move |work| audit::note(work, &entries, bound))
+            .run(move |work| {
+                entries
+                    .iter()
+                    .try_for_each(|entry| audit::append(work, entry))
+            })
             .await
+    }
+
+    fn log_grows(&self) -> watch::Receiver<()> {
+        self.announcements.log.subscribe()
     }
 
     async fn audit(&self, after: u64, limit: usize) -> Result<Vec<Entry>> {
@@ -179,10 +201,10 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn release(&self, tenure: &Tenure, is_over: bool) -> Result<()> {
+    async fn release(&self, tenure: &Tenure, ending: Ending) -> Result<()> {
         let tenure = tenure.clone();
         self.writer
-            .run(move |work| agents::release(work, &tenure, is_over))
+            .run(move |work| agents::release(work, &tenure, &ending))
             .await
     }
 
@@ -264,6 +286,10 @@ impl Store for SqliteStore {
         self.writer
             .run(move |work| messages::send(work, &send))
             .await
+    }
+
+    async fn announce(&self, _: &AgentId, _: &str) -> Result<()> {
+        Ok(())
     }
 
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {
@@ -366,7 +392,7 @@ impl Store for SqliteStore {
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {
-        self.wakes.subscribe()
+        self.announcements.wakes.subscribe()
     }
 
     async fn close(&self) {

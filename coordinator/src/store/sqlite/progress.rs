@@ -1,10 +1,12 @@
 //! Progress of messages: acknowledgements, receipts and expiry.
 
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Step, Via, furthest, reached};
 use c3po_shared::time::Timestamp;
 
 use super::agents::{check_tenure, enter_context, present_context};
+use super::audit;
 use super::messages::{MessageRow, settle_some_expired};
 use super::rows::{integer, stamp};
 use super::worker::Work;
@@ -25,8 +27,15 @@ pub(super) fn acknowledge(
     for id in messages {
         match MessageRow::find(work, id)?.filter(|message| message.to == *agent) {
             Some(mut message) => {
+                let counts = message.open && !message.is_expired();
                 if message.open {
                     message.settle(work)?;
+                }
+                if counts {
+                    audit::record(work, Event::Acknowledged, agent, |entry| {
+                        let entry = entry.under(key_of(tenure));
+                        entry.to(&message.from).about_message(id)
+                    })?;
                 }
                 settled.acked.push(id.clone());
             }
@@ -57,10 +66,25 @@ pub(super) fn advance(
         else {
             continue;
         };
+        let from = message.from.clone();
         let stages = move_on(work, progress, &reached, message)?;
+        for (stage, via) in progress
+            .stages()
+            .filter(|(stage, _)| stages.contains(stage))
+        {
+            audit::record(work, Event::Receipt, recipient, |entry| Entry {
+                stage: Some(stage),
+                via: Some(via),
+                ..entry.under(key_of(tenure)).to(&from).about_message(id)
+            })?;
+        }
         recorded.extend(stages.into_iter().map(|stage| (id.clone(), stage)));
     }
     Ok(recorded)
+}
+
+fn key_of(tenure: Option<&Tenure>) -> Option<&str> {
+    tenure.and_then(|tenure| tenure.key.as_deref())
 }
 
 /// The session and context that messages reached.

@@ -2,13 +2,15 @@
 //!
 //! Operations that are queued during a commit share the next transaction. So they share the cost of one durable write.
 
-use std::sync::{Mutex, PoisonError};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use c3po_shared::time::Timestamp;
 use rusqlite::Connection;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::store::{Result, StoreError, Wake};
@@ -32,6 +34,19 @@ pub(super) struct Work<'c> {
     pub(super) wakes: &'c mut Vec<Wake>,
     /// Why new messages are refused, or `None` if they are accepted.
     pub(super) full: Option<&'c StoreError>,
+    /// Whether the log has grown since the last commit; `None` if no log is kept.
+    pub(super) log: Option<&'c Cell<bool>>,
+}
+
+/// The announcements of the writer thread after a commit.
+#[derive(Debug, Clone)]
+pub(super) struct Announcements {
+    /// The wakes.
+    pub(super) wakes: broadcast::Sender<Wake>,
+    /// Whether a log is kept.
+    pub(super) keeps_log: Arc<AtomicBool>,
+    /// Hints that the log has grown.
+    pub(super) log: watch::Sender<()>,
 }
 
 /// A queued operation of any return type.
@@ -94,13 +109,13 @@ impl Worker {
     /// they are. The thread owns `check` until it ends.
     pub(super) fn writer(
         connection: Connection,
-        wakes: broadcast::Sender<Wake>,
+        announcements: Announcements,
         check: impl Fn(&Connection) -> Result<Option<StoreError>> + Send + 'static,
     ) -> std::io::Result<Self> {
         Self::start("store-writer", move |mut jobs| {
             while let Some(group) = next_group(&mut jobs) {
                 match check(&connection) {
-                    Ok(full) => write(&connection, group, &wakes, full.as_ref()),
+                    Ok(full) => write(&connection, group, &announcements, full.as_ref()),
                     Err(failure) => group.into_iter().for_each(|job| job.answer(Some(&failure))),
                 }
             }
@@ -120,6 +135,7 @@ impl Worker {
                         now: Timestamp::now(),
                         wakes: &mut nobody,
                         full: None,
+                        log: None,
                     });
                 }
                 job.answer(None);
@@ -240,12 +256,16 @@ fn next_group(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Vec<Box<dyn Job
 fn write(
     connection: &Connection,
     mut group: Vec<Box<dyn Job>>,
-    wakes: &broadcast::Sender<Wake>,
+    announcements: &Announcements,
     full: Option<&StoreError>,
 ) {
     group.retain(|job| !job.is_abandoned());
-    let mut woken = Vec::new();
-    let failure = transact(connection, &mut group, &mut woken, full).err();
+    let (mut woken, has_grown) = (Vec::new(), Cell::new(false));
+    let log = announcements
+        .keeps_log
+        .load(Ordering::Relaxed)
+        .then_some(&has_grown);
+    let failure = transact(connection, &mut group, &mut woken, full, log).err();
     if failure.is_some() && !connection.is_autocommit() {
         // If the rollback fails, the next transaction cannot begin and reports the error.
         let _ = execute(connection, "ROLLBACK");
@@ -253,7 +273,10 @@ fn write(
     if failure.is_none() {
         for wake in woken {
             // There may be no listeners.
-            let _ = wakes.send(wake);
+            let _ = announcements.wakes.send(wake);
+        }
+        if has_grown.get() {
+            announcements.log.send_replace(());
         }
     }
     for job in group {
@@ -267,6 +290,7 @@ fn transact(
     group: &mut [Box<dyn Job>],
     wakes: &mut Vec<Wake>,
     full: Option<&StoreError>,
+    log: Option<&Cell<bool>>,
 ) -> Result<()> {
     if group.is_empty() {
         return Ok(());
@@ -280,6 +304,7 @@ fn transact(
             now: Timestamp::now(),
             wakes: &mut *wakes,
             full,
+            log,
         });
         if connection.is_autocommit() {
             // A full disk rolls back the whole transaction automatically.
@@ -306,6 +331,14 @@ mod tests {
     use super::*;
 
     type JobResult = oneshot::Receiver<Result<()>>;
+
+    fn announcements() -> Announcements {
+        Announcements {
+            wakes: broadcast::Sender::new(1),
+            keeps_log: Arc::default(),
+            log: watch::Sender::new(()),
+        }
+    }
 
     /// Returns a database in which only the commit detects a row without a parent.
     fn database() -> Connection {
@@ -349,7 +382,7 @@ mod tests {
 
     fn run(connection: &Connection, jobs: Vec<(Box<dyn Job>, JobResult)>) -> Vec<Result<()>> {
         let (group, answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
-        write(connection, group, &broadcast::channel(1).0, None);
+        write(connection, group, &announcements(), None);
         answers
             .into_iter()
             .map(|mut answer| answer.try_recv().expect("every job is answered"))
@@ -398,14 +431,14 @@ mod tests {
         let connection = database();
         let (abandoned, answer) = job(1, None, Ok(()));
         drop(answer);
-        write(&connection, vec![abandoned], &broadcast::channel(1).0, None);
+        write(&connection, vec![abandoned], &announcements(), None);
         assert!(numbers(&connection).is_empty());
     }
 
     #[tokio::test]
     async fn closing_finishes_the_queued_operations() {
         let (hold, mut held) = oneshot::channel::<()>();
-        let writer = Worker::writer(database(), broadcast::channel(1).0, move |_| {
+        let writer = Worker::writer(database(), announcements(), move |_| {
             let _held = &hold;
             Ok(None)
         })

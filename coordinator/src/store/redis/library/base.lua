@@ -9,11 +9,12 @@ local NEVER = '9007199254740991'
 -- expired more than a few messages does nothing else, and is repeated.
 local EXPIRED_MAX, EXPIRED_FEW = 80, 5
 
--- The state of the call that runs: the key prefix of its fleet, the time, the agent in use, the agents to wake, and whether
--- the wakes go to the calling coordinator too, which does not know them itself.
+-- The state of the call that runs: the key prefix of its fleet, the time, the agent in use, the agents to wake, whether
+-- the wakes go to the calling coordinator too, which does not know them itself, and the new entries of the log.
 local fleet, now
 local name, agent, unshown, shown, repeated
 local woken, is_news
+local logged = {}
 
 local function begin(keys)
   fleet = string.sub(keys[1], 1, -2)
@@ -74,6 +75,65 @@ local function wake(what, whom)
   woken[#woken + 1] = what .. ' ' .. whom
 end
 
+-- Returns a time as text: 2026-01-15T10:30:00.000Z.
+local function time_text(millis)
+  local seconds = math.floor(millis / 1000)
+  local days, second = math.floor(seconds / 86400), seconds % 86400
+  -- The civil date of a day: years begin in March, so that the leap day is the last one.
+  local shifted = days + 719468
+  local era = math.floor(shifted / 146097)
+  local day = shifted - era * 146097
+  local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
+  day = day - (365 * year + math.floor(year / 4) - math.floor(year / 100))
+  local month = math.floor((5 * day + 2) / 153)
+  day = day - math.floor((153 * month + 2) / 5) + 1
+  month = month < 10 and month + 3 or month - 9
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', year + era * 400 + (month < 3 and 1 or 0), month, day,
+    math.floor(second / 3600), math.floor(second / 60) % 60, second % 60, millis % 1000)
+end
+
+-- Adds an entry about an agent to the log: {field, value, ...} after the agent, without empty values. No value needs escapes.
+local function log(event, who, fields)
+  local entry = '{"at":"' .. time_text(now) .. '","event":"' .. event .. '","agent":"' .. who .. '"'
+  for i = 1, #fields, 2 do
+    if fields[i + 1] ~= '' then
+      entry = entry .. ',"' .. fields[i] .. '":"' .. fields[i + 1] .. '"'
+    end
+  end
+  logged[#logged + 1] = entry .. '}'
+  wake('log', '-')
+end
+
+-- Appends the new entries of the call to the log, if one is kept: then `audit_end` is the position of its last entry. The id
+-- of an entry of the stream is the position of the last log entry in it, so that the id serves to trim and to find both.
+-- Returns the error if the log cannot be written: the change of the call stays, and readers notice that positions are missing.
+local function append_log()
+  local entries, end_key = logged, fleet .. 'audit_end'
+  logged = {}
+  if #entries == 0 or redis.call('EXISTS', end_key) == 0 then
+    return
+  end
+  local position = redis.call('INCRBY', end_key, #entries)
+  local text = '[' .. table.concat(entries, ',') .. ']'
+  local added = redis.pcall('XADD', fleet .. 'audit', string.format('%.0f-0', position), 'e', text)
+  return type(added) == 'table' and added.err and added or nil
+end
+
+-- Publishes a message for monitors on a channel of the fleet, outside of the slot: `c3po:status`.
+local function tell(channel, text)
+  redis.call('PUBLISH', string.sub(fleet, 2, -3) .. ':' .. channel, text)
+end
+
+-- Publishes another state of the agent in use, for all monitors and for those of this agent.
+local function tell_state(uid, before, after)
+  if before ~= after then
+    local text = '{"type":"agent_status_change","agent_id":"' .. uid .. '","agent_name":"' .. name .. '","old_state":"'
+      .. before .. '","new_state":"' .. after .. '","timestamp":"' .. time_text(now) .. '"}'
+    tell('status', text)
+    tell('status:' .. uid, text)
+  end
+end
+
 -- Publishes the wakes if another coordinator of the fleet is there. Wakes without an origin are for all coordinators.
 local function publish(origin)
   if #woken > 0 and (is_news or redis.call('EXISTS', fleet .. 'peers') == 1) then
@@ -96,11 +156,13 @@ local function take_out(place)
 end
 
 -- Settles a message. From now on it is stored for as long as it would have been after its expiry. A message that was removed
--- from the inbox earlier keeps its end of storage.
+-- from the inbox earlier keeps its end of storage. Returns whether it was in the inbox.
 local function settle(id, facts)
-  if take_out(member(id, facts)) then
+  local was_open = take_out(member(id, facts))
+  if was_open then
     redis.call('PEXPIREAT', message_key(id), now + facts.kept_until - facts.expires)
   end
+  return was_open
 end
 
 -- Records that the inbox may have an expired message from that time on.
@@ -120,6 +182,7 @@ local function expire_one(id, expires, at)
   local facts = read_facts(kept[1], id)
   if facts then
     redis.call('HSET', key, 'history', (kept[2] or '') .. step('expired', at, '-', '-', '-'))
+    log('receipt', name, { 'to', facts.from, 'message_id', id, 'stage', 'expired' })
     wake('receipt', facts.from)
     is_news = true
   end
@@ -168,6 +231,11 @@ local functions = {}
 -- Defines a function. Small functions also run when Redis is full: they read, settle or record a little, or answer.
 -- All others are refused as a whole before they begin.
 local function define(title, flags, body)
-  functions[#functions + 1] = { title, flags, body }
+  functions[#functions + 1] = { title, flags, function(keys, args)
+    logged = {}
+    local result = body(keys, args)
+    append_log()
+    return result
+  end }
 end
 local SMALL, LARGE = { 'allow-oom' }, {}

@@ -1,14 +1,33 @@
 -- The fleet: its audit, its coordinators, and the decisions of people about pairs of agents.
 
--- Adds entries to the audit, as one entry of the stream.
--- The id of that entry is the position of its last audit entry, so that the id serves to trim and to find both.
--- KEYS: -, audit. ARGV: limit of entries, number of new entries, new entries as JSON
-define('audit', LARGE, function(keys, args)
+-- Begins the log if there is none, and deletes its oldest entries beyond the limit. An earlier build kept no `audit_end`.
+-- KEYS: -, audit, audit_end. ARGV: limit of entries
+define('keep_log', SMALL, function(keys, args)
   local last = redis.call('XREVRANGE', keys[2], '+', '-', 'COUNT', 1)[1]
-  local position = (last and tonumber(string.match(last[1], '^%d+')) or 0) + tonumber(args[2])
-  local oldest = math.max(position - tonumber(args[1]) + 1, 0)
-  redis.call('XADD', keys[2], 'MINID', '~', string.format('%.0f', oldest), string.format('%.0f-0', position), 'e', args[3])
+  local position = last and tonumber(string.match(last[1], '^%d+')) or 0
+  if tonumber(redis.call('GET', keys[3]) or '-1') < position then
+    redis.call('SET', keys[3], string.format('%.0f', position))
+  end
+  redis.call('XTRIM', keys[2], 'MINID', '~', string.format('%.0f', math.max(position - tonumber(args[1]) + 1, 0)))
   return position
+end)
+
+-- Adds entries to the log, for what changes nothing else. Each is JSON. KEYS: -. ARGV: entries
+define('audit', LARGE, function(keys, args)
+  begin(keys)
+  logged = args
+  local failed = append_log()
+  wake('log', '-')
+  publish('-')
+  return failed or 1
+end)
+
+-- Publishes the text of a broadcast for monitors. KEYS: -, agent that sends it. ARGV: text
+define('announce', SMALL, function(keys, args)
+  begin(keys)
+  local text = { type = 'broadcast', from = redis.call('HGET', keys[2], 'uid') or '', message = args[1], timestamp = time_text(now) }
+  tell('broadcast', cjson.encode(text))
+  return 1
 end)
 
 -- Records that a coordinator is there until its lease ends. Returns 1, or 0 if it was not listed. A key exists while there

@@ -35,8 +35,9 @@ end
 -- Puts the message there. Returns its position.
 -- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
 -- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
--- bytes, limit of bytes. `thread` is the key of its thread, or nothing if the message begins one
-local function put(key, thread, due, args, at)
+-- bytes, limit of bytes, the key that is used or ''. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message
+-- that it answers, or nothing
+local function put(key, thread, due, args, at, about)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
   local position = redis.call('HINCRBY', agent, 'seq', 1)
   redis.call('HSET', key, 'facts', args[at + 5] .. ' ' .. now, 'env', args[at + 4])
@@ -51,9 +52,13 @@ local function put(key, thread, due, args, at)
     end
   end
   note_charge()
+  local from = string.match(id, '^(.-)::')
   if args[at + 9] == '1' then
-    redis.call('SADD', asked_key(string.match(id, '^(.-)::')), id)
+    redis.call('SADD', asked_key(from), id)
   end
+  local kind = read_further_facts(args[at + 5] .. ' 0').kind
+  log(about and 'answered' or 'accepted', from,
+    { 'key', args[at + 13], 'to', name, 'message_id', id, 'about', about or '', 'verb', kind })
   wake('inbox', name)
   return position
 end
@@ -99,7 +104,7 @@ define('answer', SMALL, function(keys, args)
   if refused then
     return refused
   end
-  local position = put(keys[11], keys[12], due, args, 3)
+  local position = put(keys[11], keys[12], due, args, 3, question)
   wake('receipt', name)
   redis.call('HDEL', waits_key(facts.from), question)
   use(keys, 2)
@@ -111,7 +116,7 @@ define('answer', SMALL, function(keys, args)
 end)
 
 -- Removes messages from the inbox. Returns nothing if the session is outdated, else for each message 1 if it was removed,
--- or 0. KEYS: -, agent, unshown, shown, repeated. ARGV: whose, ids
+-- or 0. KEYS: -, agent, unshown, shown, repeated. ARGV: whose, the key that is used or '', ids
 define('acknowledge', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -119,14 +124,16 @@ define('acknowledge', SMALL, function(keys, args)
     return false
   end
   local settled = {}
-  for i = 2, #args do
+  for i = 3, #args do
     local id = args[i]
     local facts = read_facts(redis.call('HGET', message_key(id), 'facts'), id)
     if facts then
       if tonumber(facts.expires) <= now then
         expire_one(id, facts.expires, facts.expires)
       end
-      settle(id, facts)
+      if settle(id, facts) then
+        log('acknowledged', name, { 'key', args[2], 'to', facts.from, 'message_id', id })
+      end
     end
     settled[#settled + 1] = facts and 1 or 0
   end
@@ -193,9 +200,13 @@ local function show(id, facts, is_over)
   end
 end
 
+local function log_receipt(id, facts, key, stage, via)
+  log('receipt', name, { 'key', key, 'to', facts.from, 'message_id', id, 'stage', stage, 'via', via })
+end
+
 -- Records that a message reached a stage, and, with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2
 -- if only `seen` was recorded, 3 if both were, else 0.
-local function advance(id, stage, via, seen_via, session, is_over)
+local function advance(id, stage, via, seen_via, session, is_over, credential)
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')
   local facts, history = read_facts(kept[1], id), kept[2] or ''
@@ -221,10 +232,12 @@ local function advance(id, stage, via, seen_via, session, is_over)
     history = history .. step(stage, now, via, session, '-')
     furthest, here = math.max(furthest, RANK[stage]), here or stage == 'in_session'
     recorded = 1
+    log_receipt(id, facts, credential, stage, via)
   end
   if seen_via ~= '' and proves('seen', furthest, was_shown, here) then
     history = history .. step('seen', now, seen_via, session, '-')
     recorded = recorded + 2
+    log_receipt(id, facts, credential, 'seen', seen_via)
   end
   if recorded == 0 then
     return 0
@@ -239,7 +252,7 @@ end
 
 -- Records the progress of messages. Returns nothing if the session is outdated, else the result of `advance` for each.
 -- KEYS: -, agent, unshown, shown, repeated
--- ARGV: origin of the wake, whose, context, stage, via, seen via or '', ids
+-- ARGV: origin of the wake, whose, context, stage, via, seen via or '', the key that is used or '', ids
 define('advance', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -264,8 +277,8 @@ define('advance', SMALL, function(keys, args)
     is_over = which < present
   end
   local advanced = {}
-  for i = 7, #args do
-    advanced[#advanced + 1] = advance(args[i], stage, via, seen_via, session, is_over)
+  for i = 8, #args do
+    advanced[#advanced + 1] = advance(args[i], stage, via, seen_via, session, is_over, args[7])
   end
   publish(args[1])
   return advanced

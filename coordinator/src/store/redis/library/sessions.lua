@@ -190,7 +190,8 @@ end
 -- name is another owner's, the owner has another name, or another process holds it. Or returns as `refused_agent` does.
 -- KEYS: -, agent. ARGV: instance, lease, uid for a new name, host, session id, reach, fleeting, context, state or '', the
 -- processes known to be dead, whether it is a one-shot session, base name and slot of the owner, the key or '', limit of
--- agents of the key, whether the name stays reserved when the agent is deleted
+-- agents of the key, whether the name stays reserved when the agent is deleted, the key that is used or '', the word for the
+-- connection
 define('claim', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -240,7 +241,12 @@ define('claim', SMALL, function(keys, args)
   end
   redis.call('HSET', agent, unpack(fields))
   local link = redis.call('HINCRBY', agent, 'link', 1)
-  local session = redis.call('HMGET', agent, 'uid', 'session', 'one_shot')
+  local session = redis.call('HMGET', agent, 'uid', 'session', 'one_shot', 'state')
+  if not is_same or tonumber(held[2]) <= now then
+    log('session_begun', name, { 'key', args[17], 'verb', args[18] })
+    publish('-')
+    tell_state(session[1], 'stopped', session[4])
+  end
   return { session[1], tonumber(string.match(session[2], '^%d+')), link, session[3] == '1' and 1 or 0 }
 end)
 
@@ -257,11 +263,12 @@ end)
 
 -- Ends the hold of a session. If the session is over, deletes a fleeting agent with an empty inbox, and a one-shot session
 -- with everything that it left; otherwise the hold of such a session ends by itself.
--- KEYS: -, agent. ARGV: whose, link, whether the session is over, how long positions are stored
+-- KEYS: -, agent. ARGV: whose, link, whether the session is over, how long positions are stored, the key that is used or '',
+-- the word for the end, the new name of the session or ''
 define('release', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local record = redis.call('HMGET', agent, 'link', 'due', 'fleeting', 'one_shot')
+  local record = redis.call('HMGET', agent, 'link', 'due', 'fleeting', 'one_shot', 'uid', 'state')
   local is_over, is_one_shot = args[3] == '1', record[4] == '1'
   if is_outdated(args[1]) or record[1] ~= args[2] or (is_one_shot and not is_over) then
     return 0
@@ -270,6 +277,13 @@ define('release', SMALL, function(keys, args)
     return AGAIN
   end
   redis.call('HSET', agent, 'held_until', '0', 'last_seen', now)
+  if args[7] ~= '' then
+    log('renamed', name, { 'key', args[5], 'to', args[7] })
+  else
+    log('session_ended', name, { 'key', args[5], 'verb', args[6] })
+  end
+  publish('-')
+  tell_state(record[5], record[6], 'stopped')
   if is_over and (is_one_shot or record[3] == '1') and count_inbox() == 0 then
     forget(args[4])
   end
@@ -411,7 +425,8 @@ end)
 
 -- Changes fields of the record. Returns the new record, nothing if there is no such agent, or 0 if the session is outdated.
 -- KEYS: -, agent.
--- ARGV: whose, context or '', how long it counts as online or '', field, value, field, value, ...
+-- ARGV: whose, context or '', how long it counts as online or '', the key that is used or '', the new state or '', field, value,
+-- field, value, ...
 define('amend', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -430,8 +445,15 @@ define('amend', SMALL, function(keys, args)
   if args[3] ~= '' then
     redis.call('HSET', agent, 'held_until', now + tonumber(args[3]), 'last_seen', now)
   end
-  if #args > 3 then
-    redis.call('HSET', agent, unpack(args, 4))
+  local known = redis.call('HMGET', agent, 'state', 'uid')
+  if args[5] ~= '' and known[1] ~= args[5] then
+    redis.call('HSET', agent, 'state', args[5])
+    log('status_changed', name, { 'key', args[4], 'verb', args[5] })
+    publish('-')
+    tell_state(known[2], known[1], args[5])
+  end
+  if #args > 5 then
+    redis.call('HSET', agent, unpack(args, 6))
   end
   return record()
 end)

@@ -1,0 +1,201 @@
+//! Events: the changes in the log that a principal may see, as pages and as a stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use c3po_shared::audit::{AuditPage, AuditQuery, Entry, Event};
+use c3po_shared::event::EventQuery;
+use c3po_shared::limits::EVENT_READERS;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{sleep, timeout};
+
+use super::{Services, audit};
+use crate::auth::{Principal, Right};
+
+/// How many entries of the log a stream reads at once.
+const PAGE: usize = 100;
+/// How long a stream waits for further entries after the first one, so that a busy log is read in pages.
+const GATHER: Duration = Duration::from_millis(10);
+/// How long a stream is silent at most. It then also looks at the log, in case that a hint was lost.
+const QUIET: Duration = Duration::from_secs(15);
+
+/// Returns whether the principal may see an entry of the log: with the right to read the audit every change, otherwise those
+/// that `list_agents` shows anyway and those of its own agents.
+fn is_visible(principal: &Principal, entry: &Entry) -> bool {
+    let is_own = || {
+        let agents = [entry.agent.as_ref(), entry.to.as_ref()];
+        let is_covered = |agent: &_| principal.speaks_as(agent).is_ok();
+        agents.into_iter().flatten().any(is_covered)
+    };
+    match entry.event {
+        Event::Denied | Event::Unknown | Event::LoopSuspected => false,
+        Event::SessionBegun
+        | Event::SessionEnded
+        | Event::StatusChanged
+        | Event::Renamed
+        | Event::Gap => true,
+        _ if principal.check(Right::Operate).is_ok() => true,
+        Event::Accepted | Event::Answered | Event::Receipt | Event::Acknowledged => is_own(),
+        Event::KeyChanged | Event::GuardChanged | Event::PolicyChanged => false,
+    }
+}
+
+/// Returns whether the query selects an entry, apart from its position.
+fn is_selected(query: &EventQuery, entry: &Entry) -> bool {
+    query.since.is_none_or(|since| entry.at >= since)
+        && query.event.is_none_or(|event| entry.event == event)
+        && query
+            .agent
+            .as_ref()
+            .is_none_or(|agent| entry.concerns(agent))
+}
+
+/// Returns the next events that match the query.
+///
+/// Errors: as for [`audit::page`].
+pub(crate) async fn page(
+    services: &Services,
+    principal: &Principal,
+    query: &EventQuery,
+) -> Result<AuditPage, Refusal> {
+    let range = AuditQuery {
+        after: query.after,
+        limit: query.limit,
+        ..AuditQuery::default()
+    };
+    audit::matching(services, &range, |entry| {
+        is_selected(query, entry) && is_visible(principal, entry)
+    })
+    .await
+}
+
+/// The next part of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Events, in order.
+    Events(Vec<Entry>),
+    /// Entries before the next position are no longer in the log, so the reader has to read the state again. Has the
+    /// position after which the stream continues.
+    Reset(u64),
+    /// Nothing happened for a while.
+    Quiet,
+}
+
+/// A stream of events.
+#[derive(Debug)]
+pub(crate) struct Events {
+    services: Arc<Services>,
+    principal: Arc<Principal>,
+    query: EventQuery,
+    /// The position of the last entry that was read.
+    after: u64,
+    grows: watch::Receiver<()>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Events {
+    /// Begins a stream after the position of the query, or at the present end of the log.
+    ///
+    /// Errors: `NOT_SUPPORTED` if no audit is kept, `RATE_LIMITED` beyond `EVENT_READERS`, `STORE_UNAVAILABLE`.
+    pub(crate) async fn begin(
+        services: Arc<Services>,
+        principal: Arc<Principal>,
+        query: EventQuery,
+    ) -> Result<Self, Refusal> {
+        audit::check_kept(&services)?;
+        let place = Arc::clone(&services.event_readers).try_acquire_owned();
+        let place = place.map_err(|_| {
+            let error = format!("this coordinator has {EVENT_READERS} readers of events already");
+            Refusal::new(ErrorCode::RateLimited, error)
+                .suggest("End some of the streams, or read pages.")
+                .detail("limit", EVENT_READERS)
+        })?;
+        let after = match query.after {
+            Some(after) => after,
+            None => services.store.audit_end().await?,
+        };
+        let grows = services.store.log_grows();
+        Ok(Self {
+            services,
+            principal,
+            query,
+            after,
+            grows,
+            _place: place,
+        })
+    }
+
+    /// Returns the position of the last entry that was read.
+    pub(crate) fn position(&self) -> u64 {
+        self.after
+    }
+
+    /// Waits for the next part of the stream, for a limited time.
+    pub(crate) async fn next(&mut self) -> Result<Next, Refusal> {
+        loop {
+            // Marked before the log is read, so that no entry is missed.
+            self.grows.mark_unchanged();
+            let read = self.services.store.audit(self.after, PAGE).await?;
+            if let Some(next) = self.take(read).await? {
+                return Ok(next);
+            }
+            match timeout(QUIET, self.grows.changed()).await {
+                Ok(Ok(())) => sleep(GATHER).await,
+                Ok(Err(_)) => return Err(Refusal::store_unavailable()),
+                Err(_) => return Ok(Next::Quiet),
+            }
+        }
+    }
+
+    /// Moves behind the entries that were read. Returns a part of the stream if they make one.
+    async fn take(&mut self, read: Vec<Entry>) -> Result<Option<Next>, Refusal> {
+        let before = match read.first() {
+            Some(first) => first.position - 1,
+            // A log that was lost begins anew.
+            None => self.services.store.audit_end().await?.min(self.after),
+        };
+        if before != self.after {
+            self.after = before;
+            return Ok(Some(Next::Reset(before)));
+        }
+        if let Some(last) = read.last() {
+            self.after = last.position;
+        }
+        let seen =
+            |entry: &Entry| is_selected(&self.query, entry) && is_visible(&self.principal, entry);
+        let events: Vec<Entry> = read.into_iter().filter(seen).collect();
+        Ok((!events.is_empty()).then_some(Next::Events(events)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use c3po_shared::vocabulary::Scope;
+
+    use super::*;
+    use crate::auth::key;
+
+    #[test]
+    fn a_key_sees_the_changes_of_its_agents_and_an_operator_all() {
+        let check = |scope: Scope, globs: &str, event: Event, expected: bool| {
+            let id = |name: &str| name.parse().expect("an id");
+            let entry = Entry::new(event).by(&id("web")).to(&id("api"));
+            assert_eq!(
+                is_visible(&key(scope, globs), &entry),
+                expected,
+                "{scope} {globs} {event}"
+            );
+        };
+        check(Scope::Agent, "web", Event::Accepted, true);
+        check(Scope::Agent, "api", Event::Receipt, true);
+        check(Scope::Agent, "cam", Event::Accepted, false);
+        check(Scope::Agent, "cam", Event::StatusChanged, true);
+        check(Scope::Agent, "*", Event::KeyChanged, false);
+        check(Scope::Read, "*", Event::Answered, false);
+        check(Scope::Read, "*", Event::SessionBegun, true);
+        check(Scope::Operator, "cam", Event::Acknowledged, true);
+        check(Scope::Operator, "cam", Event::PolicyChanged, true);
+        check(Scope::Admin, "*", Event::Denied, false);
+    }
+}

@@ -1,0 +1,198 @@
+//! `GET /api/v1/events`: pages of events, and the stream of server-sent events.
+
+use std::sync::Arc;
+
+use aide::generate::GenContext;
+use aide::openapi::{Operation, Response as Described, StatusCode as Code};
+use aide::operation::OperationOutput;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use c3po_shared::audit::{AuditPage, Entry};
+use c3po_shared::event::{Envelope, EventQuery, Meta, StatePart};
+use c3po_shared::ids::AgentId;
+use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
+use futures_util::{Stream, stream};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::AppState;
+use super::endpoint::{By, Charged, Query, Refused};
+use crate::auth::Principal;
+use crate::request::{self, Events, NextEvents, Services};
+
+/// The media type of server-sent events.
+const EVENT_STREAM: &str = "text/event-stream";
+/// The header in which a client that comes back sends the id of the last event that it received.
+const LAST_EVENT_ID: &str = "last-event-id";
+/// How many agents one `state` event has.
+const AGENTS_AT_ONCE: usize = 100;
+/// The first text of a stream: its client waits for a second before it comes back.
+const BEGIN: &str = "retry: 1000\n\n";
+/// The text that keeps a silent connection open.
+const COMMENT: &str = ": quiet\n\n";
+
+/// A page or a stream.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Page(Charged<Envelope<AuditPage>>),
+    Stream(Body),
+}
+
+impl OperationOutput for Answer {
+    type Inner = Envelope<AuditPage>;
+
+    fn inferred_responses(
+        context: &mut GenContext,
+        operation: &mut Operation,
+    ) -> Vec<(Option<Code>, Described)> {
+        Json::<Envelope<AuditPage>>::inferred_responses(context, operation)
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Page(page) => page.into_response(),
+            Self::Stream(body) => {
+                let headers = [(CONTENT_TYPE, EVENT_STREAM), (CACHE_CONTROL, "no-store")];
+                (headers, body).into_response()
+            }
+        }
+    }
+}
+
+/// `GET /api/v1/events`
+pub(super) async fn events(
+    State(server): State<AppState>,
+    By(principal): By,
+    headers: HeaderMap,
+    Query(query): Query<EventQuery>,
+) -> Result<Answer, Refused> {
+    let wants_stream = headers
+        .get(ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains(EVENT_STREAM));
+    if !wants_stream {
+        let charge = request::room_for_texts(&server.services, &principal).await?;
+        let data = request::events_page(&server.services, &principal, &query).await?;
+        let meta = Meta {
+            request_id: Uuid::new_v4(),
+            timestamp: Timestamp::now(),
+        };
+        return Ok(Answer::Page(Charged(Envelope { data, meta }, charge)));
+    }
+    let query = EventQuery {
+        after: last_event(&headers)?.or(query.after),
+        ..query
+    };
+    let shows_state = query.state == Some(1);
+    let services = Arc::clone(&server.services);
+    let events = Events::begin(Arc::clone(&services), Arc::clone(&principal), query).await?;
+    let reader = Reader {
+        services,
+        principal,
+        stop: server.stop.clone(),
+        step: if shows_state {
+            Step::State(None)
+        } else {
+            Step::Begin
+        },
+        events,
+    };
+    Ok(Answer::Stream(Body::from_stream(texts(reader))))
+}
+
+fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
+    let Some(value) = headers.get(LAST_EVENT_ID) else {
+        return Ok(None);
+    };
+    let position = value.to_str().ok().and_then(|id| id.parse().ok());
+    position
+        .map(Some)
+        .ok_or_else(|| Refusal::invalid("Last-Event-ID must be the id of an event"))
+}
+
+/// A client that reads a stream.
+struct Reader {
+    services: Arc<Services>,
+    principal: Arc<Principal>,
+    stop: CancellationToken,
+    step: Step,
+    events: Events,
+}
+
+/// The next part of the stream.
+enum Step {
+    /// Agents after this one.
+    State(Option<AgentId>),
+    /// The beginning of a stream without agents.
+    Begin,
+    /// Events.
+    Follow,
+}
+
+/// Returns the parts of the stream, each made when the connection has taken the one before. It ends with the credential and
+/// with the coordinator.
+fn texts(reader: Reader) -> impl Stream<Item = Result<String, Refusal>> {
+    stream::try_unfold(reader, |mut reader| async move {
+        let (stop, principal) = (reader.stop.clone(), Arc::clone(&reader.principal));
+        let text = tokio::select! {
+            () = stop.cancelled() => return Ok(None),
+            () = principal.ended() => return Ok(None),
+            text = reader.next() => text?,
+        };
+        Ok(Some((text, reader)))
+    })
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<String, Refusal> {
+        match &self.step {
+            Step::Begin => {
+                self.step = Step::Follow;
+                Ok(BEGIN.to_owned())
+            }
+            Step::State(after) => {
+                let agents = self
+                    .services
+                    .agents(&self.principal, after.as_ref(), AGENTS_AT_ONCE)
+                    .await?;
+                let more = agents.len() == AGENTS_AT_ONCE;
+                self.step = match agents.last() {
+                    Some(last) if more => Step::State(Some(last.id.clone())),
+                    _ => Step::Follow,
+                };
+                let now = Timestamp::now();
+                let agents = agents.iter().map(|agent| agent.record(now)).collect();
+                Ok(frame(
+                    self.events.position(),
+                    "state",
+                    &StatePart { agents, more },
+                ))
+            }
+            Step::Follow => Ok(match self.events.next().await? {
+                NextEvents::Events(entries) => entries.iter().map(event).collect(),
+                NextEvents::Reset(position) => {
+                    frame(position, "reset", &serde_json::json!({"event": "reset"}))
+                }
+                NextEvents::Quiet => COMMENT.to_owned(),
+            }),
+        }
+    }
+}
+
+fn event(entry: &Entry) -> String {
+    frame(entry.position, entry.event.as_str(), entry)
+}
+
+/// Returns one event. JSON has no line breaks, so its data is one line.
+fn frame(id: u64, name: &str, data: &impl Serialize) -> String {
+    let data = serde_json::to_string(data).expect("an event can be written");
+    format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
+}
