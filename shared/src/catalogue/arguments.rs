@@ -89,7 +89,7 @@ pub struct WaitForMessage {
     pub message_id: Option<MessageId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<KindFilter>,
-    /// Wait until message_id has reached this stage or a later one, not for the answer
+    /// Needs message_id: wait until it has reached this stage or a later one, instead of for the answer
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<WaitStage>")]
     pub until: Option<Stage>,
@@ -190,7 +190,7 @@ pub struct SetStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterAgent {
-    /// Your new name
+    /// Your new agent id
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

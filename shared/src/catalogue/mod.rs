@@ -102,7 +102,7 @@ tools! {
     GetMessages(GetMessages) = "get_messages", always, reads,
         "Read your inbox, oldest first. Messages stay until you reply to or acknowledge them.";
     WaitForMessage(WaitForMessage) = "wait_for_message", always, reads,
-        "Wait for the next message that you were not shown, or with message_id for the answer to a message you sent. After a \
+        "With message_id: wait for the answer to that message of yours. Without: wait for the next new message. After a \
          timeout, wait again or look at message_status; do not send it again.";
     AckMessages(AckMessages) = "ack_messages", deferred, writes,
         "Remove from your inbox messages that need no answer.";
@@ -113,12 +113,13 @@ tools! {
     GetThread(GetThread) = "get_thread", deferred, reads,
         "Read the whole conversation that a message belongs to.";
     MessageStatus(MessageStatus) = "message_status", deferred, reads,
-        "Show how far a message got, and by what evidence: stored (at the coordinator), on_host (at its machine), in_session \
-         (in its context), seen (its model went on after it), answered.";
+        "Show how far a message got, and by what evidence: stored (at the coordinator), on_host (at the recipient's machine), \
+         in_session (in the recipient's context), seen (its model went on after it), answered.";
     Broadcast(Broadcast) = "broadcast", deferred, writes,
         "Send news that needs no answer to all agents, or to those with a role or on a host. Offline agents get it later.";
     SetStatus(SetStatus) = "set_status", deferred, writes,
-        "Set the status and task that other agents see. While you are away, only urgent messages reach you.";
+        "Set the status and task that other agents see. While you are away, messages that are not urgent are refused; \
+         the other values only inform.";
     RegisterAgent(RegisterAgent) = "register_agent", deferred, writes,
         "Publish your capabilities and role, or change your agent id. Everything else works without it.";
     Ping(Nothing) = "ping", deferred, reads,
