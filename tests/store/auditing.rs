@@ -325,7 +325,11 @@ pub(crate) async fn a_change_that_did_not_happen_appends_nothing(fixture: Fixtur
         .await?;
     fixture.store.claim(&claim("b")).await?;
     fixture.store.release(&old, Ending::Goodbye).await?;
-    let unseen = progress(&[first.message.id.clone()], Stage::Seen, Via::Hook);
+    let unseen = progress(
+        std::slice::from_ref(&first.message.id),
+        Stage::Seen,
+        Via::Hook,
+    );
     fixture
         .store
         .advance(&tenure.agent, Some(&tenure), &unseen)

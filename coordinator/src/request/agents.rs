@@ -11,7 +11,7 @@ use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
 use super::{Caller, Done, Services, settle_name, target};
-use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Ending, Owner, Quota};
+use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Ending, Owner, Quota, Tenure};
 
 /// `ping`
 pub(super) fn ping(caller: &Caller) -> Reply {
@@ -178,11 +178,30 @@ async fn rename(
             .suggest("Set the name when you connect: X-Agent-ID for /mcp, --as for commands."));
     };
     let before = services.store.agent(&caller.agent).await?;
+    let wish = wish(caller, tenure, name, before);
+    let taken = settle_name(services, &caller.principal, wish).await?;
+    if taken.agent == caller.agent {
+        return Ok(None);
+    }
+    // The new name is kept even if the old one is not released, because the old lease runs out by itself.
+    let ending = Ending::Renamed(taken.agent.clone());
+    if let Err(error) = services.store.release(tenure, ending).await {
+        tracing::warn!("{} was not released: {error}", tenure.agent);
+    }
+    Ok(Some(Caller {
+        agent: taken.agent.clone(),
+        tenure: Some(taken),
+        ..caller.clone()
+    }))
+}
+
+/// Returns the claim of a session that takes another name, with the record of its present name.
+fn wish(caller: &Caller, tenure: &Tenure, name: AgentId, before: Option<Agent>) -> Claim {
     let host = caller
         .host
         .clone()
         .unwrap_or_else(|| host::UNKNOWN.to_owned());
-    let wish = Claim {
+    Claim {
         owner: Owner {
             base: name.clone(),
             host,
@@ -205,19 +224,5 @@ async fn rename(
         quota: Quota::default(),
         key: None,
         kind: "session",
-    };
-    let taken = settle_name(services, &caller.principal, wish).await?;
-    if taken.agent == caller.agent {
-        return Ok(None);
     }
-    // The new name is kept even if the old one is not released, because the old lease runs out by itself.
-    let ending = Ending::Renamed(taken.agent.clone());
-    if let Err(error) = services.store.release(tenure, ending).await {
-        tracing::warn!("{} was not released: {error}", tenure.agent);
-    }
-    Ok(Some(Caller {
-        agent: taken.agent.clone(),
-        tenure: Some(taken),
-        ..caller.clone()
-    }))
 }

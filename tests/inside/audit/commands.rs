@@ -59,70 +59,70 @@ async fn follow_a_session(home: &Path, served: &Served) -> Result<()> {
     Ok(())
 }
 
+/// Returns the lines that a command prints, without their times.
+async fn printed(home: &Path, served: &Served, arguments: &[&str]) -> Result<Vec<String>> {
+    let read = c3po(home, served, arguments)?.output().await?;
+    let error = String::from_utf8_lossy(&read.stderr);
+    assert_eq!(read.status.code(), Some(0), "{error}");
+    let text = String::from_utf8(read.stdout)?;
+    let ends = text.lines().filter_map(|line| line.split_once("Z  "));
+    Ok(ends.map(|(_, rest)| rest.to_owned()).collect())
+}
+
 #[tokio::test]
-async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Result<()> {
+async fn a_person_reads_and_follows_the_audit_and_reads_events_with_commands() -> Result<()> {
     let served = served(None).await?;
     let _a = scenario(&served).await?;
     lines(&served, "", 11).await?;
     let home = tempfile::TempDir::new()?;
-    let read = c3po(
-        home.path(),
-        &served,
-        &["audit", "--utc", "--since", "10m", "--agent", "c"],
-    )?
-    .output()
-    .await?;
-    let text = String::from_utf8(read.stdout)?;
+    let read = async |arguments: &[&str]| printed(home.path(), &served, arguments).await;
     assert_eq!(
-        read.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&read.stderr)
-    );
-    let ends: Vec<_> = text
-        .lines()
-        .filter_map(|line| line.split_once("Z  "))
-        .map(|(_, rest)| rest)
-        .collect();
-    assert_eq!(
-        ends,
+        read(&["audit", "--utc", "--since", "10m", "--agent", "c"]).await?,
         [
             "session_begun  c        session",
             "renamed        b  -> c",
             "session_ended  c        goodbye"
         ],
-        "{text}"
     );
-
-    let checked = c3po(
-        home.path(),
-        &served,
-        &["policy", "check", "a", "vault", "message"],
-    )?
-    .output()
-    .await?;
-    assert_eq!(checked.status.code(), Some(1), "it is denied");
-    let text = String::from_utf8(checked.stdout)?;
-    assert_eq!(
-        text,
-        "deny  message from a (host testhost) to vault (no agent has that name yet)\n  rule 1: it is a vault\n"
+    let denied = read(&["audit", "--utc"]).await?;
+    assert!(
+        denied.iter().any(|line| line.starts_with("denied")),
+        "{denied:?}"
     );
+    let events = read(&["events", "--utc", "--agent", "c"]).await?;
+    assert_eq!(events.len(), 3, "{events:?}");
+    let all = read(&["events", "--utc"]).await?;
+    assert!(
+        !all.iter().any(|line| line.starts_with("denied")),
+        "{all:?}"
+    );
+    let answered = read(&["events", "--utc", "--event", "answered"]).await?;
+    assert_eq!(answered.len(), 1, "{answered:?}");
 
     for looking in ["agents", "status", "inbox"] {
-        assert!(
-            c3po(home.path(), &served, &[looking])?
-                .output()
-                .await?
-                .status
-                .success(),
-            "{looking}"
-        );
+        let looked = c3po(home.path(), &served, &[looking])?.output().await?;
+        assert!(looked.status.success(), "{looking}");
     }
     follow_a_session(home.path(), &served).await?;
     let (entries, _) = lines(&served, "", 12).await?;
     assert!(
         !entries.iter().any(|entry| short(entry).contains("human")),
         "looking leaves no entry: {entries:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_asks_the_policy_with_a_command() -> Result<()> {
+    let served = served(None).await?;
+    let _a = scenario(&served).await?;
+    let home = tempfile::TempDir::new()?;
+    let arguments = ["policy", "check", "a", "vault", "message"];
+    let checked = c3po(home.path(), &served, &arguments)?.output().await?;
+    assert_eq!(checked.status.code(), Some(1), "it is denied");
+    assert_eq!(
+        String::from_utf8(checked.stdout)?,
+        "deny  message from a (host testhost) to vault (no agent has that name yet)\n  rule 1: it is a vault\n"
     );
     Ok(())
 }

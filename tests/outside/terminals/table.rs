@@ -100,12 +100,21 @@ pub(super) fn refusal(code: &str, advice: Option<&str>) -> String {
     }))
 }
 
+fn page_of_log() -> Value {
+    let entry = json!({"position": 1, "at": at(), "event": "denied", "verb": "§verb", "key": "§key", "why": "§why"});
+    let last = json!({"position": 2, "at": at(), "event": "denied", "why": LAST});
+    json!({"entries": [entry, last], "next": 2, "complete": true})
+}
+
+fn enveloped(data: &Value) -> Value {
+    let id = "00000000-0000-0000-0000-000000000000";
+    json!({"data": data, "meta": {"request_id": id, "timestamp": at()}})
+}
+
 /// Returns the answers over REST, by path.
 fn requests() -> BTreeMap<&'static str, Value> {
     let party = |id: &str| json!({"id": id, "known": true, "role": "§role", "host": "§host"});
     let pair = json!({"agents": ["a", "b"], "standing": "stopped", "count": 1, "stopped_at": at(), "more": "§more"});
-    let entry = json!({"position": 1, "at": at(), "event": "denied", "verb": "§verb", "key": "§key", "why": "§why"});
-    let last = json!({"position": 2, "at": at(), "event": "denied", "why": LAST});
     // The lines of a file are printed as they are.
     let file = lines("text");
     BTreeMap::from([
@@ -114,17 +123,8 @@ fn requests() -> BTreeMap<&'static str, Value> {
             "/api/agents/remove",
             json!({"agent_id": "a", "host": "§host", "expired": 1, "§more": 1}),
         ),
-        (
-            "/api/audit",
-            json!({"entries": [&entry, &last], "next": 2, "complete": true}),
-        ),
-        (
-            "/api/v1/events",
-            json!({
-                "data": {"entries": [entry, last], "next": 2, "complete": true},
-                "meta": {"request_id": "00000000-0000-0000-0000-000000000000", "timestamp": "2026-01-15T10:30:00.000Z"},
-            }),
-        ),
+        ("/api/audit", page_of_log()),
+        ("/api/v1/events", enveloped(&page_of_log())),
         (
             "/api/guard",
             json!({"limit": 60, "pairs": [pair], "more": "§more"}),
