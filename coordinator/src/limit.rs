@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
 use tokio::time::Instant;
 
 /// The number of windows above which expired windows are removed.
@@ -139,6 +140,24 @@ impl RateLimit {
         })
     }
 
+    /// Returns the allowance of an agent; `None` without a limit.
+    pub(crate) fn allowance(&self, agent: &AgentId, now: Instant) -> Option<Allowance> {
+        let limit = self.limit?;
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let window = windows.get_mut(agent);
+        let (count, left) = window.map_or((0, Duration::ZERO), |window| {
+            let count = window.count(now);
+            let oldest = window.0.front().map(|counted| counted.at);
+            let left = oldest.map(|at| Window::<CallId>::LENGTH.saturating_sub(now - at));
+            (count, left.unwrap_or_default())
+        });
+        Some(Allowance {
+            limit,
+            remaining: limit.saturating_sub(count),
+            reset: Timestamp::now() + left,
+        })
+    }
+
     /// Weighs a counted call by its number of copies. An accepted call is sent completely, so that a fleet larger than the
     /// limit can be addressed once a minute.
     pub(crate) fn weigh(&self, agent: &AgentId, call: &CallId, copies: usize) {
@@ -150,6 +169,17 @@ impl RateLimit {
             counted.weight = u32::try_from(copies.max(1)).unwrap_or(u32::MAX);
         }
     }
+}
+
+/// The part of a rate limit that is left to an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    /// The limit of sends in a minute.
+    pub(crate) limit: u32,
+    /// How many are left.
+    pub(crate) remaining: u32,
+    /// When the oldest counted send leaves the minute; now if there is none.
+    pub(crate) reset: Timestamp,
 }
 
 #[cfg(test)]

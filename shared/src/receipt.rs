@@ -1,5 +1,6 @@
 //! The delivery stages of a message, with their evidence. A stage is recorded only after its evidence, and never guessed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::MessageId;
@@ -143,7 +144,7 @@ pub(crate) fn is_first(context: &u64) -> bool {
 }
 
 /// One entry of a message's history.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// The stage that was reached.
     pub stage: Stage,
@@ -180,7 +181,7 @@ pub fn reached(history: &[Step]) -> Stage {
 }
 
 /// The stage that a send had reached when it returned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Receipt {
     /// The stage of the message.
     pub stage: Stage,

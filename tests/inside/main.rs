@@ -11,3 +11,4 @@ mod policy;
 mod properties;
 mod terminals;
 mod tools;
+mod v1;

@@ -197,7 +197,9 @@ pub(super) async fn sent(
                 || !caller.principal.covers(&accepted.from_agent) =>
         {
             let error = "this call_id was used for another call; nothing was sent";
-            Err(Refusal::invalid(error).suggest("Give every call its own id (UUIDv7)."))
+            Err(Refusal::new(ErrorCode::Conflict, error).suggest(
+                "Give every call its own id (UUIDv7), and every request its own Idempotency-Key.",
+            ))
         }
         SendOutcome::Repeated(accepted) => {
             let kept = services.store.message(&accepted.id).await?;

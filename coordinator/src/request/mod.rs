@@ -11,6 +11,7 @@ mod inbox;
 mod page;
 mod part;
 mod permission;
+mod person;
 mod receipts;
 mod send;
 mod target;
@@ -31,10 +32,10 @@ pub(crate) use caller::{Caller, Memory};
 pub(crate) use events::{Events, Next as NextEvents, page as events_page};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{
-    check_host, check_name, check_reader, check_right, check_speaker, foreign, host_of_person,
-    settle_name,
+    check_host, check_name, check_reader, check_right, check_speaker, settle_name,
 };
 pub(crate) use permission::explain as explain_policy;
+pub(crate) use person::{PersonWish, act_as};
 pub(crate) use receipts::advance;
 pub(crate) use target::select;
 
@@ -236,6 +237,34 @@ async fn room_of_person(services: &Services, caller: &Caller) -> Result<Option<C
         return Ok(None);
     }
     room_for_texts(services, &caller.principal).await.map(Some)
+}
+
+/// Performs a call that only reads, as an agent that a session may hold. Returns the reply with its charge.
+pub(crate) async fn read(
+    services: &Services,
+    caller: &Caller,
+    call: Call,
+) -> Result<(Reply, Option<Charge>), Refusal> {
+    let held = match &call {
+        Call::GetMessages(_) | Call::GetThread(_) => room_of_person(services, caller).await?,
+        _ => None,
+    };
+    let reading = async {
+        match call {
+            Call::GetMessages(call) => inbox::get_messages(services, caller, call).await,
+            Call::GetThread(call) => receipts::get_thread(services, caller, call).await,
+            Call::MessageStatus(call) => receipts::message_status(services, caller, call).await,
+            Call::ListAgents(call) => agents::list(services, caller, call).await,
+            Call::GetAgentStatus(call) => agents::status(services, caller, call).await,
+            call => {
+                let error = format!("{} does not only read", call.tool().name());
+                Err(Refusal::new(ErrorCode::Internal, error))
+            }
+        }
+    };
+    let reply = tokio::time::timeout(CALL_DEADLINE, Box::pin(reading)).await;
+    let reply = reply.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
+    Ok((reply, held))
 }
 
 async fn dispatch(

@@ -12,14 +12,13 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::audit::{AuditPage, Entry};
-use c3po_shared::event::{Envelope, EventQuery, Meta, StatePart};
+use c3po_shared::event::{EventQuery, StatePart};
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use futures_util::{Stream, stream};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::AppState;
 use super::endpoint::{By, Charged, Query, Refused};
@@ -40,18 +39,18 @@ const COMMENT: &str = ": quiet\n\n";
 /// A page or a stream.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Page(Charged<Envelope<AuditPage>>),
+    Page(Charged<AuditPage>),
     Stream(Body),
 }
 
 impl OperationOutput for Answer {
-    type Inner = Envelope<AuditPage>;
+    type Inner = AuditPage;
 
     fn inferred_responses(
         context: &mut GenContext,
         operation: &mut Operation,
     ) -> Vec<(Option<Code>, Described)> {
-        Json::<Envelope<AuditPage>>::inferred_responses(context, operation)
+        Json::<AuditPage>::inferred_responses(context, operation)
     }
 }
 
@@ -80,12 +79,8 @@ pub(super) async fn events(
         .is_some_and(|accept| accept.contains(EVENT_STREAM));
     if !wants_stream {
         let charge = request::room_for_texts(&server.services, &principal).await?;
-        let data = request::events_page(&server.services, &principal, &query).await?;
-        let meta = Meta {
-            request_id: Uuid::new_v4(),
-            timestamp: Timestamp::now(),
-        };
-        return Ok(Answer::Page(Charged(Envelope { data, meta }, charge)));
+        let page = request::events_page(&server.services, &principal, &query).await?;
+        return Ok(Answer::Page(Charged(page, charge)));
     }
     let query = EventQuery {
         after: last_event(&headers)?.or(query.after),

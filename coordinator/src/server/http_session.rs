@@ -109,7 +109,7 @@ impl HttpSessions {
             &NAMESPACE,
             format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes(),
         ));
-        let host = principal.host(label(headers, HOST_HEADER)?.unwrap_or(NO_HOST));
+        let host = principal.host(host_header(headers)?);
         let wish = claim(name, &host, session_id, instance);
         let tenure = settle_name(services, principal, wish).await?;
         let (memory, is_new) = self.memory(&tenure.agent, instance);
@@ -240,6 +240,11 @@ pub(super) fn agent_header(headers: &HeaderMap) -> Result<Option<AgentId>, Refus
             Err(error) => Err(Refusal::invalid(format!("{AGENT_HEADER}: {error}"))),
         },
     }
+}
+
+/// Returns the host that the headers name.
+pub(super) fn host_header(headers: &HeaderMap) -> Result<&str, Refusal> {
+    Ok(label(headers, HOST_HEADER)?.unwrap_or(NO_HOST))
 }
 
 fn label<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {

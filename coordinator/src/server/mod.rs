@@ -9,6 +9,7 @@ mod control;
 mod description;
 mod download;
 mod endpoint;
+mod envelope;
 mod events;
 mod evidence;
 mod hosts;
@@ -23,6 +24,7 @@ mod policy;
 mod rest;
 mod routes;
 mod tls;
+mod v1;
 mod written;
 
 use std::net::IpAddr;
@@ -152,6 +154,7 @@ fn routes(server: &AppState, config: &Config, listen: IpAddr) -> Router {
         .method_not_allowed_fallback(rest::no_such_method)
         .merge(sessions)
         .fallback(rest::nowhere)
+        .layer(middleware::from_fn(envelope::layer))
         .layer(middleware::from_fn_with_state(
             origins::Names::new(config, listen),
             origins::layer,

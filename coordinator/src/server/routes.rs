@@ -7,7 +7,7 @@ use c3po_shared::{event, join};
 use super::endpoint::{Access, Table};
 use super::{
     AppState, audit, description, download, events, hosts, invites, join as joining, keys, pairs,
-    policy, rest,
+    policy, rest, v1,
 };
 use crate::auth::Right::{Administer, Look, Operate, Remove, Speak};
 
@@ -23,7 +23,8 @@ const PROGRAM: &str = "/download/{machine}/c3po";
 
 /// Returns the REST routes, including that of their OpenAPI document.
 pub(super) fn router(server: &AppState) -> Router<AppState> {
-    for_new_hosts(for_administrators(for_monitors(Table::new(server)))).finish()
+    let table = for_new_hosts(for_administrators(for_monitors(Table::new(server))));
+    v1::routes(table).finish()
 }
 
 fn for_monitors(table: Table) -> Table {
@@ -42,19 +43,19 @@ fn for_monitors(table: Table) -> Table {
                 get(description::show),
             ),
     )
-    .row(
+    .row_with_v1(
         "/api/policy",
         Access::by(Operate),
         "The rules in force, and their file",
         get(policy::show),
     )
-    .row(
+    .row_with_v1(
         "/api/policy/check",
         Access::by(Operate),
         "Which rule applies to a case",
         get(policy::check),
     )
-    .row(
+    .row_with_v1(
         "/api/audit",
         Access::by(Operate),
         "A page of the audit",
@@ -118,52 +119,52 @@ fn for_administrators(table: Table) -> Table {
     let allow = "Allow two agents to continue; their count starts again";
     let stop = "Refuse messages between two agents until they are allowed";
     table
-        .row(KEYS, LOOKS, "Every key, the newest first", get(keys::list))
-        .row(
+        .row_with_v1(KEYS, LOOKS, "Every key, the newest first", get(keys::list))
+        .row_with_v1(
             KEYS,
             CHANGES,
             "Create a key; its secret is returned only once",
             post(keys::create),
         )
-        .row(
+        .row_with_v1(
             KEY,
             CHANGES,
             "Revoke a key, and end its links and requests",
             delete(keys::revoke),
         )
-        .row(ROTATE, CHANGES, rotate, post(keys::rotate))
-        .row(
+        .row_with_v1(ROTATE, CHANGES, rotate, post(keys::rotate))
+        .row_with_v1(
             INVITES,
             LOOKS,
             "Every open invite, without its code",
             get(invites::list),
         )
-        .row(
+        .row_with_v1(
             INVITES,
             CHANGES,
             "Create an invite: the commands with which a new host joins",
             post(invites::create),
         )
-        .row(
+        .row_with_v1(
             INVITE,
             CHANGES,
             "Revoke an invite: its code becomes invalid",
             delete(invites::revoke),
         )
-        .row(
+        .row_with_v1(
             "/api/hosts/rename",
             CHANGES,
             "Rename a host, with its agents and keys",
             post(hosts::rename),
         )
-        .row(
+        .row_with_v1(
             GUARD,
             LOOKS,
             "Pairs of agents that are stopped, or near the limit of messages without a person",
             get(pairs::list),
         )
-        .row(GUARD_ALLOW, CHANGES, allow, post(pairs::allow))
-        .row(GUARD_STOP, CHANGES, stop, post(pairs::stop))
+        .row_with_v1(GUARD_ALLOW, CHANGES, allow, post(pairs::allow))
+        .row_with_v1(GUARD_STOP, CHANGES, stop, post(pairs::stop))
 }
 
 fn for_new_hosts(table: Table) -> Table {

@@ -20,11 +20,8 @@ use super::bounds::{HELLO_DEADLINE, REACH_MAX};
 use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::{Present, ReadingAlong};
-use crate::request::{
-    Caller, Memory, Services, check_host, check_name, check_speaker, foreign, host_of_person,
-    settle_name,
-};
-use crate::store::{Claim, Owner, Quota, StoreError};
+use crate::request::{Caller, Memory, PersonWish, Services, act_as, settle_name};
+use crate::store::{Claim, Owner, Quota};
 
 /// A link that was accepted.
 #[derive(Debug)]
@@ -266,34 +263,14 @@ async fn admit_person(
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
     let host = principal.host(&hello.host);
-    let name = principal
-        .person(&hello.name)
-        .unwrap_or_else(|| hello.name.clone());
-    let is_own = name != hello.name;
-    check_name(services, principal, &name)?;
-    let caller = person(principal, &name, &host, &hello.succeeds);
-    check_unheld(services, &caller).await?;
-    let is_human = name == AgentId::human();
-    // A key limits the possible names. Without keys, a mistyped name would become an agent.
-    let may_make = principal.presented().is_some();
-    if let Some(of) = host_of_person(services, &name)
-        .await?
-        .filter(|of| *of != host)
-    {
-        return Err(foreign(&name, &of, &host));
-    }
-    let known = services.store.agent(&name).await?;
-    let exists = is_human || is_own || may_make || hello.leftover || known.is_some();
-    if !exists || (name.is_reserved() && !is_human) {
-        return Err(Refusal::agent_not_found(name.as_str(), &[]));
-    }
-    if let Some(agent) = known {
-        check_host(services, principal, &agent, &host)?;
-    }
-    let agent = services
-        .store
-        .introduce(&name, Some(&host), &services.quota(principal))
-        .await?;
+    let wish = PersonWish {
+        name: &hello.name,
+        host: &host,
+        dead: dead(principal, &hello.succeeds),
+        may_make: hello.leftover,
+    };
+    let (caller, agent) = act_as(services, principal, wish).await?;
+    let is_human = agent.id == AgentId::human();
     let pending = services.store.pending(&agent.id).await?.count;
     let welcome = welcome(
         agent.id.clone(),
@@ -319,31 +296,6 @@ async fn admit_person(
         context: 0,
     };
     Ok((admitted, welcome))
-}
-
-fn person(principal: &Arc<Principal>, name: &AgentId, host: &str, succeeds: &[Uuid]) -> Caller {
-    Caller {
-        agent: name.clone(),
-        principal: Arc::clone(principal),
-        host: Some(host.to_owned()),
-        tenure: None,
-        dead: dead(principal, succeeds).into(),
-        renamable: false,
-        memory: Arc::new(Memory::default()),
-    }
-}
-
-/// Checks that no session holds the agent. Errors: `CONFLICT`.
-async fn check_unheld(services: &Services, caller: &Caller) -> Result<(), Refusal> {
-    let held = |name: AgentId| {
-        let error = format!("{name} is held by a connected session, so no command can act as it");
-        Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to act as yourself.")
-    };
-    let checked = check_speaker(services, caller).await;
-    checked.map_err(|error| match error {
-        StoreError::TakenOver(name) => held(name),
-        error => error.into(),
-    })
 }
 
 /// Returns the processes that the host reports as dead, limited to those of its principal.

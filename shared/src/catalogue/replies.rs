@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Tool;
@@ -32,7 +33,7 @@ pub struct Pong {
 }
 
 /// `list_agents`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Agents {
     /// The agents of this page, sorted by id.
     pub agents: Vec<AgentRecord>,
@@ -44,7 +45,7 @@ pub struct Agents {
 }
 
 /// `get_agent_status`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentDetails {
     /// The record.
     #[serde(flatten)]
@@ -69,7 +70,7 @@ pub struct StatusSet {
 }
 
 /// `send_message`, `reply`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     /// The message as it was accepted.
     #[serde(flatten)]
@@ -79,7 +80,7 @@ pub struct Sent {
 }
 
 /// `broadcast`, and `send_message` to a role: one copy for each recipient.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Copies {
     /// The thread that all copies belong to.
     pub id: MessageId,
@@ -90,7 +91,7 @@ pub struct Copies {
 }
 
 /// One recipient's copy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Copy {
     /// The recipient.
     pub agent_id: AgentId,
@@ -105,7 +106,7 @@ pub struct Copy {
 }
 
 /// `get_messages`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Inbox {
     /// The page, oldest first.
     pub messages: Vec<Message>,
@@ -117,7 +118,7 @@ pub struct Inbox {
 }
 
 /// `ack_messages`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Acked {
     /// The messages that are no longer in the inbox, including any that had left it before.
     pub acked: Vec<MessageId>,
@@ -126,7 +127,7 @@ pub struct Acked {
 }
 
 /// `get_thread`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Thread {
     /// The messages of the thread that the caller sent or received, oldest first.
     pub messages: Vec<Message>,
@@ -136,7 +137,7 @@ pub struct Thread {
 }
 
 /// `message_status`, and `wait_for_message` with `until`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tracked {
     /// The message.
     pub message_id: MessageId,
@@ -150,7 +151,7 @@ pub struct Tracked {
 }
 
 /// How far the copies of a broadcast got.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CopiesTracked {
     /// How many copies were looked at.
     pub count: usize,

@@ -261,10 +261,9 @@ async fn a_frame_of_one_link_is_worth_nothing_on_another() -> Result<()> {
         scene.third.send_text(&text).await?;
         let replayed = scene.third.end(number).await?;
         match tool {
-            "send_message" => assert_eq!(
-                replayed.expect_err("another's")["data"]["code"],
-                "INVALID_REQUEST"
-            ),
+            "send_message" => {
+                assert_eq!(replayed.expect_err("another's")["data"]["code"], "CONFLICT")
+            }
             "reply" | "get_thread" | "message_status" => {
                 assert_eq!(
                     replayed.expect_err("another's")["data"]["code"],

@@ -21,7 +21,7 @@ pub(super) use self::answer::{
 pub(super) use self::document::Description;
 pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
 use super::written::until_written;
-use super::{AppState, guard};
+use super::{AppState, envelope, guard};
 use crate::auth::{Right, Stay};
 use crate::request::check_right;
 
@@ -83,16 +83,34 @@ impl Table {
         summary: &str,
         route: ApiMethodRouter<AppState>,
     ) -> Self {
-        let route = route.route_layer(middleware::from_fn_with_state(
-            (self.server.clone(), access),
-            admit,
-        ));
+        let route = route
+            .route_layer(middleware::from_fn(envelope::layer))
+            .route_layer(middleware::from_fn_with_state(
+                (self.server.clone(), access),
+                admit,
+            ));
         let anybody = self.server.auth.anybody();
         let router = self.router.api_route_with(path, route, |mut item| {
             document::describe(item.inner_mut(), path, summary, access.right, anybody);
+            if envelope::has_envelope(path) {
+                envelope::describe(item.inner_mut());
+            }
             item
         });
         Self { router, ..self }
+    }
+
+    /// Adds one method of a path below `/api/`, and the same of REST v1, whose answers have an envelope.
+    pub(super) fn row_with_v1(
+        self,
+        path: &str,
+        access: Access,
+        summary: &str,
+        route: ApiMethodRouter<AppState>,
+    ) -> Self {
+        let of_v1 = path.replacen("/api/", envelope::PREFIX, 1);
+        self.row(path, access, summary, route.clone())
+            .row(&of_v1, access, summary, route)
     }
 
     /// Returns the routes, one of which serves the document about all of them.

@@ -1,0 +1,83 @@
+//! Acts as an agent without a session: for commands of people, and for REST.
+
+use std::sync::Arc;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use uuid::Uuid;
+
+use super::identity::{check_host, check_name, check_speaker, foreign, host_of_person};
+use super::{Caller, Memory, Services};
+use crate::auth::Principal;
+use crate::store::{Agent, StoreError};
+
+/// The agent as which a person wants to act.
+#[derive(Debug)]
+pub(crate) struct PersonWish<'a> {
+    /// Its name.
+    pub(crate) name: &'a AgentId,
+    /// The host.
+    pub(crate) host: &'a str,
+    /// Processes that the host reports as dead.
+    pub(crate) dead: Vec<Uuid>,
+    /// Whether a new agent may be made even without a key.
+    pub(crate) may_make: bool,
+}
+
+/// Makes the principal a caller that acts as an agent without a session. With a key, the name may be a new name of its host.
+///
+/// Errors: `FORBIDDEN` for a name that the key does not cover or another host's, `CONFLICT` if a session holds the agent,
+/// `AGENT_NOT_FOUND`.
+pub(crate) async fn act_as(
+    services: &Services,
+    principal: &Arc<Principal>,
+    wish: PersonWish<'_>,
+) -> Result<(Caller, Agent), Refusal> {
+    let (wished, host) = (wish.name, wish.host);
+    let name = principal.person(wished).unwrap_or_else(|| wished.clone());
+    let is_own = name != *wished;
+    check_name(services, principal, &name)?;
+    let caller = Caller {
+        agent: name.clone(),
+        principal: Arc::clone(principal),
+        host: Some(host.to_owned()),
+        tenure: None,
+        dead: wish.dead.into(),
+        renamable: false,
+        memory: Arc::new(Memory::default()),
+    };
+    check_unheld(services, &caller).await?;
+    let is_human = name == AgentId::human();
+    // A key limits the possible names. Without keys, a mistyped name would become an agent.
+    let may_make = wish.may_make || principal.presented().is_some();
+    if let Some(of) = host_of_person(services, &name)
+        .await?
+        .filter(|of| of != host)
+    {
+        return Err(foreign(&name, &of, host));
+    }
+    let known = services.store.agent(&name).await?;
+    let exists = is_human || is_own || may_make || known.is_some();
+    if !exists || (name.is_reserved() && !is_human) {
+        return Err(Refusal::agent_not_found(name.as_str(), &[]));
+    }
+    if let Some(agent) = known {
+        check_host(services, principal, &agent, host)?;
+    }
+    let quota = services.quota(principal);
+    let agent = services.store.introduce(&name, Some(host), &quota).await?;
+    Ok((caller, agent))
+}
+
+/// Checks that no session holds the agent. Errors: `CONFLICT`.
+async fn check_unheld(services: &Services, caller: &Caller) -> Result<(), Refusal> {
+    let held = |name: AgentId| {
+        let error = format!("{name} is held by a connected session, so no command can act as it");
+        Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to act as yourself.")
+    };
+    let checked = check_speaker(services, caller).await;
+    checked.map_err(|error| match error {
+        StoreError::TakenOver(name) => held(name),
+        error => error.into(),
+    })
+}
