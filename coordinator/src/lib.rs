@@ -1,6 +1,6 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
-//! `main -> lib -> cli -> server -> session -> request -> audit ->
+//! `main -> lib -> cli -> server -> {session, duties} -> request -> audit ->
 //! {store, presence, policy, limit, guard, auth, metrics, data_folder, unfinished} -> config -> {address, bytes, files, fleet, listen, memory} -> names`
 
 mod address;
@@ -10,6 +10,7 @@ mod bytes;
 pub mod cli;
 pub mod config;
 mod data_folder;
+mod duties;
 mod files;
 mod fleet;
 mod guard;
@@ -58,7 +59,7 @@ use crate::unfinished::Budget;
 const POLICY: &str = "policy.toml";
 /// The deadline for writing the last audit entries.
 const FLUSH: Duration = Duration::from_secs(3);
-/// The interval of sweeps, which delete expired data and agents that did not come back.
+/// The interval of sweeps, which delete data that is stored no longer.
 const SWEEP: Duration = Duration::from_secs(15);
 /// The interval of returning free memory to the system, and the size of this process from which on it does so, in bytes.
 const RELEASE: Duration = Duration::from_secs(15);
@@ -124,6 +125,7 @@ pub async fn run(
         config.audit_entries,
         stop.clone(),
     ));
+    tasks.spawn(duties::keep(Arc::clone(&services), stop.clone()));
     tasks.spawn(count_online(Arc::clone(&services), stop.clone()));
     let outcome = server::serve(listener, &config, services, auth, tasks, stop).await;
     // All tasks that write to the audit have ended by now.

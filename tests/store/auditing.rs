@@ -363,8 +363,9 @@ pub(crate) async fn an_expiry_is_in_the_log_once_however_it_is_noticed(
     fixture
         .advance(&read_late, &tenure, Stage::InSession, Via::Hook)
         .await?;
-    fixture.store.sweep().await?;
-    fixture.store.sweep().await?;
+    for _ in 0..2 {
+        fixture.store.expire(&id("b")).await?;
+    }
     let found = read(&fixture, 3, 100).await?;
     for message in [&acked, &read_late, &swept] {
         let of_it: Vec<Entry> = found

@@ -55,7 +55,8 @@ async fn a_fleet_is_on_one_master_and_sees_nothing_of_another_fleet() -> Result<
 async fn keep_apart_on(cluster: &Cluster, fixture: &Fixture, other: &Fixture) -> Result<()> {
     let empty = fixture_of("third".parse()?, address(&cluster.url()), ()).await?;
     keep_apart(&empty, other).await?;
-    fixture.store.sweep().await?;
+    fixture.do_duties("b").await?;
+    super::duties::one_goes_round(fixture).await?;
     let homes = [
         cluster.master_of(FLEET).await?,
         cluster.master_of(OTHER_FLEET).await?,
@@ -121,7 +122,7 @@ async fn a_lost_master_takes_only_its_own_fleets_with_it_until_it_is_back() -> R
     recovered(&*fixture.store).await?;
     assert_eq!(fixture.inbox("b").await?, ["before"]);
     fixture.acknowledge(&before).await?;
-    fixture.store.sweep().await.map_err(Into::into)
+    super::duties::one_goes_round(&fixture).await
 }
 
 /// Waits until the other masters have detected the loss of this one.

@@ -121,6 +121,13 @@ impl Fixture {
         Ok(self.store.answer(&send(reply(question, text))).await?)
     }
 
+    /// Does the duties of that agent, whether or not they are due.
+    pub(crate) async fn do_duties(&self, name: &str) -> Result<()> {
+        self.store.expire(&id(name)).await?;
+        self.store.withdraw(&id(name)).await?;
+        Ok(())
+    }
+
     /// Returns the texts in the inbox.
     pub(crate) async fn inbox(&self, name: &str) -> Result<Vec<String>> {
         let placed = self.store.inbox(&id(name), everything()).await?;

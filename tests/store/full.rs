@@ -146,7 +146,8 @@ async fn manage_agents(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
         (2, 1),
         "the next session is shown everything"
     );
-    fixture.store.sweep().await?;
+    fixture.do_duties("c").await?;
+    super::duties::one_goes_round(fixture).await?;
     fixture.store.check().await?;
     assert_eq!(fixture.store.agents(None, 10).await?.len(), 4);
     Ok(())

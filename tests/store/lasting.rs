@@ -82,6 +82,7 @@ pub(crate) async fn a_sweep_keeps_what_is_live(fixture: Fixture) -> Result<()> {
     fixture.acknowledge(&settled).await?;
     for _ in 0..2 {
         fixture.store.sweep().await?;
+        fixture.do_duties("b").await?;
         assert_eq!(fixture.inbox("b").await?, ["live", "old but live"]);
         assert_eq!(fixture.unshown("b").await?, ["live", "old but live"]);
         for message in [&live, &old_but_live, &settled] {
@@ -152,6 +153,7 @@ pub(crate) async fn a_sweep_changes_nothing_that_can_be_read(fixture: Fixture) -
     };
     let before = read().await?;
     fixture.store.sweep().await?;
+    fixture.do_duties("b").await?;
     assert_eq!(read().await?, before);
     assert_eq!(
         fixture.stages(&expired.id).await?,

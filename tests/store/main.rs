@@ -155,6 +155,17 @@ macro_rules! every_promise {
                 the_audit_survives_closing_and_opening,
                 many_writers_share_one_order,
                 only_what_is_recorded_of_a_message_counts_as_an_advance;
+            duties:
+                a_due_duty_is_claimed_once_also_when_50_race,
+                a_claim_that_ran_out_is_taken_over_and_its_end_changes_nothing,
+                a_duty_is_due_at_the_earliest_time_for_which_it_was_planned,
+                a_duty_that_is_planned_during_its_claim_is_due_again,
+                a_postponed_duty_is_due_again,
+                due_duties_are_claimed_in_order_and_no_more_than_asked_for,
+                duties_survive_closing_and_opening,
+                a_send_plans_the_expiry_of_its_inbox,
+                a_session_plans_its_withdrawal,
+                nothing_is_left_to_do_for_a_removed_agent;
             lasting:
                 everything_survives_closing_and_opening,
                 a_sweep_keeps_what_is_live,
@@ -181,6 +192,7 @@ mod answering;
 mod auditing;
 mod contexts;
 mod cycles;
+mod duties;
 pub(crate) mod fixture;
 mod full;
 mod guarding;

@@ -130,14 +130,14 @@ pub(crate) async fn a_one_shot_session_whose_link_broke_ends_with_its_hold(
         "it came back"
     );
     fixture.store.release(&same, Ending::Gone).await?;
-    fixture.store.sweep().await?;
+    assert!(fixture.store.withdraw(&id("a-run")).await?.is_some());
     assert_eq!(
         (fixture.pending("a-run").await?, fixture.pending("b").await?),
         (1, 1),
         "it may come back"
     );
     eventually("it is forgotten", SOON, async || {
-        fixture.store.sweep().await.ok()?;
+        fixture.store.withdraw(&id("a-run")).await.ok()?;
         fixture
             .store
             .agent(&id("a-run"))

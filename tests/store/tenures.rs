@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Amendment, Claim, Ending, Quota, Tenure};
+use c3po_coordinator::store::{Amendment, Claim, Ending, Quota, RETURN_MAX, Tenure};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
@@ -395,7 +395,8 @@ pub(crate) async fn a_fleeting_agent_whose_link_broke_comes_back_as_itself(
         )
         .await?;
     fixture.store.release(&before, Ending::Gone).await?;
-    fixture.store.sweep().await?;
+    let left = fixture.store.withdraw(&id("a-2")).await?;
+    assert!(left.is_some_and(|left| left > RETURN_MAX - SOON && left <= RETURN_MAX));
     assert!(
         fixture
             .store

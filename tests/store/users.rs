@@ -71,7 +71,8 @@ async fn converse(url: &str) -> Result<()> {
     woken(&mut wakes, "b").await?;
     fixture.answer(&question, "yes").await?;
     assert_eq!(fixture.inbox("a").await?, ["yes"]);
-    fixture.store.sweep().await?;
+    fixture.do_duties("b").await?;
+    super::duties::one_goes_round(&fixture).await?;
     fixture.store.check().await?;
     Ok(())
 }

@@ -31,7 +31,7 @@ const MAPS: &[Map] = &[
             &["lib"],
             &["cli"],
             &["server"],
-            &["session"],
+            &["session", "duties"],
             &["request"],
             &["audit"],
             &[

@@ -3,10 +3,11 @@
 //!
 //! These rules hold for both. A send is one atomic step, and its result is returned after the commit. Every read agrees on
 //! which messages are pending, settled, expired or answered. A wake is a hint; the store is the truth. An expired message
-//! leaves the inbox at once, whether or not a sweep has run.
+//! leaves the inbox at once, whether or not its duty has been done.
 
 mod agent;
 mod audit;
+mod duty;
 mod fill;
 mod guard;
 mod keys;
@@ -33,6 +34,7 @@ use tokio::time::Instant;
 
 pub use self::agent::{Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
+pub use self::duty::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, DutyStore};
 pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
 pub use self::keys::{Invite, Key, KeyStore};
@@ -281,7 +283,7 @@ impl Wake {
     }
 }
 
-/// How long a fleeting agent may take to come back after its link broke, before a sweep deletes it.
+/// How long a fleeting agent may take to come back after its link broke, before it is withdrawn.
 pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
 /// How long the name and the positions of a deleted agent are kept: longer than any message that it sent or received.
 pub const FORMER_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
@@ -305,6 +307,7 @@ pub trait Store:
     + AuditStore
     + GuardStore
     + WaitStore
+    + DutyStore
     + std::fmt::Debug
     + std::marker::Send
     + Sync
@@ -338,7 +341,7 @@ pub trait Store:
     /// back within [`RETURN_MAX`].
     ///
     /// A one-shot session that is over leaves nothing. Its unanswered questions and the messages in its inbox expire, and the
-    /// agent is deleted. A one-shot session that is not over keeps its lease until that runs out; then a sweep ends it.
+    /// agent is deleted. A one-shot session that is not over keeps its lease until that runs out; then it is withdrawn.
     async fn release(&self, tenure: &Tenure, ending: Ending) -> Result<()>;
 
     /// Returns the agent with exactly this name.
@@ -444,7 +447,8 @@ pub trait Store:
     /// length of the thread or on the start of the stretch.
     async fn thread(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt>;
 
-    /// Removes expired data. It is safe to run in any process at any time.
+    /// Deletes data that is stored no longer: settled messages, reservations of names, hours of quotas. It is safe to run in
+    /// any process at any time.
     async fn sweep(&self) -> Result<()>;
 
     /// Checks that the store responds.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::limits::NAME_LIFE;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use redis::Value;
@@ -12,8 +13,8 @@ use super::library::Call;
 use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
 use crate::store::{
-    Agent, Amendment, Claim, Crowded, Ending, FORMER_LIFE, Namesake, Quota, Removal, Result,
-    StoreError, Tenure, is_kept_for,
+    Agent, Amendment, Claim, Crowded, Ending, FORMER_LIFE, Namesake, Quota, RETURN_MAX, Removal,
+    Result, StoreError, Tenure, is_kept_for,
 };
 
 /// How many agents one call reads.
@@ -45,7 +46,9 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
     describe_quota(&mut call, &claim.quota);
     call.arg(u8::from(claim.reserved))
         .arg(claim.key.as_deref().unwrap_or_default())
-        .arg(claim.kind);
+        .arg(claim.kind)
+        .arg(millis(RETURN_MAX))
+        .arg(millis(NAME_LIFE));
     let told: Option<Vec<Value>> = store.connection.invoke(&call).await?;
     let Some(told) = told else { return Ok(None) };
     check_made(&claim.name, &told, &claim.quota)?;

@@ -8,11 +8,13 @@ use redis::{Cmd, ToRedisArgs};
 /// third of its time.
 const TEXT: &str = concat!(
     include_str!("library/base.lua"),
+    include_str!("library/duties.lua"),
     include_str!("library/sessions.lua"),
     include_str!("library/waiting.lua"),
     include_str!("library/quota.lua"),
     include_str!("library/messages.lua"),
     include_str!("library/reading.lua"),
+    include_str!("library/endings.lua"),
     include_str!("library/credentials.lua"),
     include_str!("library/fleet.lua"),
     include_str!("library/register.lua"),

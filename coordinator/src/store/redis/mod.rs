@@ -8,6 +8,7 @@ mod audit;
 mod cluster;
 mod connection;
 mod credentials;
+mod duties;
 mod earlier;
 mod guard;
 mod inbox;
@@ -22,13 +23,12 @@ mod records;
 mod sentinels;
 mod slots;
 mod startup;
-mod sweep;
 mod threads;
 mod waiting;
 mod wakes;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -58,8 +58,6 @@ pub struct RedisStore {
     connection: Arc<RedisConnection>,
     names: KeyNames,
     wakes: Wakes,
-    /// The agent after which the next sweep begins.
-    swept: Mutex<Option<AgentId>>,
 }
 
 impl fmt::Debug for RedisStore {
@@ -79,12 +77,17 @@ impl RedisStore {
         let wakes = Wakes::start(Arc::clone(&connection), names.clone())
             .await
             .map_err(|error| startup::failed(connection.address(), &error))?;
-        Ok(Self {
+        let store = Self {
             connection,
             names,
             wakes,
-            swept: Mutex::default(),
-        })
+        };
+        let unreachable = |error: StoreError| OpenError::Unreachable {
+            address: store.connection.address().to_owned(),
+            reason: error.to_string(),
+        };
+        duties::adopt(&store).await.map_err(unreachable)?;
+        Ok(store)
     }
 
     /// Runs the operation with a deadline, unless the store was closed.
@@ -262,10 +265,8 @@ impl Store for RedisStore {
     }
 
     async fn sweep(&self) -> Result<()> {
-        match self.wakes.unless_closed(sweep::sweep(self)) {
-            Some(sweep) => sweep.await,
-            None => Err(closed()),
-        }
+        // Keys expire by themselves.
+        Ok(())
     }
 
     async fn check(&self) -> Result<()> {

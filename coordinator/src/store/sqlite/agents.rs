@@ -9,14 +9,14 @@ use c3po_shared::vocabulary::State;
 use rusqlite::{OptionalExtension, Row, named_params};
 use uuid::Uuid;
 
-use super::audit;
 use super::messages::{settle_expired, settle_one_shot};
-use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
+use super::rows::{count, from_json, integer, json, milliseconds, moment, parsed, stamp};
 use super::worker::Work;
+use super::{audit, duties};
 use crate::store::agent::displaced;
 use crate::store::{
-    Agent, Amendment, Crowded, Ending, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Removal,
-    Result, StoreError, Tenure, is_kept_for,
+    Agent, Amendment, Crowded, Duty, Ending, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX,
+    Removal, Result, StoreError, Tenure, is_kept_for,
 };
 
 /// Returns the agent of that name.
@@ -246,7 +246,7 @@ pub(super) fn is_one_shot(work: &Work<'_>, id: &AgentId) -> Result<bool> {
 }
 
 /// Deletes a one-shot session, and expires its questions and the messages in its inbox.
-fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
+pub(super) fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
     settle_one_shot(work, id)?;
     work.connection
         .prepare_cached("DELETE FROM agents WHERE id = ?")?
@@ -254,40 +254,42 @@ fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
     Ok(())
 }
 
-/// Ends one of the one-shot sessions whose lease has run out. Returns whether there was one.
-pub(super) fn sweep_one_shot(work: &mut Work<'_>) -> Result<bool> {
-    let sql = "SELECT id FROM agents WHERE one_shot = 1 AND held_until <= ? LIMIT 1";
-    let mut query = work.connection.prepare_cached(sql)?;
-    let ended: Option<AgentId> = query
-        .query_row([stamp(work.now)], |row| Ok(parsed(row, "id")))
-        .optional()?
-        .transpose()?;
-    drop(query);
-    let Some(id) = ended else { return Ok(false) };
-    end_one_shot(work, &id)?;
-    Ok(true)
+/// Plans to delete the agent, unless it comes back.
+pub(super) fn plan_withdrawal(work: &Work<'_>, id: &AgentId) -> Result<()> {
+    match end_of_name(work, id)? {
+        Some((ends, _)) => {
+            let ends = Timestamp::from_millis(u64::try_from(ends).unwrap_or_default());
+            duties::plan(work, &Duty::withdraw(id), ends)
+        }
+        None => Ok(()),
+    }
 }
 
-/// Deletes agents with empty inboxes that have not come back. Fleeting agents are deleted soon, others when their host's
-/// claim to the name has lapsed.
-pub(super) fn sweep(work: &mut Work<'_>) -> Result<()> {
+/// Returns the time at which the agent is deleted unless it comes back, and whether it is a one-shot session. Returns `None` for
+/// an agent that never had a session, which stays for good.
+pub(super) fn end_of_name(work: &Work<'_>, id: &AgentId) -> Result<Option<(i64, bool)>> {
+    let sql = "SELECT iif(one_shot, held_until, max(held_until, last_seen) + iif(fleeting, :soon, :late)), one_shot
+        FROM agents WHERE id = :id AND (one_shot = 1 OR fleeting = 1 OR slot > 0)";
+    let params = named_params! {
+        ":id": id.as_str(), ":soon": milliseconds(RETURN_MAX), ":late": milliseconds(NAME_LIFE),
+    };
+    let mut query = work.connection.prepare_cached(sql)?;
+    Ok(query
+        .query_row(params, |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?)
+}
+
+/// Ends the reservations of names that were deleted long enough ago.
+pub(super) fn sweep_former(work: &mut Work<'_>) -> Result<()> {
     work.connection
         .prepare_cached("DELETE FROM former WHERE at <= ?")?
         .execute([before(work, FORMER_LIFE)])?;
-    let sql = "DELETE FROM agents WHERE open_count = 0 AND max(held_until, last_seen) <= iif(fleeting, :soon, :late)
-        AND (fleeting = 1 OR slot > 0)";
-    let params =
-        named_params! { ":soon": before(work, RETURN_MAX), ":late": before(work, NAME_LIFE) };
-    work.connection.prepare_cached(sql)?.execute(params)?;
     Ok(())
 }
 
 /// Returns the time that long ago.
 fn before(work: &Work<'_>, life: Duration) -> i64 {
-    let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
-    stamp(Timestamp::from_millis(
-        work.now.millis().saturating_sub(life),
-    ))
+    stamp(work.now).saturating_sub(milliseconds(life))
 }
 
 /// Returns the host to which the name of a deleted agent stays reserved.
@@ -347,11 +349,12 @@ pub(super) fn move_host(work: &Work<'_>, base: &AgentId, from: &str, to: &str) -
             .collect()
     };
     for (slot, free) in displaced(&slots(from), &slots(to)) {
-        let sql =
-            "UPDATE agents SET slot = ?, fleeting = 1 WHERE base = ? AND host = ? AND slot = ?";
-        work.connection
+        let sql = "UPDATE agents SET slot = ?, fleeting = 1 WHERE base = ? AND host = ? AND slot = ? RETURNING id";
+        let moved: AgentId = work
+            .connection
             .prepare_cached(sql)?
-            .execute((free, base.as_str(), to, slot))?;
+            .query_row((free, base.as_str(), to, slot), |row| Ok(parsed(row, "id")))??;
+        plan_withdrawal(work, &moved)?;
     }
     let sql = "UPDATE agents SET host = ? WHERE base = ? AND host = ?";
     Ok(work

@@ -5,7 +5,9 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::vocabulary::State;
 use rusqlite::named_params;
 
-use super::agents::{enter_context, find, former_host, insert, is_one_shot, unshow, whole};
+use super::agents::{
+    enter_context, find, former_host, insert, is_one_shot, plan_withdrawal, unshow, whole,
+};
 use super::audit;
 use super::messages::settle_one_shot;
 use super::rows::{json, stamp};
@@ -68,6 +70,7 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
             entry.under(claim.key.as_deref()).verb(claim.kind)
         })?;
     }
+    plan_withdrawal(work, &claim.name)?;
     let link = next_link(work, &claim.name)?;
     let one_shot = is_one_shot(work, &claim.name)?;
     Ok(Some(Tenure {

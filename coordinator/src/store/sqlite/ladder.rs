@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub(super) const APPLICATION: u32 = 0x6333_706f;
 
 /// The number of the latest schema. A database with a higher one was written by a newer program.
-pub(super) const VERSION: u32 = 16;
+pub(super) const VERSION: u32 = 17;
 
 /// The migrations: each one upgrades a database from the version of its index to the next.
 const LADDER: [&str; VERSION as usize] = [
@@ -26,6 +26,7 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("alike.sql"),
     include_str!("former.sql"),
     include_str!("former_case.sql"),
+    include_str!("duties.sql"),
 ];
 
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {
@@ -55,7 +56,7 @@ pub(super) mod tests {
     use super::*;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
-    use crate::store::{Selection, Store};
+    use crate::store::{DutyStore, Selection, Store};
 
     /// Rows as the released program of format 1 left them: an agent in its first session with three kinds of messages.
     const RELEASED: &str = r#"
@@ -268,7 +269,10 @@ pub(super) mod tests {
             [],
         )
         .expect("held");
-        store.sweep().await.expect("it sweeps");
+        for id in ["gone", "late", "mail", "human", "held"] {
+            let id = id.parse().expect("an id");
+            store.withdraw(&id).await.expect("it is checked");
+        }
         let kept = store.agents(None, 10).await.expect("readable");
         let kept: Vec<_> = kept.iter().map(|agent| agent.id.as_str()).collect();
         assert_eq!(kept, ["held", "human", "late", "mail"]);

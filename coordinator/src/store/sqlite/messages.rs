@@ -1,5 +1,7 @@
 //! Sends and answers in SQLite, and the ways by which messages leave an inbox.
 
+use std::time::Duration;
+
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
@@ -8,11 +10,14 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, State};
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 
-use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
+use super::rows::{count, from_json, integer, json, moment, parsed, stamp, time_until};
 use super::worker::Work;
-use super::{audit, quota};
+use super::{audit, duties, quota};
 use crate::store::quota::cost;
-use crate::store::{AnswerOutcome, Result, Send, SendOutcome, Wake};
+use crate::store::{AnswerOutcome, Duty, Result, Send, SendOutcome, Wake};
+
+/// How many messages of an inbox expire at once, so that sends never wait long for it.
+const EXPIRED_MAX: usize = 500;
 
 /// The state of a message, without its envelope.
 pub(super) struct MessageRow {
@@ -232,7 +237,9 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
         ":kept_until": stamp(message.expires_at + send.kept), ":one_shot": send.one_shot && message.requires_response,
         ":envelope": envelope, ":history": json(&[stored])?,
     })?;
-    Ok(work.connection.last_insert_rowid().cast_unsigned())
+    let position = work.connection.last_insert_rowid().cast_unsigned();
+    duties::plan(work, &Duty::expire(&message.to_agent), message.expires_at)?;
+    Ok(position)
 }
 
 /// Puts a reply into the asker's inbox and settles the question.
@@ -296,15 +303,21 @@ pub(super) fn settle_one_shot(work: &mut Work<'_>, agent: &AgentId) -> Result<()
     settle_all(work, &ids)
 }
 
-/// Takes at most `limit` expired messages out of all inboxes. Returns how many.
-pub(super) fn settle_some_expired(work: &mut Work<'_>, limit: usize) -> Result<usize> {
+/// Takes the expired messages out of the agent's inbox, as its duty. Returns the time until the next one expires.
+///
+/// It reads the inbox, because the index by time may begin with the expired messages of many other agents.
+pub(super) fn expire(work: &mut Work<'_>, agent: &AgentId) -> Result<Option<Duration>> {
     let ids = read_ids(
-        work.connection
-            .prepare_cached("SELECT id FROM messages INDEXED BY expiring WHERE expires_at <= ? AND open = 1 LIMIT ?")?,
-        (stamp(work.now), integer(limit)),
+        work.connection.prepare_cached(
+            "SELECT id FROM messages INDEXED BY inbox WHERE to_agent = ? AND open = 1 AND expires_at <= ? LIMIT ?",
+        )?,
+        (agent.as_str(), stamp(work.now), integer(EXPIRED_MAX)),
     )?;
     settle_all(work, &ids)?;
-    Ok(ids.len())
+    let sql = "SELECT min(expires_at) AS next FROM messages INDEXED BY inbox WHERE to_agent = ? AND open = 1";
+    let mut query = work.connection.prepare_cached(sql)?;
+    let next: Option<i64> = query.query_row([agent.as_str()], |row| row.get("next"))?;
+    Ok(next.map(|next| time_until(work.now, next)))
 }
 
 fn read_ids(mut query: CachedStatement<'_>, params: impl Params) -> Result<Vec<MessageId>> {

@@ -16,6 +16,8 @@ mod agents;
 mod audit;
 mod backup;
 mod claims;
+mod duties;
+mod endings;
 mod guard;
 mod inbox;
 mod keys;
@@ -371,10 +373,8 @@ impl Store for SqliteStore {
 
     async fn sweep(&self) -> Result<()> {
         // The sweep is split into small operations, so that a send never waits for more than one of them.
-        while self.writer.run(progress::sweep_expired).await? {}
         while self.writer.run(progress::sweep_archive).await? {}
-        while self.writer.run(agents::sweep_one_shot).await? {}
-        self.writer.run(agents::sweep).await?;
+        self.writer.run(agents::sweep_former).await?;
         self.writer.run(quota::sweep).await?;
         Ok(())
     }

@@ -15,10 +15,10 @@ use crate::files::private;
 use crate::store::StoreError;
 
 /// The tables and indexes that every database of this version has.
-const PARTS: [&str; 20] = [
+const PARTS: [&str; 23] = [
     "agents", "messages", "inbox", "unshown", "expiring", "threads", "kept", "keys", "invites",
     "audit", "fleet", "guard", "asked", "owners", "quotas", "makers", "alike", "former", "formers",
-    "reserve",
+    "reserve", "duties", "due", "dismiss",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);

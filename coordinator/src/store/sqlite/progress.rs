@@ -7,7 +7,7 @@ use c3po_shared::time::Timestamp;
 
 use super::agents::{check_tenure, enter_context, present_context};
 use super::audit;
-use super::messages::{MessageRow, settle_some_expired};
+use super::messages::MessageRow;
 use super::rows::{integer, stamp};
 use super::worker::Work;
 use crate::store::{CONTEXTS_KEPT, Result, Settled, Tenure, Wake};
@@ -212,11 +212,6 @@ fn forget_contexts(history: &mut Vec<Step>) {
             .map(|(index, _)| index);
         second.map(|index| history.remove(index));
     }
-}
-
-/// Settles some of the expired messages. Returns whether there may be more.
-pub(super) fn sweep_expired(work: &mut Work<'_>) -> Result<bool> {
-    Ok(settle_some_expired(work, SWEEP_STEP)? == SWEEP_STEP)
 }
 
 /// Deletes some of the messages that were settled long enough ago. Returns whether there may be more.

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::str::FromStr;
+use std::time::Duration;
 
 use c3po_shared::time::Timestamp;
 use rusqlite::{ErrorCode, Row};
@@ -30,6 +31,16 @@ impl From<rusqlite::Error> for StoreError {
 /// Returns the time as the integer of a column.
 pub(super) fn stamp(time: Timestamp) -> i64 {
     i64::try_from(time.millis()).unwrap_or(i64::MAX)
+}
+
+/// Returns the duration in the unit of columns.
+pub(super) fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Returns the time from `now` to the time in a column, or zero if that is in the past.
+pub(super) fn time_until(now: Timestamp, column: i64) -> Duration {
+    Timestamp::from_millis(u64::try_from(column).unwrap_or_default()).since(now)
 }
 
 /// Returns the count as the integer of a column.

@@ -31,7 +31,7 @@ CREATE TABLE messages (
     wants_answer   INTEGER NOT NULL,
     timestamp      INTEGER NOT NULL,
     expires_at     INTEGER NOT NULL,
-    -- 1 until it is acknowledged, answered, settled as seen, or swept after its expiry.
+    -- 1 until it is acknowledged, answered, settled as seen, or expired by its duty.
     open           INTEGER NOT NULL DEFAULT 1,
     -- 1 if the recipient's present session was shown the message.
     shown          INTEGER NOT NULL DEFAULT 0,
@@ -44,7 +44,7 @@ CREATE TABLE messages (
 
 CREATE INDEX inbox ON messages (to_agent, position) WHERE open = 1;
 CREATE INDEX unshown ON messages (to_agent, position) WHERE open = 1 AND shown = 0;
--- By time before agent, for the same reason. Expired messages are here only until the next sweep.
+-- By time before agent, for the same reason. Expired messages are here only until their duty is done.
 CREATE INDEX expiring ON messages (expires_at, to_agent) WHERE open = 1;
 -- The first message of a thread is found by the id of the thread.
 CREATE INDEX threads ON messages (thread_id) WHERE thread_id <> id;

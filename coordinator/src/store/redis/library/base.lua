@@ -165,13 +165,6 @@ local function settle(id, facts)
   return was_open
 end
 
--- Records that the inbox may have an expired message from that time on.
-local function due_from(expires, due)
-  if tonumber(expires) < tonumber(due) then
-    redis.call('HSET', agent, 'due', expires)
-  end
-end
-
 -- Expires a message at the time `at`, if it is still in the inbox.
 local function expire_one(id, expires, at)
   if not take_out(id .. ' ' .. expires) then

@@ -100,34 +100,6 @@ define('message', SMALL, function(keys, args)
   return { kept[1], 'stored ' .. read_further_facts(facts).stored .. ' - - -' .. (kept[2] or ''), kept[3] }
 end)
 
--- Expires messages of an inbox. Deletes an agent that did not return and leaves nothing, and a one-shot session whose hold
--- has ended. KEYS: -, agent, unshown, shown, repeated. ARGV: how long a fleeting agent may take to return, how long positions
--- are stored, how long any other agent may take
-define('sweep', SMALL, function(keys, args)
-  begin(keys)
-  use(keys, 2)
-  local record = redis.call('HMGET', agent, 'due', 'fleeting', 'held_until', 'last_seen', 'one_shot', 'slot')
-  if not record[1] then
-    return 0
-  end
-  if not expire(record[1]) then
-    return AGAIN
-  end
-  if record[5] == '1' and tonumber(record[3]) <= now then
-    if not end_one_shot() then
-      return AGAIN
-    end
-    forget(args[2])
-    return 1
-  end
-  local last = math.max(tonumber(record[3]), tonumber(record[4]))
-  local life = record[2] == '1' and args[1] or record[6] and args[3] or NEVER
-  if last + tonumber(life) <= now and count_inbox() == 0 then
-    forget(args[2])
-  end
-  return 1
-end)
-
 -- Compares bytes, as the index does: Lua itself compares texts by the locale of the server.
 local function sorts_behind(id, other)
   for i = 1, #id do

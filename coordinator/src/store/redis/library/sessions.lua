@@ -130,6 +130,18 @@ local function create(uid)
   redis.call('HSET', folded_key(), string.lower(name), name)
 end
 
+-- Returns the time at which the agent in use is deleted unless it comes back, or nothing if it stays for good, and whether it
+-- is a one-shot session.
+local function end_of_name(fleeting_life, life)
+  local record = redis.call('HMGET', agent, 'held_until', 'last_seen', 'fleeting', 'one_shot', 'slot')
+  local held = tonumber(record[1])
+  if record[4] == '1' then
+    return held, true
+  end
+  local may_take = record[3] == '1' and fleeting_life or record[5] and life
+  return may_take and math.max(held, tonumber(record[2])) + tonumber(may_take)
+end
+
 -- Positions are stored for as long as any message to the agent is stored.
 local function forget(life)
   local record = redis.call('HMGET', agent, 'base', 'slot', 'host', 'made_by', 'seq', 'reserved')
@@ -147,6 +159,7 @@ local function forget(life)
   end
   redis.call('DEL', agent, unshown, shown, repeated, asked_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
+  cancel('expire', name)
   if redis.call('HGET', folded_key(), string.lower(name)) == name then
     redis.call('HDEL', folded_key(), string.lower(name))
   end
@@ -191,7 +204,7 @@ end
 -- KEYS: -, agent. ARGV: instance, lease, uid for a new name, host, session id, reach, fleeting, context, state or '', the
 -- processes known to be dead, whether it is a one-shot session, base name and slot of the owner, the key or '', limit of
 -- agents of the key, whether the name stays reserved when the agent is deleted, the key that is used or '', the word for the
--- connection
+-- connection, how long a fleeting agent may take to come back, how long any other one may
 define('claim', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -240,6 +253,7 @@ define('claim', SMALL, function(keys, args)
     end
   end
   redis.call('HSET', agent, unpack(fields))
+  plan('withdraw', name, end_of_name(args[19], args[20]))
   local link = redis.call('HINCRBY', agent, 'link', 1)
   local session = redis.call('HMGET', agent, 'uid', 'session', 'one_shot', 'state')
   if not is_same or tonumber(held[2]) <= now then
@@ -332,8 +346,8 @@ define('remove', SMALL, function(keys, args)
   return 1
 end)
 
--- The limit of agents of one base name that one call moves to another host: each costs up to five commands.
-local MOVED_MAX = 90
+-- The limit of agents of one base name that one call moves to another host: each costs up to seven commands.
+local MOVED_MAX = 70
 
 -- Moves the agents of one host under a base name to another host. If both have a slot, the moved agent keeps it, and the other
 -- one gets the lowest free slot. Returns the number of moved agents, at most MOVED_MAX.
@@ -364,6 +378,7 @@ define('move_host', SMALL, function(keys, args)
       taken[tostring(free)] = there
       redis.call('HSET', fleet .. 'agent:' .. there, 'slot', free, 'fleeting', '1')
       redis.call('HSET', names, free .. ' ' .. to, there)
+      plan('withdraw', there, now)
     end
     taken[one.slot] = ''
     redis.call('HDEL', names, one.slot .. ' ' .. from)

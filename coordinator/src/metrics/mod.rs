@@ -1,5 +1,7 @@
 //! The metrics of the coordinator in the format of Prometheus.
 
+mod duties;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use self::duties::DutyMetrics;
+pub(crate) use self::duties::Outcome;
 use crate::store::Fill;
 
 /// The counters of one coordinator.
@@ -33,6 +37,8 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     /// The number of connection slots.
     pub(crate) connections_max: Gauge,
+    /// The duties that were done.
+    pub(crate) duties: DutyMetrics,
     limits: Family<LimitLabels, Gauge>,
     store_bytes: Family<LimitLabels, Gauge>,
     agents_connected: Gauge,
@@ -53,8 +59,10 @@ struct LimitLabels {
 impl Metrics {
     /// Makes and registers the metrics.
     pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("c3po");
         let mut metrics = Self {
-            registry: Registry::with_prefix("c3po"),
+            duties: DutyMetrics::register(&mut registry),
+            registry,
             calls: Family::default(),
             call_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
             messages_stored: Counter::default(),
@@ -183,6 +191,7 @@ impl Metrics {
             .set(i64::try_from(connected).unwrap_or(i64::MAX));
         self.listeners
             .set(i64::try_from(listening).unwrap_or(i64::MAX));
+        self.duties.refresh();
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
             // Writing to a String cannot fail; if it did, the page would report it, because a metric is no reason to panic.
@@ -196,7 +205,10 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::store::DutyKind;
 
     #[test]
     fn counters_are_published_by_name() {
@@ -211,6 +223,10 @@ mod tests {
             free: 9,
             floor: 8,
         });
+        metrics.duties.ended(DutyKind::Expire, Outcome::Done);
+        metrics.duties.taken_over(DutyKind::Withdraw);
+        let due = Instant::now().checked_sub(Duration::from_secs(7));
+        metrics.duties.oldest_is_due(due);
         let text = metrics.text(3, 4);
         for line in [
             r#"c3po_calls_total{tool="ping",outcome="ok"} 1"#,
@@ -219,6 +235,9 @@ mod tests {
             r#"c3po_limit{of="head_seconds"} 10"#,
             r#"c3po_store_bytes{of="used"} 7"#,
             r#"c3po_store_bytes{of="floor"} 8"#,
+            r#"c3po_duties_total{kind="expire",outcome="done"} 1"#,
+            r#"c3po_duties_taken_over_total{kind="withdraw"} 1"#,
+            "c3po_duties_late_seconds 7",
             "c3po_agents_connected 3",
             "c3po_listeners 4",
         ] {
