@@ -213,6 +213,7 @@ mod waking;
 
 mod cluster;
 mod functions;
+mod killed;
 mod opening;
 mod redis;
 mod sentinel;
