@@ -123,8 +123,9 @@ impl Shown {
         self.notes.drain(..excess);
     }
 
-    /// The conversation names these messages. The next step proves that they were seen. Returns those of results that waited
-    /// in the client until now, with their tools.
+    /// The conversation names these messages. Returns those of results that waited in the client until now, with their tools:
+    /// the next step proves that they were seen. A client writes each result of a step as soon as it is there, so any other
+    /// still awaits the end of its step.
     pub(super) fn stand_in(&mut self, named: &HashSet<MessageId>) -> Vec<(Vec<MessageId>, Via)> {
         self.standing.extend(self.ids.intersection(named).cloned());
         let mut given = Vec::new();
@@ -134,11 +135,6 @@ impl Shown {
             {
                 given.push((unproven.ids.clone(), via));
                 unproven.awaits = Awaits::AnyStep;
-            }
-            if matches!(unproven.awaits, Awaits::EndOf(_))
-                && unproven.ids.iter().all(|id| named.contains(id))
-            {
-                unproven.awaits = Awaits::StepOf(None);
             }
         }
         given

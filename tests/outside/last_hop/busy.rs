@@ -1,8 +1,10 @@
 //! A busy session: messages between its steps, messages that keep its turn from ending, their order and their number.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use harness::eventually::eventually;
 use harness::fake_api::{Asked, Block, Gate, Script};
 use serde_json::json;
 
@@ -11,6 +13,9 @@ use super::scene::{QUIET, RECIPIENT, Scene};
 const QUESTION: &str = "Can you turn on the living room lights?";
 /// The command of the model while messages arrive: it ends when the file exists.
 const UNTIL_TOLD: &str = "until [ -e go ]; do sleep 0.05; done";
+
+/// How soon a result that a client was given is read in its transcript: at the second time at the latest.
+const READ: Duration = Duration::from_secs(7);
 
 /// Creates a model that runs a command until the test releases it, and then ends its turn.
 fn worker() -> Script {
@@ -129,6 +134,49 @@ async fn a_question_keeps_a_turn_from_ending_once_and_news_does_not() -> Result<
         "{}",
         later.all_text()
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_seen_after_the_end_of_its_step_although_its_client_has_written_it()
+-> Result<()> {
+    let gate = Gate::new();
+    let answer = [Block::hold(&gate), Block::text("I see")];
+    let script = Script::new()
+        .when("wait and work", |_| {
+            vec![
+                Block::call("wait_for_message", json!({})),
+                Block::call("Bash", json!({"command": UNTIL_TOLD})),
+            ]
+        })
+        .when("The lights are off.", move |_| answer.to_vec());
+    let Some(scene) = Scene::set("a result in a long step", script).await? else {
+        return Ok(());
+    };
+    let session = scene.start().await?;
+    scene.offers_tools(&session).await?;
+    scene.type_and_see(&session, "wait and work").await?;
+    scene.is(RECIPIENT, "busy").await?;
+    let id = scene.inform("The lights are off.").await?;
+    scene.reaches(&id, "in_session").await?;
+    // The client writes the result before the other tool has ended.
+    tokio::time::sleep(READ).await;
+    go_on(&scene)?;
+    scene.shown("The lights are off.").await?;
+    let early = eventually("an early receipt", QUIET / 2, async || {
+        let history = scene.history(&id).await.ok()?;
+        history
+            .iter()
+            .any(|step| step.starts_with("seen"))
+            .then_some(history)
+    });
+    assert_eq!(
+        early.await.ok(),
+        None,
+        "the request that holds it is not answered"
+    );
+    gate.open();
+    scene.reaches(&id, "seen").await?;
     Ok(())
 }
 

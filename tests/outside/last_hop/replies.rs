@@ -4,7 +4,6 @@
 use anyhow::{Context, Result};
 use harness::claude::Interactive;
 use harness::coordinator::Coordinator;
-use harness::eventually::eventually;
 use harness::fake_api::{Block, Script};
 use harness::proxy::session;
 use serde_json::json;
@@ -24,24 +23,6 @@ fn writer() -> Script {
     Script::new()
         .when("ask them", sends("Which lights are on?", true))
         .when("tell them", sends("It is dark.", false))
-}
-
-/// Waits until the tools are offered to the model, because the client may send a request before it has them.
-async fn offers_tools(scene: &Scene, session: &Interactive) -> Result<()> {
-    let mut turns = 0;
-    eventually("the tools", SOON, async || {
-        turns += 1;
-        let asked = scene
-            .type_and_see(session, &format!("hello for the {turns}. time"))
-            .await
-            .ok()?;
-        scene.is(RECIPIENT, "ready").await.ok()?;
-        asked.body()["tools"]
-            .to_string()
-            .contains("__send_message")
-            .then_some(())
-    })
-    .await
 }
 
 /// Makes the real session write to the scripted one, and waits until it is idle again. Returns the id of its message.
@@ -83,7 +64,7 @@ async fn the_answer_to_a_question_of_its_own_wakes_an_idle_session_and_a_reply_t
         "async_rewake"
     };
     let session = scene.start().await?;
-    offers_tools(&scene, &session).await?;
+    scene.offers_tools(&session).await?;
     let question = writes(&scene, &session, "ask them").await?;
     let answer = answers(&scene, &question, ANSWER).await?;
     let woken = scene.shown(ANSWER).await.with_context(|| session.log())?;

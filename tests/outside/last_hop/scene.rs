@@ -161,6 +161,24 @@ impl Scene {
             .await
     }
 
+    /// Waits until the tools are offered to the model, because the client may send a request before it has them.
+    pub(super) async fn offers_tools(&self, session: &Interactive) -> Result<()> {
+        let mut turns = 0;
+        eventually("the tools", SOON, async || {
+            turns += 1;
+            let asked = self
+                .type_and_see(session, &format!("hello for the {turns}. time"))
+                .await
+                .ok()?;
+            self.is(RECIPIENT, "ready").await.ok()?;
+            asked.body()["tools"]
+                .to_string()
+                .contains("__send_message")
+                .then_some(())
+        })
+        .await
+    }
+
     /// Types a line and returns the request that follows from it.
     pub(super) async fn type_and_see(&self, session: &Interactive, line: &str) -> Result<Asked> {
         session.type_line(line).await?;

@@ -37,6 +37,7 @@ impl Dice {
 
 /// A session, and the part of it that is visible from outside.
 struct Play {
+    seed: u64,
     scene: Scene,
     client: ClientState,
     dice: Dice,
@@ -48,6 +49,10 @@ struct Play {
     offered: HashMap<u64, String>,
     /// The texts that reached the client.
     reached: Vec<String>,
+    /// A use of a tool, one of several in the step under way.
+    tool_use: Option<String>,
+    /// The messages of results that no request to the model has held: their steps have not ended.
+    unasked: Vec<MessageId>,
     /// Which messages are settled.
     settled: Vec<MessageId>,
     /// Whether the transcript can be read each time.
@@ -76,6 +81,7 @@ impl Play {
             });
         }
         Self {
+            seed,
             scene,
             client,
             dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
@@ -84,6 +90,8 @@ impl Play {
             pushed: Vec::new(),
             offered: HashMap::new(),
             reached: Vec::new(),
+            tool_use: None,
+            unasked: Vec::new(),
             settled: Vec::new(),
             reads_always: false,
         }
@@ -118,7 +126,7 @@ impl Play {
     }
 
     fn act(&mut self) {
-        match self.dice.below(20) {
+        match self.dice.below(23) {
             0 | 1 => {
                 let number = u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap();
                 if !self.settled.contains(&id(number)) {
@@ -128,9 +136,10 @@ impl Play {
             }
             2 | 3 => {
                 self.turn += 1;
+                self.tool_use = None;
                 self.hear(&self.of_now(Name::UserPromptSubmit));
             }
-            4 | 5 => self.hear(&self.of_now(Name::PostToolBatch)),
+            4 | 5 => self.ends_step(),
             6 | 7 => self.hear(&self.of_now(Name::Stop)),
             8 => self.hear(&self.of_now(Name::StopFailure)),
             9 => self.hear(&self.of_now(Name::PreCompact)),
@@ -157,19 +166,46 @@ impl Play {
                 }
             }
             14 => self.scene.passes(self.dice.below(20)),
-            15 => {
-                let number = u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap();
-                if self.scene.takes(number) && self.dice.below(2) == 0 {
-                    self.reached.push(id(number).to_string());
-                    self.scene.present(number, Via::WaitForMessage, None);
-                }
-            }
-            16 if self.dice.below(8) == 0 => {
+            15 | 16 => self.waits(),
+            17 if self.dice.below(8) == 0 => {
                 let done = id(u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap());
                 self.scene.on(Input::Settled(vec![done.clone()]));
                 self.settled.push(done);
             }
+            18 => {
+                let tool_use = format!("t{}", self.dice.below(1_000_000));
+                self.scene.uses(&format!("p{}", self.turn), &tool_use);
+                self.tool_use.get_or_insert(tool_use);
+            }
+            19 => self.hear(&self.of_now(Name::PermissionRequest)),
             _ => self.push(),
+        }
+    }
+
+    /// A wait returns a message, as one of several tools of a step or alone.
+    fn waits(&mut self) {
+        let number = u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap();
+        if !self.scene.takes(number) || self.dice.below(2) == 0 {
+            return;
+        }
+        if self.tool_use.is_some() && self.times(number) == 0 {
+            self.unasked.push(id(number));
+        }
+        self.reached.push(id(number).to_string());
+        self.scene
+            .present(number, Via::WaitForMessage, self.tool_use.as_deref());
+    }
+
+    /// The results of a step are there: the next request to the model holds them.
+    fn ends_step(&mut self) {
+        let ended = self.tool_use.take();
+        self.hear(&Event {
+            tool_use_ids: ended.iter().cloned().collect(),
+            ..self.of_now(Name::PostToolBatch)
+        });
+        self.check_receipts();
+        if ended.is_some() {
+            self.unasked.clear();
         }
     }
 
@@ -205,7 +241,7 @@ impl Play {
     }
 
     /// A person types now and then, and every turn ends well.
-    fn is_quiet(&mut self, seed: u64, turns: usize) {
+    fn is_quiet(&mut self, turns: usize) {
         for _ in 0..turns {
             self.scene.now += Duration::from_secs(600);
             self.push();
@@ -224,35 +260,40 @@ impl Play {
                 self.scene.now += Duration::from_secs(1);
                 self.push();
             }
-            self.check_receipts(seed);
+            self.check_receipts();
         }
         assert_eq!(
             self.scene.hop.unread(),
             0,
-            "seed {seed}: a message that no way tries again"
+            "seed {}: a message that no way tries again",
+            self.seed
         );
     }
 
-    /// No receipt claims a message whose text did not reach the client.
-    fn check_receipts(&mut self, seed: u64) {
+    /// No receipt claims a message whose text did not reach the client, or was in no request to the model where it claims that.
+    fn check_receipts(&mut self) {
+        let seed = self.seed;
         for progress in self.scene.receipts() {
             assert!(
                 progress.context >= self.context,
                 "seed {seed}: an older context"
             );
             self.context = progress.context;
-            if progress.stage == Stage::InSession {
-                for claimed in &progress.message_ids {
-                    let is_there = self
-                        .reached
-                        .iter()
-                        .any(|text| text.contains(claimed.as_str()));
-                    assert!(
-                        is_there,
-                        "seed {seed}: {claimed} is in_session by {:?} without evidence",
-                        progress.via
-                    );
-                }
+            let copies = |claimed: &MessageId| {
+                let texts = self.reached.iter();
+                texts.filter(|text| text.contains(claimed.as_str())).count()
+            };
+            let is_seen = progress.stage == Stage::Seen || progress.seen_via.is_some();
+            for claimed in &progress.message_ids {
+                assert!(
+                    progress.stage != Stage::InSession || copies(claimed) > 0,
+                    "seed {seed}: {claimed} is in_session by {:?} without evidence",
+                    progress.via
+                );
+                assert!(
+                    !is_seen || !self.unasked.contains(claimed) || copies(claimed) > 1,
+                    "seed {seed}: {claimed} is seen, and no request held it"
+                );
             }
         }
     }
@@ -264,9 +305,9 @@ fn random_events_cause_no_false_receipt_and_leave_no_message_behind() {
         let mut play = Play::new(seed);
         for _ in 0..EVENTS {
             play.act();
-            play.check_receipts(seed);
+            play.check_receipts();
         }
-        play.is_quiet(seed, 40);
+        play.is_quiet(40);
         if seed.is_multiple_of(3) {
             let before = play.reached.len();
             play.scene.arrive(vec![
@@ -274,9 +315,9 @@ fn random_events_cause_no_false_receipt_and_leave_no_message_behind() {
                 message(MESSAGES + 1, news()),
             ]);
             play.reads_always = true;
-            play.is_quiet(seed, 20);
+            play.is_quiet(20);
             play.reached.truncate(before);
-            play.is_quiet(seed, 20);
+            play.is_quiet(20);
             let times = (MESSAGES..MESSAGES + REWOUND)
                 .map(|number| play.times(number))
                 .collect::<Vec<_>>();

@@ -68,6 +68,46 @@ fn a_background_result_is_in_the_session_once_the_transcript_names_it() {
 }
 
 #[test]
+fn another_hook_of_the_same_step_proves_no_result_although_the_transcript_names_it() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    waited(&mut scene, 1, news(), "t1");
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::WaitForMessage)]
+    );
+    scene.reads(&[1], &[]);
+    // The model used three tools at once, and a person is asked about the other two.
+    scene.hear(&of_turn("p1", event(Name::PermissionRequest)));
+    scene.uses("p1", "t2");
+    scene.hear(&Event {
+        tool_use_ids: vec!["t1".into(), "t2".into()],
+        ..of_turn("p1", event(Name::PostToolBatch))
+    });
+    assert_eq!(scene.receipts(), [], "no request held it yet");
+    scene.uses("p1", "t3");
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn a_result_of_a_step_whose_end_no_hook_reported_is_seen_by_the_transcript() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    waited(&mut scene, 1, news(), "t1");
+    scene.reads(&[1], &[]);
+    scene.receipts();
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    assert_eq!(scene.receipts(), []);
+    scene.reads(&[1], &[1]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::Seen, Via::Transcript)]
+    );
+}
+
+#[test]
 fn a_message_whose_beginning_another_context_had_comes_again_after_its_end() {
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, json!({}))]);
