@@ -244,7 +244,7 @@ impl Hop {
     pub(super) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
         let (mut repeated, others): (Vec<_>, Vec<_>) =
             ids.iter().cloned().partition(|id| self.shown.holds(id));
-        repeated.extend(self.in_flight.repeated(&others));
+        repeated.extend(self.in_flight.repeated(&others, self.ways.hooks));
         repeated
     }
 

@@ -102,20 +102,17 @@ impl Hop {
         let late = self
             .in_flight
             .overdue(now, |channel| channel == Channel::Push);
-        if !late.is_empty() && self.turn.goes_on() {
+        if !late.is_empty() && self.ways.hooks && self.turn.goes_on() {
             // It waits in the client until the end of the step, which may be a person's decision.
             self.in_flight.push_until(now + CONFIRM_BUSY);
             return;
         }
         let is_late = !late.is_empty();
-        if self.ways.hooks && self.evidence.is_there() {
-            // Its hook may have been late, as on a busy machine.
-            self.doubt(late, now);
-        } else if self.ways.hooks {
+        if self.ways.hooks && !self.evidence.is_there() {
             self.in_flight.free_again(&late);
         } else {
-            // Nothing shows whether it came.
-            self.in_flight.repeat(&late);
+            // Its hook may have been late, as on a busy machine, or there is none.
+            self.doubt(late, now);
         }
         if self
             .in_flight
@@ -139,8 +136,8 @@ impl Hop {
     }
 
     /// Returns the answer that keeps a push out whose messages the session has already: by a prompt, a hook or a result.
-    /// One that is on no way, or by another push that nothing has confirmed, comes by this one. One that came with a prompt
-    /// counts as there until the transcript lacks it; then it comes again.
+    /// One that is on no way, or by another push that nothing has confirmed, comes by this one. One that came with a prompt or
+    /// in a result counts as there until the transcript lacks it; then it comes again.
     pub(super) fn veto(&mut self, event: &Event) -> Option<Answer> {
         let prompt = event
             .prompt
@@ -150,7 +147,7 @@ impl Hop {
         let is_there = |id: &MessageId| match self.in_flight.flight(id) {
             Some(flight) => match flight.channel {
                 Channel::Push => false,
-                Channel::Unsure => flight.turn.is_some(),
+                Channel::Unsure => flight.turn.is_some() || flight.was_result(),
                 _ => true,
             },
             None => self.shown.holds(id),

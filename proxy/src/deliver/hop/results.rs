@@ -76,7 +76,10 @@ impl Hop {
         if goes_another_way || self.shown.holds(&id) {
             return false;
         }
-        self.in_flight.launch(&[id], &Flight::by_result(now));
+        let ids = [id];
+        let repeated = self.repeated(&ids);
+        self.in_flight.repeat(&repeated);
+        self.in_flight.launch(&ids, &Flight::by_result(now));
         true
     }
 

@@ -5,11 +5,12 @@ use serde_json::json;
 
 use super::{
     Scene, after_a_turn, entered, event, holds, is_marked, message, of_turn, progress, socket,
+    typed,
 };
 use crate::deliver::client::ClientState;
-use crate::deliver::hop::Input;
+use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
-use crate::deliver::testing::standing;
+use crate::deliver::testing::{agent, id, standing};
 use crate::local::protocol::{Event, Name};
 
 #[test]
@@ -175,4 +176,77 @@ fn a_push_that_an_idle_client_lost_is_made_again() {
         }
     });
     assert!(again.is_some());
+}
+
+/// A session without hooks that is idle, and was pushed a question.
+fn pushed_without_hooks() -> Scene {
+    let inbox = Some(socket());
+    let mut scene = Scene::of(Hop::new(agent("homeassistant"), inbox, false, false));
+    scene.on(Input::Begins(agent("homeassistant"), 1));
+    scene.on(Input::ClientState(ClientState {
+        is_busy: Some(false),
+        transcript: Some("/t.jsonl".into()),
+    }));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.passes(1);
+    scene.posted();
+    scene
+}
+
+#[test]
+fn without_hooks_a_result_with_a_message_that_is_being_pushed_is_marked() {
+    let mut scene = pushed_without_hooks();
+    assert_eq!(scene.hop.repeated(&[id(1)]), [id(1)], "by get_messages");
+    assert!(scene.takes(1));
+    assert_eq!(scene.hop.repeated(&[id(1)]), [id(1)], "by a wait");
+    // With hooks the prompt of the push is reported, and refused after the result.
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    assert!(scene.hop.repeated(&[id(1)]).is_empty() && scene.takes(1));
+    assert!(scene.hop.repeated(&[id(1)]).is_empty());
+}
+
+#[test]
+fn without_hooks_the_transcript_shows_whether_a_push_came() {
+    let mut scene = pushed_without_hooks();
+    scene.passes(5);
+    assert_eq!(scene.next(), Todo::AskClient);
+    scene.on(Input::ClientState(ClientState {
+        is_busy: Some(true),
+        transcript: Some("/t.jsonl".into()),
+    }));
+    assert!(
+        matches!(scene.next(), Todo::Look(Some(_))),
+        "the file may be written a little later"
+    );
+    scene.asks_and_reads(&[1]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::InboxSocket)]
+    );
+}
+
+#[test]
+fn a_push_whose_message_a_result_brought_is_kept_out_although_no_hook_reported_the_tool() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.passes(20);
+    let text = scene.posted();
+    assert!(scene.takes(1));
+    scene.present(1, Via::WaitForMessage, Some("t1"));
+    let answer = scene.hear(&of_turn(
+        "p1",
+        Event {
+            prompt: Some(text),
+            ..event(Name::UserPromptSubmit)
+        },
+    ));
+    assert!(answer.stdout.contains("\"block\""), "{answer:?}");
+    scene.reads(&[1], &[]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::WaitForMessage)]
+    );
 }
