@@ -309,19 +309,15 @@ impl Hop {
         self.in_flight.repeat(&prompted);
     }
 
-    /// Messages of a prompt survive a compaction; all others are lost. The new context may hold those that were perhaps in the
-    /// old one.
+    /// Messages of a prompt survive a compaction; all others are lost. The new context may hold those that were on their way
+    /// into the old one: the client leaves its latest lines in the conversation.
     fn forget_context(&mut self) {
         self.knows_name = false;
         self.shown.forget();
-        let perhaps_shown = self
-            .in_flight
-            .under_way(|flight| matches!(flight.channel, Channel::Push | Channel::Unsure));
-        self.in_flight.repeat(&perhaps_shown);
         let lost = self
             .in_flight
             .under_way(|flight| flight.channel != Channel::Prompt);
-        self.in_flight.free_again(&lost);
+        self.in_flight.repeat(&lost);
         self.stalled.clear();
         self.beheaded.clear();
         self.pushes.give_up();

@@ -275,6 +275,25 @@ fn messages_of_a_prompt_survive_a_compaction() {
 }
 
 #[test]
+fn messages_that_were_on_their_way_come_marked_into_a_new_context() {
+    let mut scene = Scene::begun(None);
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive((1..=3).map(|number| message(number, json!({}))).collect());
+    scene.on(Input::InParts {
+        ids: vec![id(1)],
+        read_on: None,
+        tool_use: None,
+    });
+    assert!(scene.takes(2));
+    assert!(scene.hear(&event(Name::PostToolBatch)).offer.is_some());
+    // The client leaves the latest results and texts of hooks in the conversation.
+    scene.hear(&starts("compact", "s1"));
+    let text = scene.print(&event(Name::Stop)).unwrap_or_default();
+    let marks = text.matches("[may have been shown before]").count();
+    assert_eq!(marks, 3, "{text}");
+}
+
+#[test]
 fn nothing_is_given_to_a_subagent() {
     let mut scene = Scene::begun(None);
     scene.arrive(vec![message(1, json!({}))]);
