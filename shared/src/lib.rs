@@ -5,7 +5,7 @@
 //! - [`error_code`], [`refusal`], [`advice`]: the error codes, their sentences and the next steps
 //! - [`catalogue`]: the single definition of every tool: name, description, arguments, reply
 //! - [`wire`]: the frames between proxy and coordinator
-//! - [`join`]: how a host joins
+//! - [`join`], [`login`]: how a host joins, and how a person logs in
 //! - [`policy`], [`audit`], [`sent`]: the permissions, the audit log, and the messages that an agent sent recently
 //! - [`event`]: the changes in the log that a client may see, and the envelope of REST v1
 //! - [`guard`]: limits on two agents that message each other without a person
@@ -28,6 +28,7 @@ pub mod host;
 pub mod ids;
 pub mod join;
 pub mod limits;
+pub mod login;
 pub mod logs;
 pub mod message;
 pub mod names;

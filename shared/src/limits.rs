@@ -93,6 +93,16 @@ pub const KEY_LIFE_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 pub const GLOBS_MAX: usize = 32;
 /// The most wrong join codes that are answered as wrong within a minute, from all hosts together.
 pub const WRONG_CODES_PER_MINUTE: u32 = 30;
+/// How long a login is valid after its latest use.
+pub const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// The least time between two extensions of a login.
+pub const LOGIN_EXTENDED_EVERY: Duration = Duration::from_secs(3_600);
+/// How long the code of a login is valid.
+pub const LOGIN_CODE_LIFE: Duration = Duration::from_secs(15 * 60);
+/// The most logins that are kept. A new one replaces the one that ended first.
+pub const LOGINS_MAX: usize = 1_000;
+/// The most codes of logins that may be open at once.
+pub const LOGIN_CODES_MAX: usize = 100;
 /// The most concurrent links and requests under one key.
 pub const AT_ONCE_PER_KEY: usize = 2_000;
 

@@ -173,6 +173,43 @@ words! {
     }
 }
 
+words! {
+    /// The permissions of a login. Each scope includes the ones before it.
+    LoginScope {
+        /// Send, read and answer as the person, with commands on a host.
+        Answer = "answer",
+        /// List agents, and give verdicts.
+        Person = "person",
+        /// Read the audit and the policy.
+        Operator = "operator",
+        /// Manage logins, keys and invites.
+        Admin = "admin",
+    }
+}
+
+words! {
+    /// Whether a key or a login grants access.
+    Validity {
+        /// It does.
+        Valid = "valid",
+        /// Its time is over.
+        Expired = "expired",
+        /// It was revoked.
+        Revoked = "revoked",
+    }
+}
+
+impl Validity {
+    /// Returns the validity of a credential that was revoked or has expired.
+    pub fn of(is_valid: bool, was_revoked: bool) -> Self {
+        match (was_revoked, is_valid) {
+            (true, _) => Self::Revoked,
+            (false, true) => Self::Valid,
+            (false, false) => Self::Expired,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -117,6 +117,14 @@ macro_rules! every_promise {
         an_invite_ends_when_its_key_changes,
                 invites_are_listed_while_they_let_somebody_in_and_forgotten_once,
                 an_invite_ends;
+            logins:
+                a_code_makes_one_login_also_when_50_race,
+                a_code_ends_and_can_be_deleted,
+                so_many_codes_are_open_and_ended_ones_do_not_count,
+                there_are_never_more_logins_than_allowed_also_when_50_race,
+                of_two_who_change_a_login_one_is_told,
+                a_code_ends_when_the_login_that_made_it_changes,
+                logins_and_keys_do_not_mix;
             records:
                 an_unknown_agent_is_nobody,
                 agents_are_paged_by_id,
@@ -198,6 +206,7 @@ mod full;
 mod guarding;
 mod keys;
 mod lasting;
+mod logins;
 mod one_shot;
 mod owners;
 mod quotas;

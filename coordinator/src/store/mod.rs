@@ -11,6 +11,7 @@ mod duty;
 mod fill;
 mod guard;
 mod keys;
+mod logins;
 mod open;
 mod quota;
 pub mod redis;
@@ -39,6 +40,8 @@ pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
 pub use self::keys::{Invite, Key, KeyStore};
 use self::keys::{give_hosts, read_invites, read_key};
+pub use self::logins::{Login, LoginCode, LoginStore};
+use self::logins::{read_codes, read_login};
 pub use self::open::{open, open_within};
 pub use self::quota::{Crowded, Exceeded, Quota};
 pub use self::thread::{Excerpt, Mark, Stretch};
@@ -304,6 +307,7 @@ fn is_kept_for(name: &AgentId, host: &str) -> bool {
 #[async_trait]
 pub trait Store:
     KeyStore
+    + LoginStore
     + AuditStore
     + GuardStore
     + WaitStore

@@ -1,152 +1,161 @@
-//! Keys and invites in Redis: one hash each, which every coordinator reads.
+//! Credentials and the codes that make them in Redis: one hash each, which every coordinator reads.
 
-use async_trait::async_trait;
-use c3po_shared::time::Timestamp;
-
+use super::RedisStore;
 use super::key_names::CHANGES;
 use super::library::Call;
-use super::{RedisStore, records};
-use crate::store::{Invite, Key, KeyStore, Result, give_hosts, read_invites, read_key};
+use crate::store::Result;
 
-#[async_trait]
-impl KeyStore for RedisStore {
-    async fn keys(&self) -> Result<Vec<Key>> {
-        let read = async {
-            let mut read = redis::cmd("HGETALL");
-            let kept: Vec<(String, String)> =
-                self.connection.run(read.arg(self.credentials())).await?;
-            Ok(kept
-                .iter()
-                .filter(|(id, _)| id != CHANGES)
-                .filter_map(|(_, kept)| key(kept))
-                .collect())
-        };
-        self.within(read).await.map(give_hosts)
-    }
+/// Keys and invites.
+pub(super) const HOSTS: Hashes = Hashes {
+    credentials: "credentials",
+    codes: "invites",
+    uses: Some("key_uses"),
+};
 
-    async fn key_changes(&self) -> Result<u64> {
-        let mut read = redis::cmd("HGET");
-        let read = read.arg(self.credentials()).arg(CHANGES).to_owned();
-        Ok(self
-            .within(self.connection.run::<Option<u64>>(&read))
-            .await?
-            .unwrap_or_default())
-    }
+/// Logins and their codes.
+pub(super) const PEOPLE: Hashes = Hashes {
+    credentials: "logins",
+    codes: "login_codes",
+    uses: None,
+};
 
-    async fn put_key(&self, key: &Key, most: usize) -> Result<bool> {
-        let mut call = self.names.call("put_credential", [self.credentials()]);
-        call.arg(&key.id)
-            .arg(key.revision)
-            .arg(records::write(key)?)
-            .arg(most);
-        self.within(self.connection.invoke(&call)).await
-    }
+/// The hashes of one kind of credential.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hashes {
+    credentials: &'static str,
+    codes: &'static str,
+    /// The times of the last uses, if they are recorded.
+    uses: Option<&'static str>,
+}
 
-    async fn forget_key(&self, key: &Key) -> Result<()> {
-        let mut call = self
-            .names
-            .call("forget_credential", [self.credentials(), self.key_uses()]);
-        call.arg(&key.id).arg(key.revision);
-        self.within(self.connection.invoke::<u8>(&call))
-            .await
-            .map(drop)
-    }
+/// One revision of a credential.
+#[derive(Debug)]
+pub(super) struct CredentialRow<'a> {
+    pub(super) id: &'a str,
+    pub(super) revision: u64,
+    pub(super) record: String,
+}
 
-    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<()> {
-        let mut write = redis::cmd("HSET");
-        write.arg(self.key_uses());
-        for (id, at) in uses {
-            write.arg(id).arg(at.millis());
-        }
-        self.within(self.connection.run::<u64>(&write))
-            .await
-            .map(drop)
-    }
+/// A code.
+#[derive(Debug)]
+pub(super) struct CodeRow<'a> {
+    pub(super) hash: &'a str,
+    pub(super) uses: u32,
+    pub(super) expires_at: u64,
+    pub(super) record: String,
+}
 
-    async fn uses(&self) -> Result<Vec<(String, Timestamp)>> {
+impl Hashes {
+    /// Returns the records of all credentials.
+    pub(super) async fn all(self, store: &RedisStore) -> Result<Vec<String>> {
         let mut read = redis::cmd("HGETALL");
-        let kept: Vec<(String, u64)> = self
-            .within(self.connection.run(read.arg(self.key_uses())))
-            .await?;
-        Ok(kept
-            .into_iter()
-            .map(|(id, at)| (id, Timestamp::from_millis(at)))
-            .collect())
+        read.arg(store.names.key(self.credentials));
+        let kept: Vec<(String, String)> = store.within(store.connection.run(&read)).await?;
+        let credentials = kept.into_iter().filter(|(id, _)| id != CHANGES);
+        Ok(credentials.map(|(_, kept)| record(kept)).collect())
     }
 
-    async fn put_invite(&self, invite: &Invite) -> Result<()> {
-        let mut call = self.names.call("put_invite", [self.open_invites()]);
-        call.arg(&invite.hash)
-            .arg(invite.uses)
-            .arg(invite.expires_at.millis())
-            .arg(records::write(invite)?);
-        self.within(self.connection.invoke::<u8>(&call))
-            .await
-            .map(drop)
+    pub(super) async fn changes(self, store: &RedisStore) -> Result<u64> {
+        let mut read = redis::cmd("HGET");
+        read.arg(store.names.key(self.credentials)).arg(CHANGES);
+        let count: Option<u64> = store.within(store.connection.run(&read)).await?;
+        Ok(count.unwrap_or_default())
     }
 
-    async fn invite(&self, hash: &str) -> Result<Option<Invite>> {
-        self.one("invite", hash).await
-    }
-
-    async fn invites(&self) -> Result<Vec<Invite>> {
-        let call = self.names.call("invites", [self.open_invites()]);
-        let kept: Vec<(u32, String)> = self.within(self.connection.invoke(&call)).await?;
-        Ok(read_invites(&kept))
-    }
-
-    async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>> {
-        self.one("forget_invite", hash).await
-    }
-
-    async fn redeem(
-        &self,
-        hash: &str,
-        key: &Key,
-        made_with: Option<&Key>,
+    /// Stores the next revision of a credential, or a new one if there are fewer than `most`.
+    pub(super) async fn put(
+        self,
+        store: &RedisStore,
+        row: CredentialRow<'_>,
         most: usize,
     ) -> Result<bool> {
-        let mut call: Call = self
-            .names
-            .call("redeem", [self.credentials(), self.open_invites()]);
-        call.arg(hash)
-            .arg(&key.id)
-            .arg(key.revision)
-            .arg(records::write(key)?);
+        let mut call = self.call(store, "put_credential", &[self.credentials]);
+        call.arg(row.id).arg(row.revision).arg(row.record).arg(most);
+        store.within(store.connection.invoke(&call)).await
+    }
+
+    /// Deletes this revision of a credential.
+    pub(super) async fn forget(self, store: &RedisStore, id: &str, revision: u64) -> Result<()> {
+        let names: Vec<_> = [self.credentials].into_iter().chain(self.uses).collect();
+        let mut call = self.call(store, "forget_credential", &names);
+        call.arg(id).arg(revision);
+        store
+            .within(store.connection.invoke::<u8>(&call))
+            .await
+            .map(drop)
+    }
+
+    /// Stores a code if there are fewer than `most`, and deletes ended ones.
+    pub(super) async fn put_code(
+        self,
+        store: &RedisStore,
+        code: CodeRow<'_>,
+        most: usize,
+    ) -> Result<bool> {
+        let mut call = self.call(store, "put_code", &[self.codes]);
+        call.arg(code.hash)
+            .arg(code.uses)
+            .arg(code.expires_at)
+            .arg(code.record)
+            .arg(most);
+        store.within(store.connection.invoke(&call)).await
+    }
+
+    /// Returns an open code: its remaining uses, and its record.
+    pub(super) async fn code(
+        self,
+        store: &RedisStore,
+        hash: &str,
+    ) -> Result<Option<(u32, String)>> {
+        let mut call = self.call(store, "code", &[self.codes]);
+        store.within(store.connection.invoke(call.arg(hash))).await
+    }
+
+    pub(super) async fn codes(self, store: &RedisStore) -> Result<Vec<(u32, String)>> {
+        let call = self.call(store, "codes", &[self.codes]);
+        store.within(store.connection.invoke(&call)).await
+    }
+
+    /// Deletes an open code, and returns it as before the call.
+    pub(super) async fn forget_code(
+        self,
+        store: &RedisStore,
+        hash: &str,
+    ) -> Result<Option<(u32, String)>> {
+        let mut call = self.call(store, "forget_code", &[self.codes]);
+        store.within(store.connection.invoke(call.arg(hash))).await
+    }
+
+    /// Uses a code once and stores a new credential, unless the credential that made the code was changed.
+    pub(super) async fn redeem(
+        self,
+        store: &RedisStore,
+        hash: &str,
+        row: CredentialRow<'_>,
+        made_with: Option<(&str, u64)>,
+        most: usize,
+    ) -> Result<bool> {
+        let mut call = self.call(store, "redeem", &[self.credentials, self.codes]);
+        call.arg(hash).arg(row.id).arg(row.revision).arg(row.record);
         match made_with {
-            Some(made_with) => call.arg(&made_with.id).arg(made_with.revision),
+            Some((id, revision)) => call.arg(id).arg(revision),
             None => call.arg("").arg(""),
         };
         call.arg(most);
-        self.within(self.connection.invoke(&call)).await
+        store.within(store.connection.invoke(&call)).await
+    }
+
+    fn call(self, store: &RedisStore, function: &str, names: &[&str]) -> Call {
+        store
+            .names
+            .call(function, names.iter().map(|name| store.names.key(name)))
     }
 }
 
-impl RedisStore {
-    fn credentials(&self) -> String {
-        self.names.key("credentials")
+/// Returns the record that follows the revision number.
+fn record(kept: String) -> String {
+    match kept.split_once(' ') {
+        Some((_, record)) => record.to_owned(),
+        None => kept,
     }
-
-    fn key_uses(&self) -> String {
-        self.names.key("key_uses")
-    }
-
-    fn open_invites(&self) -> String {
-        self.names.key("invites")
-    }
-
-    /// Calls a function with the hash of an invite. Returns the invite as it was before the call.
-    async fn one(&self, function: &str, hash: &str) -> Result<Option<Invite>> {
-        let mut call = self.names.call(function, [self.open_invites()]);
-        let found: Option<(u32, String)> =
-            self.within(self.connection.invoke(call.arg(hash))).await?;
-        found
-            .map(|(uses, record)| Invite::kept(uses, &record))
-            .transpose()
-    }
-}
-
-/// Parses the record that follows the revision number.
-fn key(kept: &str) -> Option<Key> {
-    read_key(kept.split_once(' ').map_or(kept, |(_, record)| record))
 }

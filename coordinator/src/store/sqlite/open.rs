@@ -15,10 +15,10 @@ use crate::files::private;
 use crate::store::StoreError;
 
 /// The tables and indexes that every database of this version has.
-const PARTS: [&str; 23] = [
+const PARTS: [&str; 25] = [
     "agents", "messages", "inbox", "unshown", "expiring", "threads", "kept", "keys", "invites",
     "audit", "fleet", "guard", "asked", "owners", "quotas", "makers", "alike", "former", "formers",
-    "reserve", "duties", "due", "dismiss",
+    "reserve", "duties", "due", "dismiss", "logins", "login_codes",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const CHECKED_MAX: u64 = 8 << 20;
 /// The number of write-ahead log pages that triggers a checkpoint. A checkpoint costs the disk as much as a commit.
 const LOG_PAGES: u32 = 4_096;
 /// The size of the prepared statement cache of each connection: larger than the number of statements.
-const STATEMENTS: usize = 96;
+const STATEMENTS: usize = 112;
 
 /// Why a database was not opened. No stored message was changed.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
--- Credentials of hosts and invites: two hashes. A credential is 'revision record', an invite is 'uses end record'. The field
--- `changes` counts the changes of all credentials.
+-- Credentials and the codes that make them, two hashes for each kind: keys of hosts and invites, logins of people and their
+-- codes. A credential is 'revision record', a code is 'uses end record'. The field `changes` counts the changes of all
+-- credentials.
 
 -- Returns whether there are fewer credentials than `most`. The field `changes` does not count.
 local function has_room(credentials, most)
@@ -19,18 +20,21 @@ define('put_credential', SMALL, function(keys, args)
   return 1
 end)
 
--- Deletes a credential and its last use, unless it was changed meanwhile. KEYS: -, credentials, uses. ARGV: id, revision
+-- Deletes a credential, unless it was changed meanwhile. Its last use goes with it if uses are recorded.
+-- KEYS: -, credentials, uses or nothing. ARGV: id, revision
 define('forget_credential', SMALL, function(keys, args)
   local before = redis.call('HGET', keys[2], args[1])
   if before and string.match(before, '^%d+') == args[2] then
     redis.call('HDEL', keys[2], args[1])
-    redis.call('HDEL', keys[3], args[1])
+    if keys[3] then
+      redis.call('HDEL', keys[3], args[1])
+    end
     redis.call('HINCRBY', keys[2], 'changes', 1)
   end
   return 1
 end)
 
--- Returns uses, expiry and record of a stored invite, if it is open.
+-- Returns uses, expiry and record of a stored code, if it is open.
 local function open(kept)
   local uses, expires, text = string.match(kept or '', '^(%d+) (%d+) (.*)$')
   if uses and uses ~= '0' and tonumber(expires) > now then
@@ -38,8 +42,9 @@ local function open(kept)
   end
 end
 
--- Stores an invite, and deletes expired ones. KEYS: -, invites. ARGV: hash, uses, expires at, record
-define('put_invite', SMALL, function(keys, args)
+-- Deletes ended codes, and stores one. Returns 1, or 0 if as many as `limit` are open.
+-- KEYS: -, codes. ARGV: hash, uses, expires at, record, limit
+define('put_code', SMALL, function(keys, args)
   begin(keys)
   local ended = {}
   local kept = redis.call('HGETALL', keys[2])
@@ -51,19 +56,22 @@ define('put_invite', SMALL, function(keys, args)
   if #ended > 0 then
     redis.call('HDEL', keys[2], unpack(ended))
   end
+  if redis.call('HLEN', keys[2]) >= tonumber(args[5]) then
+    return 0
+  end
   redis.call('HSET', keys[2], args[1], args[2] .. ' ' .. args[3] .. ' ' .. args[4])
   return 1
 end)
 
--- Reads an open invite: {uses, record}, or nothing. KEYS: -, invites. ARGV: hash
-define('invite', SMALL, function(keys, args)
+-- Reads an open code: {uses, record}, or nothing. KEYS: -, codes. ARGV: hash
+define('code', SMALL, function(keys, args)
   begin(keys)
   local uses, _, text = open(redis.call('HGET', keys[2], args[1]))
   return uses and { uses, text } or false
 end)
 
--- Reads every open invite: {uses, record} of each. KEYS: -, invites
-define('invites', SMALL, function(keys)
+-- Reads every open code: {uses, record} of each. KEYS: -, codes
+define('codes', SMALL, function(keys)
   begin(keys)
   local found = {}
   local kept = redis.call('HGETALL', keys[2])
@@ -76,8 +84,8 @@ define('invites', SMALL, function(keys)
   return found
 end)
 
--- Deletes an open invite. Returns its {uses, record}, or nothing. KEYS: -, invites. ARGV: hash
-define('forget_invite', SMALL, function(keys, args)
+-- Deletes an open code. Returns its {uses, record}, or nothing. KEYS: -, codes. ARGV: hash
+define('forget_code', SMALL, function(keys, args)
   begin(keys)
   local uses, _, text = open(redis.call('HGET', keys[2], args[1]))
   if not uses then
@@ -87,9 +95,9 @@ define('forget_invite', SMALL, function(keys, args)
   return { uses, text }
 end)
 
--- Uses an open invite once and stores a new credential. Returns 1, or 0 if the invite has ended, the id exists, there is no
--- room, or the credential that made the invite was changed meanwhile. KEYS: -, credentials, invites
--- ARGV: hash, id, revision and record of the credential, id and revision of the credential that made the invite or '' and '',
+-- Uses an open code once and stores a new credential. Returns 1, or 0 if the code has ended, the id exists, there is no
+-- room, or the credential that made the code was changed meanwhile. KEYS: -, credentials, codes
+-- ARGV: hash, id, revision and record of the credential, id and revision of the credential that made the code or '' and '',
 -- limit of credentials
 define('redeem', SMALL, function(keys, args)
   begin(keys)

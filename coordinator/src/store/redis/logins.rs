@@ -1,0 +1,75 @@
+//! Logins and their codes in Redis.
+
+use async_trait::async_trait;
+
+use super::credentials::{CodeRow, CredentialRow, PEOPLE};
+use super::{RedisStore, records};
+use crate::store::{Login, LoginCode, LoginStore, Result, read_codes, read_login};
+
+#[async_trait]
+impl LoginStore for RedisStore {
+    async fn logins(&self) -> Result<Vec<Login>> {
+        let records = PEOPLE.all(self).await?;
+        Ok(records
+            .iter()
+            .filter_map(|record| read_login(record))
+            .collect())
+    }
+
+    async fn login_changes(&self) -> Result<u64> {
+        PEOPLE.changes(self).await
+    }
+
+    async fn put_login(&self, login: &Login) -> Result<bool> {
+        PEOPLE.put(self, row(login)?, 0).await
+    }
+
+    async fn forget_login(&self, login: &Login) -> Result<()> {
+        PEOPLE.forget(self, &login.id, login.revision).await
+    }
+
+    async fn put_login_code(&self, code: &LoginCode, most: usize) -> Result<bool> {
+        let row = CodeRow {
+            hash: &code.hash,
+            uses: 1,
+            expires_at: code.expires_at.millis(),
+            record: records::write(code)?,
+        };
+        PEOPLE.put_code(self, row, most).await
+    }
+
+    async fn login_code(&self, hash: &str) -> Result<Option<LoginCode>> {
+        let code = PEOPLE.code(self, hash).await?;
+        Ok(read_codes(code.as_slice()).pop())
+    }
+
+    async fn forget_login_code(&self, hash: &str) -> Result<Option<LoginCode>> {
+        let code = PEOPLE.forget_code(self, hash).await?;
+        Ok(read_codes(code.as_slice()).pop())
+    }
+
+    async fn login_codes(&self) -> Result<Vec<LoginCode>> {
+        Ok(read_codes(&PEOPLE.codes(self).await?))
+    }
+
+    async fn spend_login_code(
+        &self,
+        hash: &str,
+        login: &Login,
+        made_with: Option<&Login>,
+        most: usize,
+    ) -> Result<bool> {
+        let made_with = made_with.map(|login| (login.id.as_str(), login.revision));
+        PEOPLE
+            .redeem(self, hash, row(login)?, made_with, most)
+            .await
+    }
+}
+
+fn row(login: &Login) -> Result<CredentialRow<'_>> {
+    Ok(CredentialRow {
+        id: &login.id,
+        revision: login.revision,
+        record: records::write(login)?,
+    })
+}
