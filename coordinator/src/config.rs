@@ -93,6 +93,9 @@ pub struct ServeFlags {
     /// Require credentials on loopback, too
     #[arg(long, env = "C3PO_CLOSED", value_parser = BoolishValueParser::new(), conflicts_with = "open")]
     pub closed: bool,
+    /// Require a login to answer questions for people, on an open coordinator of this machine, too
+    #[arg(long, env = "C3PO_ANSWERS_NEED_LOGIN", value_parser = BoolishValueParser::new())]
+    pub answers_need_login: bool,
     /// URL of this coordinator for hosts, used in the commands of invites, such as https://nas:8420 [default: made of
     /// --listen]
     #[arg(long, env = "C3PO_PUBLIC_URL", value_parser = url_of_hosts)]
@@ -145,6 +148,8 @@ pub struct Config {
     pub audit_entries: Option<u64>,
     /// Whether clients without a credential are admitted.
     pub is_open: bool,
+    /// Whether answers for people need a login even if this machine alone reaches an open coordinator.
+    pub answers_need_login: bool,
     /// The configured URL of this coordinator, if any.
     pub public_url: Option<String>,
     /// The configured beginning of commands for this coordinator, if any.
@@ -221,6 +226,7 @@ impl ServeFlags {
             token: self.token,
             policy: self.policy,
             audit_entries: Some(self.audit_entries).filter(|entries| *entries > 0),
+            answers_need_login: self.answers_need_login,
             public_url: self.public_url,
             command: self.command,
             allowed_hosts: self.allowed_hosts,

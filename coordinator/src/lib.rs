@@ -94,7 +94,8 @@ pub async fn run(
         event_readers: Arc::new(Semaphore::new(EVENT_READERS)),
         metrics,
     });
-    let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));
+    let address = listener.local_addr()?;
+    let auth = Arc::new(Auth::new(&config, address.ip()));
     // If the store is unavailable, hosts with keys are admitted once the keys can be read.
     if let Err(error) = auth::watch::load(&auth, store.as_ref()).await {
         tracing::warn!("the keys cannot be read yet: {error}");

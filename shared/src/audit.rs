@@ -35,6 +35,8 @@ words! {
         Renamed = "renamed",
         /// A key was made, revoked or rotated.
         KeyChanged = "key_changed",
+        /// A login or its code was made, spent or revoked.
+        LoginChanged = "login_changed",
         /// A message between two agents was refused: they seem to answer each other endlessly, or a person stopped them.
         LoopSuspected = "loop_suspected",
         /// A person allowed or stopped the messages between two agents.
@@ -62,6 +64,9 @@ pub struct Entry {
     /// The id of the key that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The id of the login that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
     /// The agent that was acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<AgentId>,
@@ -105,6 +110,7 @@ impl Entry {
             event,
             agent: None,
             key: None,
+            login: None,
             to: None,
             message_id: None,
             about: None,
@@ -186,6 +192,9 @@ impl Entry {
             self.key
                 .as_ref()
                 .map(|key| format!("key {}", harmless(key, false))),
+            self.login
+                .as_ref()
+                .map(|login| format!("login {}", harmless(login, false))),
             self.count
                 .map(|count| format!("{count} entries are missing here")),
             self.why

@@ -16,6 +16,8 @@ words! {
         KeyNotFound = "KEY_NOT_FOUND",
         /// There is no such invite, or it is no longer valid.
         InviteNotFound = "INVITE_NOT_FOUND",
+        /// There is no such login.
+        LoginNotFound = "LOGIN_NOT_FOUND",
         /// Another answer came first.
         AlreadyAnswered = "ALREADY_ANSWERED",
         /// The deadline passed without a result.
@@ -83,7 +85,8 @@ impl ErrorCode {
             Self::AgentNotFound
             | Self::MessageNotFound
             | Self::KeyNotFound
-            | Self::InviteNotFound => -32004,
+            | Self::InviteNotFound
+            | Self::LoginNotFound => -32004,
             Self::Timeout => -32008,
             Self::Conflict
             | Self::AlreadyAnswered
@@ -107,7 +110,8 @@ impl ErrorCode {
             Self::AgentNotFound
             | Self::MessageNotFound
             | Self::KeyNotFound
-            | Self::InviteNotFound => 404,
+            | Self::InviteNotFound
+            | Self::LoginNotFound => 404,
             Self::Timeout => 408,
             Self::Conflict | Self::AlreadyAnswered | Self::WouldDeadlock | Self::Interrupted => 409,
             Self::PayloadTooLarge => 413,
@@ -126,6 +130,7 @@ impl ErrorCode {
             Self::AgentUnavailable => Advice::AskAnother.for_models(),
             Self::KeyNotFound => "List the keys with `c3po-coordinator keys list`.",
             Self::InviteNotFound => "List the invites with `c3po-coordinator invites list`.",
+            Self::LoginNotFound => "List the logins with `c3po-coordinator logins list`.",
             Self::MessageNotFound => Advice::UseWholeId.for_models(),
             Self::AlreadyAnswered => Advice::ReadThread.for_models(),
             Self::Timeout => {

@@ -264,16 +264,18 @@ impl Refusal {
         }
     }
 
-    /// Too many wrong join codes in the last minute.
-    pub fn too_many_codes(count: u32, limit: u32, retry_after_seconds: u64) -> Self {
-        let error = format!(
-            "wrong join code; too many wrong codes in the last minute ({count} of {limit})"
-        );
+    /// Too many wrong codes in the last minute.
+    pub fn too_many_codes(
+        what: &str,
+        suggestion: &str,
+        count: u32,
+        limit: u32,
+        retry_after_seconds: u64,
+    ) -> Self {
+        let error =
+            format!("wrong {what}; too many wrong codes in the last minute ({count} of {limit})");
         Self::new(ErrorCode::RateLimited, error)
-            .suggest(
-                "Get a new join command: `c3po-coordinator invite` on the coordinator's machine. Correct codes are \
-                 still accepted.",
-            )
+            .suggest(format!("{suggestion} Correct codes are still accepted."))
             .detail("count", count)
             .detail("limit", limit)
             .detail("retry_after_seconds", retry_after_seconds)
@@ -387,7 +389,7 @@ mod tests {
             Refusal::quota_exceeded("0a1b2c3d", 255_000_000, 256_000_000, Timestamp::default()),
             Refusal::too_many_agents("anybody", 1_000, 1_000),
             Refusal::loop_suspected([&AgentId::human(), &AgentId::system()], 60, 60),
-            Refusal::too_many_codes(30, 30, 12),
+            Refusal::too_many_codes("join code", "Get another one.", 30, 30, 12),
             Refusal::no_place(19_936),
         ] {
             assert!(

@@ -178,28 +178,29 @@ async fn the_description_states_which_operations_need_a_key() -> Result<()> {
         );
     };
     let looks = ["agent", "read", "operator", "admin"];
+    let people = ["person", "operator", "admin"];
     let closed = described(&Gate::start().await?.served).await?;
     check(&closed, "/api/health", Value::Null);
     check(
         &closed,
         "/api/agents",
-        json!([{"bearer": looks}, {"apiKey": looks}]),
+        json!([{"bearer": looks}, {"apiKey": looks}, {"login": people}]),
     );
     check(
         &closed,
         "/api/keys",
-        json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}]),
+        json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}, {"login": ["admin"]}]),
     );
     let open = described(&Served::start().await?).await?;
     check(
         &open,
         "/api/agents",
-        json!([{"bearer": looks}, {"apiKey": looks}, {}]),
+        json!([{"bearer": looks}, {"apiKey": looks}, {"login": people}, {}]),
     );
     check(
         &open,
         "/api/keys",
-        json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}]),
+        json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}, {"login": ["admin"]}]),
     );
     Ok(())
 }

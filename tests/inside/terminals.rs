@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::config::{Fleet, StoreAddress};
-use c3po_coordinator::store::{self, Invite, Key, Store};
+use c3po_coordinator::store::{self, Invite, Key, Login, LoginCode, Store};
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::Scope;
+use c3po_shared::vocabulary::{LoginScope, Scope};
 use harness::coordinator::Coordinator;
 use harness::corpus::{check, commands_in, field, hostile};
 use harness::link::{Link, Who};
@@ -31,8 +31,13 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("invites list", &["made_by", "globs"]),
     ("invites list --json", &["made_by", "globs"]),
     ("invites revoke 0a1b2c3d", &[]),
-    ("audit", &["verb", "key", "why"]),
-    ("audit --json", &["verb", "key", "why"]),
+    ("audit", &["verb", "key", "login", "why"]),
+    ("audit --json", &["verb", "key", "login", "why"]),
+    ("login ann", &[]),
+    ("logins list", &["name", "made_by", "device"]),
+    ("logins list --json", &["name", "made_by", "device"]),
+    ("logins revoke 0a1b2c3d", &["name"]),
+    ("logins revoke 00000000", &[]),
     ("agents rm nobody", &[]),
     ("hosts rename nobody nowhere", &[]),
     ("guard stop a b", &[]),
@@ -56,7 +61,35 @@ async fn typed(gate: &Gate, words: &str) -> Result<String> {
         .with_context(|| words.to_owned())
 }
 
-/// Writes keys, an invite and an entry of the audit with hostile fields into the store, as no request can.
+/// Writes a login with hostile fields into the store.
+async fn log_in(store: &dyn Store, later: Timestamp) -> Result<()> {
+    let code = LoginCode {
+        id: KEY.to_owned(),
+        hash: "4".repeat(64),
+        name: field("name"),
+        scope: LoginScope::Person,
+        made_by: field("made_by"),
+        login: None,
+        expires_at: later,
+    };
+    let login = Login {
+        id: KEY.to_owned(),
+        hash: "3".repeat(64),
+        name: field("name"),
+        scope: LoginScope::Person,
+        created_at: Timestamp::now(),
+        expires_at: later,
+        revoked_at: None,
+        made_by: field("made_by"),
+        device: Some(field("device")),
+        revision: 1,
+    };
+    ensure!(store.put_login_code(&code, 10).await?);
+    ensure!(store.spend_login_code(&code.hash, &login, None, 10).await?);
+    Ok(())
+}
+
+/// Writes keys, an invite, a login and an entry of the audit with hostile fields into the store, as no request can.
 async fn poison(store: &dyn Store) -> Result<()> {
     let later = Timestamp::from_millis(4_000_000_000_000);
     let key = Key {
@@ -95,12 +128,14 @@ async fn poison(store: &dyn Store) -> Result<()> {
         key_seconds: None,
     };
     store.put_invite(&invite).await?;
+    log_in(store, later).await?;
     let entry = Entry::new(Event::Denied)
         .verb(field("verb"))
         .because(field("why"));
     store
         .note(&[Entry {
             key: Some(field("key")),
+            login: Some(field("login")),
             ..entry
         }])
         .await?;

@@ -101,7 +101,7 @@ pub(super) fn draft(new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
         .as_deref()
         .map_or(Ok(()), |host| check_name("host", host))?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
-    let (fresh, now) = (Fresh::make()?, Timestamp::now());
+    let (fresh, now) = (Fresh::make(secret::KEY_PREFIX)?, Timestamp::now());
     let key = Key {
         id: fresh.id,
         hash: secret::hash(&fresh.text),
@@ -151,7 +151,7 @@ pub(crate) async fn rotate(
     id: &str,
     by: &Principal,
 ) -> Result<(Key, String), Refusal> {
-    let fresh = Fresh::of(id.to_owned())?;
+    let fresh = Fresh::of(secret::KEY_PREFIX, id.to_owned())?;
     let (key, _) = change(store, id, by.presented(), |key| {
         if !key.is_valid(Timestamp::now()) {
             return Err(Refusal::new(

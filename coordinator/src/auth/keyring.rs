@@ -1,4 +1,4 @@
-//! The cache of keys: every request reads it, and it is reloaded from the store when keys change.
+//! The cache of credentials, keys or logins: every request reads it, and it is reloaded from the store when they change.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,15 +9,114 @@ use c3po_shared::time::Timestamp;
 use super::globs::AgentGlobs;
 use super::principal::Principal;
 use super::secret;
-use crate::store::Key;
+use crate::store::{Key, Login};
 
-/// The valid keys.
-#[derive(Debug, Default)]
-pub(crate) struct Keyring {
-    /// `None` until the keys were loaded for the first time.
-    known: RwLock<Option<KnownKeys>>,
+/// A stored credential with a secret that clients present.
+pub(crate) trait Credential {
+    /// Its word in the log.
+    const WORD: &'static str;
+    /// The beginning of its secret.
+    const PREFIX: &'static str;
+
+    /// Returns its id.
+    fn id(&self) -> &str;
+
+    /// Returns the hash of its secret.
+    fn hash(&self) -> &str;
+
+    /// Returns whether it grants access at that time.
+    fn is_valid(&self, now: Timestamp) -> bool;
+
+    /// Returns whether links and requests of an earlier revision may go on.
+    fn continues(&self, earlier: &Self) -> bool;
+
+    /// Returns its principal; `None` if its record is malformed.
+    fn principal(&self) -> Option<Principal>;
+}
+
+impl Credential for Key {
+    const WORD: &'static str = "key";
+    const PREFIX: &'static str = secret::KEY_PREFIX;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    fn is_valid(&self, now: Timestamp) -> bool {
+        self.is_valid(now)
+    }
+
+    fn continues(&self, earlier: &Self) -> bool {
+        self == earlier
+    }
+
+    fn principal(&self) -> Option<Principal> {
+        let agents = AgentGlobs::new(self.agents.clone()).ok()?;
+        Some(Principal::key(
+            self.id.clone(),
+            self.revision,
+            self.scope,
+            agents,
+            self.host().to_owned(),
+        ))
+    }
+}
+
+impl Credential for Login {
+    const WORD: &'static str = "login";
+    const PREFIX: &'static str = secret::LOGIN_PREFIX;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    fn is_valid(&self, now: Timestamp) -> bool {
+        self.is_valid(now)
+    }
+
+    fn continues(&self, earlier: &Self) -> bool {
+        // A login that is used gets a later expiry, which ends nothing.
+        let Self {
+            expires_at,
+            revision,
+            ..
+        } = earlier.clone();
+        Self {
+            expires_at,
+            revision,
+            ..self.clone()
+        } == *earlier
+    }
+
+    fn principal(&self) -> Option<Principal> {
+        Some(Principal::login(&self.id, &self.name, self.scope))
+    }
+}
+
+/// The valid credentials of one kind.
+#[derive(Debug)]
+pub(crate) struct Keyring<C> {
+    /// `None` until they were loaded for the first time.
+    known: RwLock<Option<Known<C>>>,
     /// How many loads were started.
     readings: AtomicU64,
+}
+
+impl<C> Default for Keyring<C> {
+    fn default() -> Self {
+        Self {
+            known: RwLock::default(),
+            readings: AtomicU64::default(),
+        }
+    }
 }
 
 /// The number of a load. A later start has a larger number.
@@ -27,68 +126,76 @@ pub(crate) struct Reading(u64);
 /// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// A valid key, with its principal.
-    Key(Arc<Principal>),
-    /// Not a valid key.
+    /// A valid credential, with its principal.
+    Valid(Arc<Principal>),
+    /// Not a valid credential.
     Nothing,
-    /// Unknown, because the keys are not loaded yet.
+    /// Unknown, because the credentials are not loaded yet.
     NotRead,
 }
 
 #[derive(Debug)]
-struct KnownKeys {
+struct Known<C> {
     reading: Reading,
     /// The change counter of the store before that load.
     changes: u64,
-    held: HashMap<String, CachedKey>,
+    held: HashMap<String, Cached<C>>,
 }
 
 #[derive(Debug)]
-struct CachedKey {
-    key: Key,
+struct Cached<C> {
+    credential: C,
     hash: blake3::Hash,
     principal: Arc<Principal>,
 }
 
-impl Keyring {
+impl<C: Credential> Keyring<C> {
     /// Returns the number of a load that starts now.
     pub(crate) fn begin(&self) -> Reading {
         Reading(self.readings.fetch_add(1, Ordering::SeqCst))
     }
 
-    /// Replaces the cached keys. Links and requests of ended or changed keys are closed. A load that started earlier than the
-    /// present one changes nothing, because its keys are older.
-    pub(crate) fn replace(&self, reading: Reading, changes: u64, keys: Vec<Key>, now: Timestamp) {
+    /// Replaces the cached credentials. Links and requests of ended or changed ones are closed. A load that started earlier
+    /// than the present one changes nothing, because its credentials are older.
+    pub(crate) fn replace(
+        &self,
+        reading: Reading,
+        changes: u64,
+        credentials: Vec<C>,
+        now: Timestamp,
+    ) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.as_ref().is_some_and(|known| known.reading > reading) {
             return;
         }
         let mut before = known.take().map(|known| known.held).unwrap_or_default();
         let mut held = HashMap::new();
-        for key in keys.into_iter().filter(|key| key.is_valid(now)) {
-            let kept = before.remove(&key.id);
+        for credential in credentials.into_iter().filter(|one| one.is_valid(now)) {
+            let kept = before.remove(credential.id());
             let next = match kept {
-                Some(kept) if kept.key == key => Some(kept),
+                Some(kept) if credential.continues(&kept.credential) => {
+                    Some(Cached { credential, ..kept })
+                }
                 changed => {
                     if let Some(changed) = changed {
                         changed.principal.end();
                     }
-                    hold(key)
+                    hold(credential)
                 }
             };
-            held.extend(next.map(|next| (next.key.id.clone(), next)));
+            held.extend(next.map(|next| (next.credential.id().to_owned(), next)));
         }
         before.into_values().for_each(|ended| ended.principal.end());
-        *known = Some(KnownKeys {
+        *known = Some(Known {
             reading,
             changes,
             held,
         });
     }
 
-    /// Closes the links and requests of expired keys.
+    /// Closes the links and requests of expired credentials.
     pub(crate) fn expire(&self, now: Timestamp) {
-        let is_over = |held: &CachedKey| !held.key.is_valid(now);
+        let is_over = |held: &Cached<C>| !held.credential.is_valid(now);
         if !self
             .of_known(|known| known.held.values().any(is_over))
             .unwrap_or_default()
@@ -104,44 +211,53 @@ impl Keyring {
         }
     }
 
-    /// Returns the principal of the key with that secret.
+    /// Returns the principal of the credential with that secret.
     pub(crate) fn find(&self, text: &str, now: Timestamp) -> Found {
-        let is_it =
-            |held: &&CachedKey| held.key.is_valid(now) && secret::is_hash_of(&held.hash, text);
+        let is_it = |held: &&Cached<C>| {
+            held.credential.is_valid(now) && secret::is_hash_of(&held.hash, text)
+        };
         let found = self.of_known(|known| {
-            let held = secret::id_of(text)
+            let held = secret::id_of(C::PREFIX, text)
                 .and_then(|id| known.held.get(id))
                 .filter(is_it);
             held.map_or(Found::Nothing, |held| {
                 held.principal.is_used(now);
-                Found::Key(Arc::clone(&held.principal))
+                Found::Valid(Arc::clone(&held.principal))
             })
         });
         found.unwrap_or(Found::NotRead)
     }
 
-    /// Returns the keys that were used here after that time, each with its last use.
+    /// Returns the ids of the credentials that were used here after that time, each with its last use.
     pub(crate) fn used_since(&self, since: Timestamp, now: Timestamp) -> Vec<(String, Timestamp)> {
-        let of = |held: &CachedKey| Some((held.key.id.clone(), held.principal.last_use(now)?));
-        let used = self.of_known(|known| known.held.values().filter_map(of).collect::<Vec<_>>());
-        used.into_iter()
-            .flatten()
-            .filter(|(_, at)| *at > since)
-            .collect()
+        self.of_used(now, |credential, used_at| {
+            (used_at > since).then(|| (credential.id().to_owned(), used_at))
+        })
     }
 
-    /// Returns the change counter of the loaded keys; `None` if they are not loaded.
+    /// Returns the results of a function for the credentials that were used here, with the time of each last use.
+    pub(super) fn of_used<T>(
+        &self,
+        now: Timestamp,
+        of: impl Fn(&C, Timestamp) -> Option<T>,
+    ) -> Vec<T> {
+        let of = |held: &Cached<C>| of(&held.credential, held.principal.last_use(now)?);
+        self.of_known(|known| known.held.values().filter_map(of).collect())
+            .unwrap_or_default()
+    }
+
+    /// Returns the change counter of the loaded credentials; `None` if they are not loaded.
     pub(crate) fn changes(&self) -> Option<u64> {
         self.of_known(|known| known.changes)
     }
 
-    /// Returns whether the keys are loaded and none is valid.
+    /// Returns whether the credentials are loaded and none is valid.
     pub(crate) fn is_empty(&self) -> bool {
         self.of_known(|known| known.held.is_empty())
             .unwrap_or_default()
     }
 
-    fn of_known<T>(&self, look: impl FnOnce(&KnownKeys) -> T) -> Option<T> {
+    fn of_known<T>(&self, look: impl FnOnce(&Known<C>) -> T) -> Option<T> {
         self.known
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -150,32 +266,22 @@ impl Keyring {
     }
 }
 
-/// Returns the cache entry of a key; a malformed key grants no access.
-fn hold(key: Key) -> Option<CachedKey> {
-    let agents = AgentGlobs::new(key.agents.clone());
-    match (blake3::Hash::from_hex(&key.hash), agents) {
-        (Ok(hash), Ok(agents)) => {
-            let principal = Arc::new(Principal::key(
-                key.id.clone(),
-                key.revision,
-                key.scope,
-                agents,
-                key.host().to_owned(),
-            ));
-            Some(CachedKey {
-                key,
-                hash,
-                principal,
-            })
-        }
-        _ => {
-            tracing::error!(
-                "the record of the key {} is unreadable, so the key is not accepted",
-                key.id
-            );
-            None
-        }
-    }
+/// Returns the cache entry of a credential; a malformed one grants no access.
+fn hold<C: Credential>(credential: C) -> Option<Cached<C>> {
+    let hash = blake3::Hash::from_hex(credential.hash()).ok();
+    let Some((hash, principal)) = hash.zip(credential.principal()) else {
+        tracing::error!(
+            "the record of the {} {} is unreadable, so it is not accepted",
+            C::WORD,
+            credential.id()
+        );
+        return None;
+    };
+    Some(Cached {
+        credential,
+        hash,
+        principal: Arc::new(principal),
+    })
 }
 
 #[cfg(test)]
@@ -207,8 +313,11 @@ mod tests {
 
     #[test]
     fn only_the_whole_text_of_a_valid_key_admits() {
-        let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
-        let admits = |text: &str, now| matches!(ring.find(text, at(now)), Found::Key(_));
+        let (ring, fresh) = (
+            Keyring::<Key>::default(),
+            Fresh::make(secret::KEY_PREFIX).expect("random"),
+        );
+        let admits = |text: &str, now| matches!(ring.find(text, at(now)), Found::Valid(_));
         assert!(matches!(ring.find(&fresh.text, at(2)), Found::NotRead));
         ring.replace(ring.begin(), 1, vec![key(&fresh)], at(2));
         assert!(admits(&fresh.text, 2));
@@ -218,21 +327,26 @@ mod tests {
         );
         assert!(!admits(&fresh.text[..fresh.text.len() - 1], 2));
         assert!(!admits(
-            &Fresh::of(fresh.id.clone()).expect("random").text,
+            &Fresh::of(secret::KEY_PREFIX, fresh.id.clone())
+                .expect("random")
+                .text,
             2
         ));
     }
 
     #[test]
     fn a_use_is_known_by_its_time() {
-        let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
+        let (ring, fresh) = (
+            Keyring::<Key>::default(),
+            Fresh::make(secret::KEY_PREFIX).expect("random"),
+        );
         ring.replace(ring.begin(), 1, vec![key(&fresh)], at(2));
         assert_eq!(ring.used_since(at(0), at(9)), []);
         ring.find("c3po_00000000_guess", at(4));
         ring.find(&fresh.text, at(5));
         assert_eq!(ring.used_since(at(0), at(9)), [(fresh.id.clone(), at(5))]);
         assert_eq!(ring.used_since(at(5), at(9)), []);
-        let Found::Key(principal) = ring.find(&fresh.text, at(6)) else {
+        let Found::Valid(principal) = ring.find(&fresh.text, at(6)) else {
             panic!("it is valid")
         };
         let _link = Principal::enter(&principal).expect("there is room");
@@ -245,7 +359,10 @@ mod tests {
 
     #[test]
     fn a_reading_that_was_overtaken_brings_no_revoked_key_back() {
-        let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
+        let (ring, fresh) = (
+            Keyring::<Key>::default(),
+            Fresh::make(secret::KEY_PREFIX).expect("random"),
+        );
         let revoked = Key {
             revoked_at: Some(at(2)),
             revision: 2,
@@ -260,17 +377,20 @@ mod tests {
         // A later load replaces the keys even if the counter of the store restarted.
         ring.replace(ring.begin(), 1, vec![key(&fresh)], at(3));
         assert!(
-            matches!(ring.find(&fresh.text, at(3)), Found::Key(_)) && ring.changes() == Some(1)
+            matches!(ring.find(&fresh.text, at(3)), Found::Valid(_)) && ring.changes() == Some(1)
         );
     }
 
     #[test]
     fn links_and_requests_end_with_their_key() {
         let check = |change: fn(&mut Key), now: u64, ends: bool| {
-            let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
+            let (ring, fresh) = (
+                Keyring::<Key>::default(),
+                Fresh::make(secret::KEY_PREFIX).expect("random"),
+            );
             let mut key = key(&fresh);
             ring.replace(ring.begin(), 1, vec![key.clone()], at(2));
-            let Found::Key(principal) = ring.find(&fresh.text, at(2)) else {
+            let Found::Valid(principal) = ring.find(&fresh.text, at(2)) else {
                 panic!("it is valid")
             };
             change(&mut key);

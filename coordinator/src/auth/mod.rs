@@ -5,11 +5,13 @@ mod hosts;
 pub(crate) mod invites;
 pub(crate) mod issue;
 mod keyring;
+pub(crate) mod logins;
 mod principal;
 mod rights;
 mod secret;
 pub(crate) mod watch;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -23,7 +25,9 @@ use self::keyring::{Found, Keyring};
 pub(crate) use self::principal::tests::key;
 pub(crate) use self::principal::{Principal, Stay};
 pub(crate) use self::rights::Right;
-use crate::config::Secret;
+use self::rights::anybody_answers;
+use crate::config::{Config, Secret, Tls};
+use crate::store::{Key, Login};
 
 /// The longest credential that is checked, in bytes.
 const CREDENTIAL_MAX: usize = 512;
@@ -35,16 +39,31 @@ pub(crate) struct Auth {
     anybody: Option<Arc<Principal>>,
     token: Option<(Secret, Arc<Principal>)>,
     /// The keys of hosts.
-    pub(crate) keyring: Keyring,
+    pub(crate) keyring: Keyring<Key>,
+    /// The logins of people.
+    pub(crate) logins: Keyring<Login>,
+    /// Whether logins are accepted here: nobody else can read their tokens on the way.
+    admits_logins: bool,
 }
 
 impl Auth {
-    /// Accepts the token and all keys, and, if the coordinator is open, requests without a credential.
-    pub(crate) fn new(token: Option<Secret>, is_open: bool) -> Self {
+    /// Accepts the credentials that the configuration of a coordinator on that address allows.
+    pub(crate) fn new(config: &Config, listen: IpAddr) -> Self {
+        let public_url = config.public_url.as_deref();
+        let answers = anybody_answers(
+            config.is_open,
+            listen,
+            public_url,
+            config.answers_need_login,
+        );
+        let anybody = || Arc::new(Principal::anybody(answers));
+        let token = config.token.clone();
         Self {
-            anybody: is_open.then(|| Arc::new(Principal::anybody())),
+            anybody: config.is_open.then(anybody),
             token: token.map(|token| (token, Arc::new(Principal::token()))),
             keyring: Keyring::default(),
+            logins: Keyring::default(),
+            admits_logins: logins::are_safe(config.tls != Tls::Off, listen, public_url),
         }
     }
 
@@ -58,21 +77,37 @@ impl Auth {
         self.anybody.as_deref()
     }
 
-    /// Returns the principal of the request, from `Authorization: Bearer` or `X-API-Key`.
+    /// Refuses logins if others could read their tokens on the way.
+    pub(crate) fn check_logins(&self) -> Result<(), Refusal> {
+        if self.admits_logins {
+            return Ok(());
+        }
+        let error =
+            "logins are accepted only over TLS, on loopback, or behind a proxy with an https URL";
+        Err(Refusal::new(ErrorCode::Forbidden, error).suggest(
+            "Start the coordinator with --tls auto, or with --public-url https://NAME if a proxy ends TLS.",
+        ))
+    }
+
+    /// Returns the principal of the request, from `Authorization: Bearer` or `X-API-Key`. A login is accepted only from the
+    /// first.
     ///
-    /// Errors: `UNAUTHORIZED`, the same for a wrong, an expired and a revoked key. A credential with the prefix of our keys
-    /// must be a valid key even on an open coordinator, so that its host notices a bad key.
+    /// Errors: `UNAUTHORIZED`, the same for a wrong, an expired and a revoked key. A credential with the prefix of our keys or
+    /// logins must be a valid one even on an open coordinator, so that its holder notices a bad one.
     pub(crate) fn admit(
         &self,
         headers: &HeaderMap,
         now: Timestamp,
     ) -> Result<Arc<Principal>, Refusal> {
         let presented = presented(headers);
+        if let Some(text) = presented.filter(|text| text.starts_with(secret::LOGIN_PREFIX)) {
+            return self.admit_login(bearer(headers).is_some(), text, now);
+        }
         let credential = presented.filter(|presented| presented.len() <= CREDENTIAL_MAX);
         let found = credential.map_or(Found::Nothing, |credential| {
             self.keyring.find(credential, now)
         });
-        if let Found::Key(principal) = found {
+        if let Found::Valid(principal) = found {
             return Ok(principal);
         }
         if let Some((token, principal)) = &self.token
@@ -82,7 +117,8 @@ impl Auth {
         {
             return Ok(Arc::clone(principal));
         }
-        let claims_a_key = presented.is_some_and(|presented| presented.starts_with(secret::PREFIX));
+        let claims_a_key =
+            presented.is_some_and(|presented| presented.starts_with(secret::KEY_PREFIX));
         if claims_a_key && matches!(found, Found::NotRead) {
             // `UNAUTHORIZED` would be final for its host.
             return Err(Refusal::store_unavailable());
@@ -90,6 +126,23 @@ impl Auth {
         match &self.anybody {
             Some(anybody) if !claims_a_key => Ok(Arc::clone(anybody)),
             _ => Err(refusal(presented.is_some())),
+        }
+    }
+
+    fn admit_login(
+        &self,
+        is_bearer: bool,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<Arc<Principal>, Refusal> {
+        self.check_logins()?;
+        if !is_bearer || text.len() > CREDENTIAL_MAX {
+            return Err(login_ended());
+        }
+        match self.logins.find(text, now) {
+            Found::Valid(principal) => Ok(principal),
+            Found::Nothing => Err(login_ended()),
+            Found::NotRead => Err(Refusal::store_unavailable()),
         }
     }
 }
@@ -111,12 +164,19 @@ pub(crate) fn ended() -> Refusal {
     )
 }
 
+/// Returns the refusal of a token of a login that is unknown or no longer valid, the same for each reason.
+fn login_ended() -> Refusal {
+    Refusal::new(
+        ErrorCode::Unauthorized,
+        "the login is unknown, was revoked, or has expired",
+    )
+    .suggest(
+        "Log in again: `c3po-coordinator login NAME` on the coordinator's machine prints a link.",
+    )
+}
+
 fn presented(headers: &HeaderMap) -> Option<&str> {
-    let bearer = headers
-        .get(AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
-    let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
-    bearer
+    bearer(headers)
         .or_else(|| {
             headers
                 .get("x-api-key")
@@ -125,18 +185,24 @@ fn presented(headers: &HeaderMap) -> Option<&str> {
         .map(str::trim)
 }
 
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    value.and_then(|value| value.strip_prefix("Bearer "))
+}
+
 #[cfg(test)]
 mod tests {
     use c3po_shared::vocabulary::Scope;
 
     use super::secret::{Fresh, hash};
     use super::*;
-    use crate::store::Key;
 
     const TOKEN: &str = "0123456789abcdef";
 
     fn key() -> (Key, String) {
-        let fresh = Fresh::make().expect("random");
+        let fresh = Fresh::make(secret::KEY_PREFIX).expect("random");
         let key = Key {
             id: fresh.id,
             hash: hash(&fresh.text),
@@ -153,8 +219,18 @@ mod tests {
         (key, fresh.text)
     }
 
+    fn auth_of(token: Option<Secret>, is_open: bool) -> Auth {
+        Auth {
+            anybody: is_open.then(|| Arc::new(Principal::anybody(false))),
+            token: token.map(|token| (token, Arc::new(Principal::token()))),
+            keyring: Keyring::default(),
+            logins: Keyring::default(),
+            admits_logins: true,
+        }
+    }
+
     fn auth(is_open: bool) -> (Auth, String) {
-        let (auth, (key, text)) = (Auth::new(TOKEN.parse().ok(), is_open), key());
+        let (auth, (key, text)) = (auth_of(TOKEN.parse().ok(), is_open), key());
         auth.keyring.replace(
             auth.keyring.begin(),
             1,
@@ -200,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_key_is_refused_as_unknown_only_after_the_keys_were_read() {
-        let auth = Auth::new(None, false);
+        let auth = auth_of(None, false);
         let mut headers = HeaderMap::new();
         headers.insert("x-api-key", "c3po_0a1b2c3d_x".parse().expect("a header"));
         let code = || {
@@ -224,7 +300,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-api-key", text.parse().expect("a header"));
         for _ in 0..2_000 {
-            let auth = Auth::new(None, false);
+            let auth = auth_of(None, false);
             let (reading, keys) = (auth.keyring.begin(), vec![key.clone()]);
             let code = std::thread::scope(|scope| {
                 let asks = scope.spawn(|| auth.admit(&headers, Timestamp::from_millis(2)));

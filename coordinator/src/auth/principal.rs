@@ -8,7 +8,7 @@ use c3po_shared::host;
 use c3po_shared::limits::{AT_ONCE_PER_KEY, WAITS_PER_KEY, WAITS_WITHOUT_KEY};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::Scope;
+use c3po_shared::vocabulary::{LoginScope, Scope};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -16,8 +16,11 @@ use uuid::Uuid;
 use super::globs::AgentGlobs;
 use crate::unfinished::Room;
 
-/// The namespace for process ids that are scoped to a key: a constant random UUID.
+/// The namespace for process ids that are scoped to a credential: a constant random UUID.
 const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
+
+/// The name of a person without a login, on an open coordinator that only this machine reaches.
+const NOT_VERIFIED: &str = "local (not verified)";
 
 /// How many pages of agents a principal may read from the store at a time.
 const PAGES_AT_ONCE: usize = 4;
@@ -81,7 +84,10 @@ impl Drop for Stay {
 #[derive(Debug)]
 pub(super) enum Who {
     /// A client without a credential, on an open coordinator.
-    Anybody,
+    Anybody {
+        /// Whether it may answer for people, as `local`.
+        answers: bool,
+    },
     /// A client with the shared token.
     Token,
     /// A local client under the coordinator's own user.
@@ -94,12 +100,21 @@ pub(super) enum Who {
         agents: AgentGlobs,
         host: String,
     },
+    /// A person with a login.
+    Login {
+        id: String,
+        /// `login-ID`: its name in records, which no key can have.
+        label: String,
+        /// The name of the person.
+        name: String,
+        scope: LoginScope,
+    },
 }
 
 impl Principal {
-    /// Returns the principal of clients without a credential.
-    pub(crate) fn anybody() -> Self {
-        Self::of(Who::Anybody)
+    /// Returns the principal of clients without a credential, who answer for people if `answers` is set.
+    pub(crate) fn anybody(answers: bool) -> Self {
+        Self::of(Who::Anybody { answers })
     }
 
     /// Returns the principal of clients with the shared token.
@@ -129,6 +144,16 @@ impl Principal {
         })
     }
 
+    /// Returns the principal of a login.
+    pub(super) fn login(id: &str, name: &str, scope: LoginScope) -> Self {
+        Self::of(Who::Login {
+            id: id.to_owned(),
+            label: format!("login-{id}"),
+            name: name.to_owned(),
+            scope,
+        })
+    }
+
     fn of(who: Who) -> Self {
         Self {
             who,
@@ -141,15 +166,15 @@ impl Principal {
         }
     }
 
-    /// Counts one more link or request. Only keys have a limit.
+    /// Counts one more link or request. Only keys and logins have a limit.
     ///
-    /// Errors: `RATE_LIMITED` if the key is at its limit.
+    /// Errors: `RATE_LIMITED` if it is at its limit.
     pub(crate) fn enter(principal: &Arc<Self>) -> Result<Stay, Refusal> {
         let before = principal.stays.fetch_add(1, Ordering::Relaxed);
         let stay = Stay(Arc::clone(principal));
-        match &principal.who {
-            Who::Key { id, .. } if before >= AT_ONCE_PER_KEY => Err(crowded(
-                &format!("the key {id} has"),
+        match principal.credential() {
+            Some(credential) if before >= AT_ONCE_PER_KEY => Err(crowded(
+                &format!("{credential} has"),
                 AT_ONCE_PER_KEY,
                 "links and requests",
                 before,
@@ -158,20 +183,20 @@ impl Principal {
         }
     }
 
-    /// Counts one more wait. All clients without a key of their own share one limit.
+    /// Counts one more wait. All clients without a key or login of their own share one limit.
     ///
     /// Errors: `RATE_LIMITED` if the principal is at its limit.
     pub(crate) fn begin_wait(principal: &Arc<Self>) -> Result<PresentWait, Refusal> {
         let before = principal.waits.fetch_add(1, Ordering::Relaxed);
         let wait = PresentWait(Arc::clone(principal));
-        match &principal.who {
-            Who::Key { id, .. } if before >= WAITS_PER_KEY => Err(crowded(
-                &format!("the key {id} has"),
+        match principal.credential() {
+            Some(credential) if before >= WAITS_PER_KEY => Err(crowded(
+                &format!("{credential} has"),
                 WAITS_PER_KEY,
                 "waits",
                 before,
             )),
-            _ if before >= WAITS_WITHOUT_KEY => Err(crowded(
+            None if before >= WAITS_WITHOUT_KEY => Err(crowded(
                 "the clients without a key have",
                 WAITS_WITHOUT_KEY,
                 "waits",
@@ -226,8 +251,16 @@ impl Principal {
         // The end of the credential takes precedence over work that completes at the same time.
         tokio::select! {
             biased;
-            () = self.ended.cancelled() => Err(super::ended()),
+            () = self.ended.cancelled() => Err(self.ending()),
             done = work => Ok(done),
+        }
+    }
+
+    /// Returns the refusal of a call whose credential ends while it runs.
+    pub(crate) fn ending(&self) -> Refusal {
+        match &self.who {
+            Who::Login { .. } => super::login_ended(),
+            _ => super::ended(),
         }
     }
 
@@ -240,17 +273,55 @@ impl Principal {
     pub(crate) fn presented(&self) -> Option<(&str, u64)> {
         match &self.who {
             Who::Key { id, revision, .. } => Some((id, *revision)),
-            Who::Anybody | Who::Token | Who::Local => None,
+            Who::Anybody { .. } | Who::Token | Who::Local | Who::Login { .. } => None,
         }
     }
 
-    /// Returns the id of its key, or a fixed word without one.
+    /// Returns the id of its key, `login-ID` for its login, or a fixed word without either.
     pub(crate) fn name(&self) -> &str {
         match &self.who {
-            Who::Anybody => "anybody",
+            Who::Anybody { .. } => "anybody",
             Who::Token => "token",
             Who::Local => "local",
             Who::Key { id, .. } => id,
+            Who::Login { label, .. } => label,
+        }
+    }
+
+    /// Returns the kind of its credential.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.who {
+            Who::Anybody { .. } => "anybody",
+            Who::Token => "token",
+            Who::Local => "local",
+            Who::Key { .. } => "key",
+            Who::Login { .. } => "login",
+        }
+    }
+
+    /// Returns the name under which its answers for people are recorded, if it may answer.
+    pub(crate) fn answers_as(&self) -> Option<&str> {
+        match &self.who {
+            Who::Login { name, .. } => Some(name),
+            Who::Anybody { answers: true } => Some(NOT_VERIFIED),
+            _ => None,
+        }
+    }
+
+    /// Returns its key or login in a sentence, if it has one.
+    pub(super) fn credential(&self) -> Option<String> {
+        match &self.who {
+            Who::Key { id, .. } => Some(format!("the key {id}")),
+            Who::Login { id, .. } => Some(format!("the login {id}")),
+            Who::Anybody { .. } | Who::Token | Who::Local => None,
+        }
+    }
+
+    /// Returns the id of its login, if any.
+    pub(crate) fn login_id(&self) -> Option<&str> {
+        match &self.who {
+            Who::Login { id, .. } => Some(id),
+            _ => None,
         }
     }
 
@@ -258,7 +329,7 @@ impl Principal {
     pub(crate) fn key_id(&self) -> Option<&str> {
         match &self.who {
             Who::Key { id, .. } => Some(id),
-            Who::Anybody | Who::Token | Who::Local => None,
+            Who::Anybody { .. } | Who::Token | Who::Local | Who::Login { .. } => None,
         }
     }
 
@@ -266,7 +337,7 @@ impl Principal {
     pub(crate) fn own_host(&self) -> Option<&str> {
         match &self.who {
             Who::Key { host, .. } => Some(host),
-            Who::Anybody | Who::Token | Who::Local => None,
+            Who::Anybody { .. } | Who::Token | Who::Local | Who::Login { .. } => None,
         }
     }
 
@@ -276,19 +347,23 @@ impl Principal {
         self.own_host().or(said).unwrap_or(host::UNKNOWN).to_owned()
     }
 
-    /// Returns the audit entry with the id of its key.
+    /// Returns the audit entry with the id of its key or login.
     pub(crate) fn sign(&self, entry: Entry) -> Entry {
         Entry {
             key: self.key_id().map(str::to_owned),
+            login: self.login_id().map(str::to_owned),
             ..entry
         }
     }
 
-    /// Returns the stored id of a process. It is scoped to the key, so that one key cannot affect processes of another.
+    /// Returns the stored id of a process. It is scoped to the key or login, so that none can affect processes of another.
     pub(crate) fn process(&self, instance: Uuid) -> Uuid {
         match &self.who {
-            Who::Key { id, .. } => Uuid::new_v5(&PROCESSES, format!("{id}\n{instance}").as_bytes()),
-            Who::Anybody | Who::Token | Who::Local => instance,
+            Who::Key { .. } | Who::Login { .. } => {
+                let scoped = format!("{}\n{instance}", self.name());
+                Uuid::new_v5(&PROCESSES, scoped.as_bytes())
+            }
+            Who::Anybody { .. } | Who::Token | Who::Local => instance,
         }
     }
 }
@@ -327,7 +402,7 @@ pub(super) mod tests {
     fn the_host_is_that_of_the_key_and_a_reported_one_counts_only_without_key() {
         assert_eq!(key(Scope::Agent, "*").host("laptop"), "nas");
         assert_eq!(Principal::token().host("laptop"), "laptop");
-        assert_eq!(Principal::anybody().host(" "), "unknown");
+        assert_eq!(Principal::anybody(false).host(" "), "unknown");
     }
 
     #[test]
@@ -344,7 +419,7 @@ pub(super) mod tests {
         );
         stays.pop();
         assert!(Principal::enter(&principal).is_ok());
-        let anybody = Arc::new(Principal::anybody());
+        let anybody = Arc::new(Principal::anybody(false));
         let stays: Vec<_> = (0..=AT_ONCE_PER_KEY)
             .map(|_| Principal::enter(&anybody))
             .collect();

@@ -1,38 +1,41 @@
-//! The secret of a key and its hash. 256 random bits do not need a slow hash.
+//! The secrets of keys, logins and their codes, and their hashes. 128 random bits or more do not need a slow hash.
 
-pub(crate) use c3po_shared::join::KEY_PREFIX as PREFIX;
+pub(crate) use c3po_shared::join::KEY_PREFIX;
 use c3po_shared::join::{Fingerprint, JoinCode};
-use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+pub(crate) use c3po_shared::login::TOKEN_PREFIX as LOGIN_PREFIX;
+use data_encoding::{BASE32_NOPAD, BASE64URL_NOPAD, HEXLOWER};
 use rustls::crypto::SecureRandom;
 
 /// The length of an id in bytes.
 const ID_LENGTH: usize = 4;
 /// The length of a secret in bytes.
 const SECRET_LENGTH: usize = 32;
+/// The length of a login's code in bytes.
+const CODE_LENGTH: usize = 16;
 
 /// The system cannot provide random bytes.
 #[derive(Debug, thiserror::Error)]
 #[error("the system provides no random bytes")]
 pub(crate) struct NoRandomness;
 
-/// A new key: its secret is returned once and never stored.
+/// A new key or login: its secret is returned once and never stored.
 pub(crate) struct Fresh {
-    /// The id of the key.
+    /// Its id.
     pub(crate) id: String,
     /// The secret, with prefix and id.
     pub(crate) text: String,
 }
 
 impl Fresh {
-    /// Makes a key.
-    pub(crate) fn make() -> Result<Self, NoRandomness> {
-        Self::of(id()?)
+    /// Makes an id and a secret with that prefix.
+    pub(crate) fn make(prefix: &str) -> Result<Self, NoRandomness> {
+        Self::of(prefix, id()?)
     }
 
-    /// Makes a new secret for the key of that id.
-    pub(crate) fn of(id: String) -> Result<Self, NoRandomness> {
+    /// Makes a new secret for that id.
+    pub(crate) fn of(prefix: &str, id: String) -> Result<Self, NoRandomness> {
         let text = format!(
-            "{PREFIX}{id}_{}",
+            "{prefix}{id}_{}",
             BASE64URL_NOPAD.encode(&random::<SECRET_LENGTH>()?)
         );
         Ok(Self { id, text })
@@ -49,7 +52,14 @@ pub(crate) fn join_code(fingerprint: Option<Fingerprint>) -> Result<JoinCode, No
     }
 }
 
-/// Makes the id of a key or an invite.
+/// Makes the code of a login: letters and digits that a person can type.
+pub(crate) fn login_code() -> Result<String, NoRandomness> {
+    Ok(BASE32_NOPAD
+        .encode(&random::<CODE_LENGTH>()?)
+        .to_ascii_lowercase())
+}
+
+/// Makes the id of a key, a login, or a code.
 pub(crate) fn id() -> Result<String, NoRandomness> {
     Ok(HEXLOWER.encode(&random::<ID_LENGTH>()?))
 }
@@ -65,9 +75,9 @@ pub(crate) fn is_hash_of(hash: &blake3::Hash, text: &str) -> bool {
     blake3::hash(text.as_bytes()) == *hash
 }
 
-/// Returns the id inside the text of a key.
-pub(crate) fn id_of(text: &str) -> Option<&str> {
-    text.strip_prefix(PREFIX)?.split_once('_').map(|(id, _)| id)
+/// Returns the id inside a secret with that prefix.
+pub(crate) fn id_of<'a>(prefix: &str, text: &'a str) -> Option<&'a str> {
+    text.strip_prefix(prefix)?.split_once('_').map(|(id, _)| id)
 }
 
 fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], NoRandomness> {
@@ -84,15 +94,15 @@ mod tests {
     #[test]
     fn a_key_is_known_by_its_hash_and_no_two_are_alike() {
         let (one, other) = (
-            Fresh::make().expect("random"),
-            Fresh::make().expect("random"),
+            Fresh::make(KEY_PREFIX).expect("random"),
+            Fresh::make(KEY_PREFIX).expect("random"),
         );
         assert_ne!(one.text, other.text);
-        assert_eq!(id_of(&one.text), Some(one.id.as_str()));
+        assert_eq!(id_of(KEY_PREFIX, &one.text), Some(one.id.as_str()));
         let kept = blake3::Hash::from_hex(hash(&one.text)).expect("a hash");
         assert!(is_hash_of(&kept, &one.text) && !is_hash_of(&kept, &other.text));
-        let again = Fresh::of(one.id.clone()).expect("random");
-        assert!(id_of(&again.text) == Some(one.id.as_str()) && again.text != one.text);
+        let again = Fresh::of(KEY_PREFIX, one.id.clone()).expect("random");
+        assert!(id_of(KEY_PREFIX, &again.text) == Some(one.id.as_str()) && again.text != one.text);
         assert_eq!(one.text.len(), "c3po_".len() + 8 + 1 + 43);
     }
 
@@ -105,8 +115,19 @@ mod tests {
 
     #[test]
     fn other_texts_name_no_key() {
-        for text in ["", "c3po_", "c3po_abc", "token", "C3PO_a_b"] {
-            assert_eq!(id_of(text), None, "{text}");
+        for text in [
+            "",
+            "c3po_",
+            "c3po_abc",
+            "token",
+            "C3PO_a_b",
+            "c3po-login_a_b",
+        ] {
+            assert_eq!(id_of(KEY_PREFIX, text), None, "{text}");
         }
+        for text in ["", "c3po_a_b", "c3po-login_abc", "c3po-login"] {
+            assert_eq!(id_of(LOGIN_PREFIX, text), None, "{text}");
+        }
+        assert_eq!(id_of(LOGIN_PREFIX, "c3po-login_a_b"), Some("a"));
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the keyring up to date: a change at any coordinator takes effect here well within a second.
+//! Keeps the cached keys and logins up to date: a change at any coordinator takes effect here well within a second.
 
 use std::time::Duration;
 
@@ -6,17 +6,22 @@ use c3po_shared::time::Timestamp;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::Auth;
+use super::{Auth, logins};
 use crate::store::{Result, Store};
 
-/// How often changes of keys are checked, at the cost of one small read.
+/// How often changes of keys and logins are checked, at the cost of two small reads.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
-/// How often the uses of keys are written.
+/// How often the uses of keys and logins are written.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 
-/// Loads the keys.
+/// Loads the keys and the logins.
 pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<()> {
+    load_keys(auth, store).await?;
+    load_logins(auth, store).await
+}
+
+async fn load_keys(auth: &Auth, store: &dyn Store) -> Result<()> {
     let reading = auth.keyring.begin();
     // The counter is read first, so that a concurrent change is read twice rather than missed.
     let changes = store.key_changes().await?;
@@ -25,7 +30,15 @@ pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<()> {
     Ok(())
 }
 
-/// Follows the store until `stop` is cancelled. While the store is unavailable, the keys stay unchanged.
+async fn load_logins(auth: &Auth, store: &dyn Store) -> Result<()> {
+    let reading = auth.logins.begin();
+    let changes = store.login_changes().await?;
+    auth.logins
+        .replace(reading, changes, store.logins().await?, Timestamp::now());
+    Ok(())
+}
+
+/// Follows the store until `stop` is cancelled. While the store is unavailable, keys and logins stay unchanged.
 pub(crate) async fn follow(auth: &Auth, store: &dyn Store, stop: &CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -33,12 +46,12 @@ pub(crate) async fn follow(auth: &Auth, store: &dyn Store, stop: &CancellationTo
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         match look(auth, store).await {
             Ok(()) if complained => {
-                tracing::info!("key changes can be read again");
+                tracing::info!("changes of keys and logins can be read again");
                 complained = false;
             }
             Err(error) if !complained => {
                 tracing::warn!(
-                    "key changes take no effect here until the store can be read again: {error}"
+                    "changes of keys and logins take no effect here until the store can be read again: {error}"
                 );
                 complained = true;
             }
@@ -47,16 +60,18 @@ pub(crate) async fn follow(auth: &Auth, store: &dyn Store, stop: &CancellationTo
     }
 }
 
-/// Ends expired keys until `stop` is cancelled. It does not need the store, so keys expire even while that is unavailable.
+/// Ends expired keys and logins until `stop` is cancelled. It does not need the store, so they expire even while that is
+/// unavailable.
 pub(crate) async fn expire(auth: &Auth, stop: &CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         auth.keyring.expire(Timestamp::now());
+        auth.logins.expire(Timestamp::now());
     }
 }
 
-/// Writes the uses of keys once a minute until `stop` is cancelled, and once more at the end.
+/// Writes the uses of keys once a minute until `stop` is cancelled, and once more at the end. Logins in use are extended.
 pub(crate) async fn note_uses(auth: &Auth, store: &dyn Store, stop: &CancellationToken) {
     let mut ticks = interval(NOTE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -71,6 +86,9 @@ pub(crate) async fn note_uses(auth: &Auth, store: &dyn Store, stop: &Cancellatio
                 Err(error) => tracing::debug!("could not record when keys were used: {error}"),
             }
         }
+        if let Err(error) = logins::extend_used(auth, store, now).await {
+            tracing::debug!("could not extend the logins in use: {error}");
+        }
         if is_over {
             return;
         }
@@ -78,9 +96,11 @@ pub(crate) async fn note_uses(auth: &Auth, store: &dyn Store, stop: &Cancellatio
 }
 
 async fn look(auth: &Auth, store: &dyn Store) -> Result<()> {
-    if Some(store.key_changes().await?) == auth.keyring.changes() {
-        Ok(())
-    } else {
-        load(auth, store).await
+    if Some(store.key_changes().await?) != auth.keyring.changes() {
+        load_keys(auth, store).await?;
     }
+    if Some(store.login_changes().await?) != auth.logins.changes() {
+        load_logins(auth, store).await?;
+    }
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! Commands for a running coordinator, and the output of their results.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +11,11 @@ use c3po_shared::text::{harmless_json, shell_word};
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
+use super::logins::{LoginOptions, LoginsCommand, offered};
+use super::requests::{delete, get, in_path, post, required};
 use super::tables::{every_key, guarded_pairs, listed, open_invites, plain};
 use super::{absent, exchange};
 use crate::server::{PrintedCommand, control_socket};
@@ -34,6 +34,11 @@ pub enum Admin {
     /// List or revoke open invites
     #[command(subcommand)]
     Invites(InvitesCommand),
+    /// Print a link with which a person logs in, and its QR code
+    Login(LoginOptions),
+    /// List or revoke logins
+    #[command(subcommand)]
+    Logins(LoginsCommand),
     /// Delete agents that no session holds
     #[command(subcommand)]
     Agents(AgentsCommand),
@@ -202,6 +207,8 @@ impl Admin {
             Self::Invites(InvitesCommand::Revoke { id }) => {
                 delete(format!("/api/invites/{}", in_path(id)))
             }
+            Self::Login(options) => options.http(),
+            Self::Logins(command) => command.http(),
             Self::Agents(AgentsCommand::Rm { name, .. }) => {
                 post("/api/agents/remove", &json!({"agent_id": name}))
             }
@@ -219,6 +226,8 @@ impl Admin {
         match self {
             Self::Keys(KeysCommand::List { json })
             | Self::Invites(InvitesCommand::List { json })
+            | Self::Login(LoginOptions { json, .. })
+            | Self::Logins(LoginsCommand::List { json })
             | Self::Agents(AgentsCommand::Rm { json, .. })
             | Self::Hosts(Hosts::Rename { json, .. })
             | Self::Guard(GuardCommand::List { json }) => *json,
@@ -242,6 +251,8 @@ impl Admin {
                 let id = said("id")?;
                 format!("The invite {id} is revoked: no host can join with it any more.")
             }
+            Self::Login(_) => offered(answer)?,
+            Self::Logins(command) => command.show(answer, typed)?,
             Self::Agents(AgentsCommand::Rm { .. }) => {
                 let (agent, expired) = (said("agent_id")?, &answer["expired"]);
                 format!("{agent} is deleted; {expired} messages in its inbox have expired.")
@@ -324,23 +335,6 @@ fn seconds(span: Span) -> u64 {
     span.duration().as_secs()
 }
 
-fn get(path: &str) -> (Method, String, String) {
-    (Method::GET, path.to_owned(), String::new())
-}
-
-fn post(path: &str, body: &Value) -> (Method, String, String) {
-    (Method::POST, path.to_owned(), body.to_string())
-}
-
-fn delete(path: String) -> (Method, String, String) {
-    (Method::DELETE, path, String::new())
-}
-
-/// Returns a text of the answer, harmless in a terminal.
-fn required(answer: &Value, name: &str) -> anyhow::Result<String> {
-    plain(answer, name).with_context(|| format!("the answer has no {name}"))
-}
-
 fn invited(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
     let said = |name: &str| required(answer, name);
     let warning = plain(answer, "warning").map(|why| format!("Note: {why}.\n\n"));
@@ -381,11 +375,6 @@ impl Two {
     fn body(&self) -> Value {
         json!({"agents": [self.one, self.other]})
     }
-}
-
-/// Escapes an id for a path. A malformed id cannot lead to another path.
-fn in_path(id: &str) -> impl fmt::Display {
-    utf8_percent_encode(id, NON_ALPHANUMERIC)
 }
 
 #[cfg(test)]

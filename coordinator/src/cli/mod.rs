@@ -6,6 +6,8 @@ mod admin;
 mod audit;
 mod backup;
 mod health;
+mod logins;
+mod requests;
 mod tables;
 
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ pub use self::admin::Admin;
 pub use self::audit::AuditOptions;
 pub use self::backup::{back_up, restore};
 pub use self::health::ask as ask_health;
+pub use self::logins::{LoginOptions, LoginsCommand};
 use crate::config::ServeFlags;
 
 /// The largest response that is read, in bytes, which has room for 10,000 keys.

@@ -1,4 +1,4 @@
-//! The tables of the command line: keys, invites and pairs of agents.
+//! The tables of the command line: keys, invites, logins and pairs of agents.
 
 use c3po_shared::text::harmless;
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub(super) fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
     )
 }
 
-/// Returns the state of a key, with the time of its end.
+/// Returns the state of a key or a login, with the time of its end.
 fn state(key: &Value) -> String {
     let (state, expires) = (key["state"].as_str().unwrap_or("-"), &key["expires_at"]);
     match state {
@@ -83,6 +83,40 @@ pub(super) fn open_invites(invites: &[Value], typed: &PrintedCommand) -> String 
     aligned(
         &head.map(str::to_owned),
         &invites.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+pub(super) fn every_login(logins: &[Value], typed: &PrintedCommand) -> String {
+    if logins.is_empty() {
+        return format!(
+            "There are no logins. `{}` prints the link with which a person logs in.",
+            typed.line("login NAME")
+        );
+    }
+    let row = |login: &Value| {
+        let said = |name: &str| login[name].as_str().unwrap_or("-").to_owned();
+        [
+            said("id"),
+            said("scope"),
+            said("name"),
+            moment(&login["created_at"]),
+            state(login),
+            said("made_by"),
+            said("device"),
+        ]
+    };
+    let head = [
+        "ID",
+        "SCOPE",
+        "NAME",
+        "MADE (UTC)",
+        "STATE (UTC)",
+        "MADE BY",
+        "DEVICE",
+    ];
+    aligned(
+        &head.map(str::to_owned),
+        &logins.iter().map(row).collect::<Vec<_>>(),
     )
 }
 

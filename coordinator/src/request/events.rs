@@ -37,7 +37,9 @@ fn is_visible(principal: &Principal, entry: &Entry) -> bool {
         | Event::Gap => true,
         _ if principal.check(Right::Operate).is_ok() => true,
         Event::Accepted | Event::Answered | Event::Receipt | Event::Acknowledged => is_own(),
-        Event::KeyChanged | Event::GuardChanged | Event::PolicyChanged => false,
+        Event::KeyChanged | Event::LoginChanged | Event::GuardChanged | Event::PolicyChanged => {
+            false
+        }
     }
 }
 

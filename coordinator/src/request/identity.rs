@@ -139,6 +139,11 @@ pub(crate) async fn settle_name(
     wish: Claim,
 ) -> Result<Tenure, Refusal> {
     check_name(services, principal, &wish.name)?;
+    if let Some(id) = principal.login_id() {
+        let error = format!("the login {id} is for a person and not for a session");
+        return Err(Refusal::new(ErrorCode::Forbidden, error)
+            .suggest("Connect the session with the key of its host."));
+    }
     let base = wish.name.clone();
     let is_taken = base.is_reserved() || host_of_person(services, &base).await?.is_some();
     let mut namesakes = services.store.namesakes(&base).await?;

@@ -8,6 +8,7 @@ mod events;
 mod guard;
 mod identity;
 mod inbox;
+mod notice;
 mod page;
 mod part;
 mod permission;
@@ -34,6 +35,7 @@ pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{
     check_host, check_name, check_reader, check_right, check_speaker, settle_name,
 };
+pub(crate) use notice::notify_people;
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
 pub(crate) use receipts::advance;

@@ -1,13 +1,11 @@
 //! Joining of hosts: the one path that changes something for a client without a key, and the command line for it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::{Mutex, PoisonError};
 
 use axum::Json;
 use axum::extract::State;
-use c3po_shared::join::{CODE_VARIABLE, JoinReply, JoinRequest, OlderKey};
-use c3po_shared::limits::WRONG_CODES_PER_MINUTE;
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::join::{CODE_VARIABLE, Fingerprint, JoinReply, JoinRequest, OlderKey};
+use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,14 +14,16 @@ use tokio::time::Instant;
 use super::endpoint::{Body, RestAnswer};
 use super::keys::{changed, noted, unsure};
 use super::tls::Transport;
-use super::{AppState, PrintedCommand, download};
+use super::wrong_codes::WrongCodes;
+use super::{AppState, PrintedCommand, download, origins};
 use crate::auth::invites::{self, NewInvite};
 use crate::config::Config;
-use crate::limit::{LimitReached, Window};
 use crate::store::{Store, StoreError};
 
 /// The largest request from a client without a key, in bytes.
 const BODY_MAX: usize = 8 << 10;
+/// How a host gets another code.
+const NEW_CODE: &str = "Get a new one: `c3po-coordinator invite` on the coordinator's machine.";
 /// The creator of the invite that is made at startup if there is no key.
 const START: &str = "start";
 
@@ -37,8 +37,7 @@ pub(super) struct Joins {
     transport: Transport,
     /// The command line for local commands to this coordinator.
     typed: PrintedCommand,
-    /// The wrong codes of the last minute.
-    wrong: Mutex<Window<()>>,
+    wrong: WrongCodes,
 }
 
 /// A new invite.
@@ -65,7 +64,7 @@ impl Joins {
             address,
             transport,
             typed,
-            wrong: Mutex::default(),
+            wrong: WrongCodes::new("join code", NEW_CODE),
         }
     }
 
@@ -124,21 +123,26 @@ impl Joins {
         self.transport.curl_flags()
     }
 
-    /// Counts a wrong code and returns its refusal. All clients share one limit per minute, above which the refusal is a rate
-    /// limit. Correct codes are never limited, or any client could lock others out; their 128 bits protect them from guessing.
-    fn refuse(&self, now: Instant) -> Refusal {
-        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(LimitReached {
-            count,
-            retry_after_seconds,
-        }) = wrong.take((), WRONG_CODES_PER_MINUTE, now)
-        {
-            return Refusal::too_many_codes(count, WRONG_CODES_PER_MINUTE, retry_after_seconds);
-        }
-        // The same error as for a code that never existed, so that clients cannot learn which codes existed.
-        let error = "this join code is unknown, was used, or has expired";
-        Refusal::new(ErrorCode::Unauthorized, error)
-            .suggest("Get a new one: `c3po-coordinator invite` on the coordinator's machine.")
+    /// Returns the fingerprint of the coordinator's own certificate, if it has one.
+    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
+        self.transport.pinned()
+    }
+
+    /// Returns why the page of a login does not work under the URL of this coordinator, if it does not.
+    pub(super) fn page_warning(&self) -> Option<String> {
+        let url = self.url();
+        let own = origins::own(
+            self.public_url.as_deref(),
+            self.transport.scheme(),
+            self.address,
+        );
+        let is_own = own.contains(&origins::origin(&url));
+        (!is_own).then(|| {
+            format!(
+                "the page works only under a configured URL: start the coordinator with --public-url {url}, or log in \
+                 with `c3po login {url}`"
+            )
+        })
     }
 }
 
@@ -148,7 +152,7 @@ pub(super) async fn join(
     Body(request): Body<JoinRequest, BODY_MAX>,
 ) -> RestAnswer<JoinReply> {
     let (store, wrong) = (server.services.store.as_ref(), || {
-        server.joins.refuse(Instant::now())
+        server.joins.wrong.refuse(Instant::now())
     });
     let presented = invites::invited(store, &request).await?.ok_or_else(wrong)?;
     let by = format!("invite {}", presented.standing.invite.id);
@@ -256,9 +260,6 @@ fn outward() -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -296,24 +297,5 @@ mod tests {
             offline.contains("no route to a network") && offline.contains("--public-url"),
             "{offline}"
         );
-    }
-
-    #[test]
-    fn wrong_codes_are_refused_up_to_the_rate_limit() {
-        let joins = Joins {
-            public_url: None,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),
-            transport: Transport::plain(),
-            typed: PrintedCommand::new(
-                None,
-                Path::new("/data"),
-                SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),
-            ),
-            wrong: Mutex::default(),
-        };
-        let (now, code) = (Instant::now(), |at| joins.refuse(at).code);
-        assert!((0..WRONG_CODES_PER_MINUTE).all(|_| code(now) == ErrorCode::Unauthorized));
-        assert_eq!(code(now + Duration::from_secs(59)), ErrorCode::RateLimited);
-        assert_eq!(code(now + Duration::from_secs(60)), ErrorCode::Unauthorized);
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::Scope;
+use c3po_shared::vocabulary::{Scope, Validity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub(super) struct ListedKey {
     /// The agents that it covers, as globs.
     agents: Vec<String>,
     /// Whether the key is valid.
-    state: KeyState,
+    state: Validity,
     /// When it was made.
     created_at: Timestamp,
     /// When it expires; null if it does not expire.
@@ -50,16 +50,6 @@ pub(super) struct ListedKey {
     made_by: String,
     /// When it was last used, to the minute; null if unknown.
     last_used_at: Option<Timestamp>,
-}
-
-/// Whether a key is valid.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-enum KeyState {
-    Valid,
-    Expired,
-    Revoked,
 }
 
 /// A key with a new secret.
@@ -198,14 +188,7 @@ pub(super) fn noted(server: &AppState, verb: &str, key: Option<&str>, by: &str) 
 }
 
 fn shown(key: Key, now: Timestamp) -> ListedKey {
-    let state = match &key {
-        Key {
-            revoked_at: Some(_),
-            ..
-        } => KeyState::Revoked,
-        key if key.is_valid(now) => KeyState::Valid,
-        _ => KeyState::Expired,
-    };
+    let state = Validity::of(key.is_valid(now), key.revoked_at.is_some());
     let host = key.host().to_owned();
     let Key {
         id,

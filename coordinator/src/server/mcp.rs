@@ -29,7 +29,7 @@ use super::endpoint::read_body;
 use super::evidence::{self, Presentation};
 use super::written::Paid;
 use super::{AppState, http_session::HttpSessions, refused};
-use crate::auth::{self, Principal};
+use crate::auth::Principal;
 use crate::request::{self, CALL_DEADLINE, Services};
 use crate::unfinished::Charge;
 
@@ -258,7 +258,7 @@ impl Handler {
         let done = tokio::select! {
             done = request::perform(&self.services, &caller, CallId::fresh(), call) => done?,
             () = self.sessions.stay_online(&self.services, &caller) => return Err(Refusal::store_unavailable()),
-            () = principal.ended() => return Err(auth::ended()),
+            () = principal.ended() => return Err(principal.ending()),
         };
         let reply = Received::of(&done.reply);
         if let Some(effect) = parts

@@ -17,8 +17,10 @@ mod http_session;
 mod invites;
 mod join;
 mod keys;
+mod logins;
 mod mcp;
 mod origins;
+mod pages;
 mod pairs;
 mod policy;
 mod rest;
@@ -26,8 +28,8 @@ mod routes;
 mod tls;
 mod v1;
 mod written;
+mod wrong_codes;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +57,7 @@ use self::http_session::HttpSessions;
 use self::join::Joins;
 use self::tls::Transport;
 use self::written::until_written;
+use self::wrong_codes::WrongCodes;
 use crate::auth::{Auth, Principal, Stay};
 use crate::config::Config;
 use crate::memory;
@@ -72,6 +75,7 @@ pub(crate) struct AppState {
     auth: Arc<Auth>,
     http_sessions: Arc<HttpSessions>,
     joins: Arc<Joins>,
+    wrong_logins: Arc<WrongCodes>,
     downloads: Arc<Downloads>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -111,12 +115,14 @@ pub(crate) async fn serve(
         services,
         auth,
         joins: Arc::new(Joins::new(config, address, transport.clone())),
+        wrong_logins: Arc::new(WrongCodes::new("login code", logins::NEW_CODE)),
         downloads: Arc::new(Downloads::new(&config.data_dir)),
         http_sessions: Arc::new(HttpSessions::default()),
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
-    let routes = routes(&server, config, address.ip());
+    let names = origins::Names::new(config, transport.scheme(), address);
+    let routes = routes(&server, names);
     let control = control::ControlSocket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
@@ -141,7 +147,7 @@ async fn overdue(stop: &CancellationToken) {
     sleep(STOP_DEADLINE).await;
 }
 
-fn routes(server: &AppState, config: &Config, listen: IpAddr) -> Router {
+fn routes(server: &AppState, names: origins::Names) -> Router {
     let sessions = Router::new()
         .route(c3po_shared::wire::PATH, get(acp::upgrade))
         .method_not_allowed_fallback(rest::no_such_method)
@@ -151,14 +157,12 @@ fn routes(server: &AppState, config: &Config, listen: IpAddr) -> Router {
             guard_sessions,
         ));
     routes::router(server)
+        .merge(pages::router())
         .method_not_allowed_fallback(rest::no_such_method)
         .merge(sessions)
         .fallback(rest::nowhere)
         .layer(middleware::from_fn(envelope::layer))
-        .layer(middleware::from_fn_with_state(
-            origins::Names::new(config, listen),
-            origins::layer,
-        ))
+        .layer(middleware::from_fn_with_state(names, origins::layer))
         .with_state(server.clone())
 }
 

@@ -1,22 +1,25 @@
-//! Origin check: rejects requests made by web pages, because a browser sends them even to this machine and this network.
+//! Origin check: rejects requests made by foreign web pages, because a browser sends them even to this machine and this
+//! network. The coordinator's own pages are recognised by its configured origin, never by `Host`, which a foreign page can
+//! choose.
 //!
 //! A foreign page either sends `Origin`, or uses its own name that now resolves to this coordinator (DNS rebinding). On
 //! loopback only `localhost` is accepted. On the network, rebinding needs a public DNS name; names that cannot be public are
 //! accepted.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::MCP_PATH;
 use super::endpoint::Refused;
+use super::pages::{PARTS, is_page};
 use crate::config::Config;
 
 /// Suffixes that never resolve in public DNS (RFC 6761, 6762 and 8375, and ICANN's `internal`), and the one of home routers.
@@ -25,9 +28,14 @@ const OWN: [&str; 5] = [".localhost", ".local", ".home.arpa", ".internal", ".lan
 /// The header in which a browser reports whether the requesting page is of the same site.
 const FETCH_SITE: &str = "sec-fetch-site";
 
+/// The paths that the coordinator's own pages call, and those of their parts: a browser sends `Origin` for a module, too.
+const OF_PAGES: [&str; 2] = ["/api/v1/", PARTS];
+
 /// The host names that clients may use for this coordinator.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
+    /// The origins of its own pages.
+    own: Arc<[String]>,
     /// `None` if credentials are required, because pages do not have them.
     further: Option<Arc<[String]>>,
     /// Whether it serves only this machine.
@@ -35,7 +43,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(config: &Config, listen: IpAddr) -> Self {
+    pub(super) fn new(config: &Config, scheme: &str, listen: SocketAddr) -> Self {
         let host = |url: &String| Some(url.parse::<http::Uri>().ok()?.host()?.to_ascii_lowercase());
         let further = config
             .allowed_hosts
@@ -45,8 +53,9 @@ impl Names {
             .chain(config.public_url.iter().filter_map(host))
             .collect();
         Self {
+            own: own(config.public_url.as_deref(), scheme, listen).into(),
             further: config.is_open.then_some(further),
-            is_local: listen.is_loopback(),
+            is_local: listen.ip().is_loopback(),
         }
     }
 
@@ -61,15 +70,30 @@ impl Names {
         }
     }
 
+    /// Returns whether the origin is one of the own pages, and the path one that they call.
+    fn is_of_own_page(&self, from: &HeaderValue, path: &str) -> bool {
+        let is_own = |own: &String| own.as_bytes() == from.as_bytes();
+        let is_called = OF_PAGES.iter().any(|begin| path.starts_with(begin));
+        is_called && self.own.iter().any(is_own)
+    }
+
     /// Returns a `FORBIDDEN` refusal for a request that a foreign page may have sent. `/mcp` checks `Origin` itself.
     fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
-        if headers.contains_key(ORIGIN) && !path.starts_with(MCP_PATH) {
+        let from = headers
+            .get_all(ORIGIN)
+            .iter()
+            .find(|from| !self.is_of_own_page(from, path));
+        if from.is_some() && !path.starts_with(MCP_PATH) {
             let error = "requests from web pages (with an Origin header) are not accepted";
-            return Err(Refusal::new(ErrorCode::Forbidden, error)
-                .suggest("Send the request without the Origin header."));
+            return Err(Refusal::new(ErrorCode::Forbidden, error).suggest(
+                "Send the request without the Origin header. If this page is the coordinator's own, start the \
+                 coordinator with --public-url and the address of the page.",
+            ));
         }
         let site = headers.get(FETCH_SITE).map(|site| site.as_bytes());
-        if matches!(site, Some(b"cross-site" | b"same-site")) && !path.starts_with(MCP_PATH) {
+        // A link on another site may lead to a page, which has no data.
+        let is_checked = !path.starts_with(MCP_PATH) && !is_page(path);
+        if matches!(site, Some(b"cross-site" | b"same-site")) && is_checked {
             let error = "requests from pages of other sites (with Sec-Fetch-Site) are not accepted";
             return Err(Refusal::new(ErrorCode::Forbidden, error)
                 .suggest("Send the request without the Sec-Fetch-Site header."));
@@ -92,6 +116,37 @@ impl Names {
             }
         }
     }
+}
+
+/// Returns the origins of the coordinator's own pages: that of its public URL, and on loopback those of this machine.
+pub(super) fn own(public_url: Option<&str>, scheme: &str, listen: SocketAddr) -> Vec<String> {
+    let port = listen.port();
+    let names = ["localhost", "127.0.0.1", "[::1]"];
+    let local = names
+        .into_iter()
+        .filter(|_| listen.ip().is_loopback())
+        .map(|name| format!("{scheme}://{name}:{port}"));
+    let listening = listen
+        .ip()
+        .is_loopback()
+        .then(|| format!("{scheme}://{listen}"));
+    let urls = public_url.map(str::to_owned).into_iter();
+    urls.chain(local)
+        .chain(listening)
+        .map(|url| origin(&url))
+        .collect()
+}
+
+/// Returns the origin that a browser sends for a page at that URL: in lower case, without the default port.
+pub(super) fn origin(url: &str) -> String {
+    let url = url.to_ascii_lowercase();
+    let url = url.trim_end_matches('/');
+    let default = if url.starts_with("https://") {
+        ":443"
+    } else {
+        ":80"
+    };
+    url.strip_suffix(default).unwrap_or(url).to_owned()
 }
 
 /// Parses the name as an address.
@@ -119,6 +174,7 @@ mod tests {
 
     fn open(further: &[&str]) -> Names {
         Names {
+            own: own_of("192.168.1.7:8420", Some("https://Nas.example.org:443/")),
             further: Some(further.iter().map(|name| (*name).to_owned()).collect()),
             is_local: false,
         }
@@ -126,9 +182,14 @@ mod tests {
 
     fn closed() -> Names {
         Names {
+            own: own_of("127.0.0.1:8420", None),
             further: None,
             is_local: false,
         }
+    }
+
+    fn own_of(listen: &str, public_url: Option<&str>) -> Arc<[String]> {
+        own(public_url, "http", listen.parse().expect("an address")).into()
     }
 
     fn refuses(names: &Names, path: &str, headers: &[(&'static str, &str)]) -> bool {
@@ -242,6 +303,61 @@ mod tests {
                 "/mcp",
                 &[("host", "localhost"), ("origin", "http://localhost:3000")]
             ));
+        }
+    }
+
+    #[test]
+    fn the_own_pages_have_the_configured_origin_alone_and_call_one_part_of_the_paths() {
+        let check = |names: &Names, path: &str, origin: &str, expected: bool| {
+            let headers = [("host", "localhost"), ("origin", origin)];
+            assert_eq!(refuses(names, path, &headers), !expected, "{path} {origin}");
+        };
+        let login = "/api/v1/login";
+        for own in [
+            "http://localhost:8420",
+            "http://127.0.0.1:8420",
+            "http://[::1]:8420",
+        ] {
+            check(&closed(), login, own, true);
+            check(&closed(), "/web/login.js", own, true);
+            for path in ["/api/agents", "/acp", "/metrics", "/login", "/api/v1"] {
+                check(&closed(), path, own, false);
+            }
+        }
+        for foreign in [
+            "http://localhost:3000",
+            "https://localhost:8420",
+            "http://other.localhost:8420",
+            "http://LOCALHOST:8420",
+            "http://localhost:84200",
+            "null",
+            "",
+        ] {
+            check(&closed(), login, foreign, false);
+            check(&closed(), "/web/login.js", foreign, false);
+        }
+        let public = open(&["nas.example.org"]);
+        check(&public, login, "https://nas.example.org", true);
+        check(&public, login, "http://nas.example.org", false);
+        check(&public, login, "http://192.168.1.7:8420", false);
+        let two = [
+            ("host", "localhost"),
+            ("origin", "http://localhost:8420"),
+            ("origin", "http://evil.example"),
+        ];
+        let mut headers = HeaderMap::new();
+        for (name, value) in two {
+            headers.append(name, value.parse().expect("a header value"));
+        }
+        assert!(closed().check(&headers, login).is_err());
+    }
+
+    #[test]
+    fn a_link_on_another_site_leads_to_a_page_and_to_nothing_else() {
+        let headers = [("host", "localhost"), (FETCH_SITE, "cross-site")];
+        assert!(!refuses(&closed(), "/login", &headers));
+        for path in ["/api/v1/me", "/api/v1/login", "/web/login.js", "/loginx"] {
+            assert!(refuses(&closed(), path, &headers), "{path}");
         }
     }
 }

@@ -27,7 +27,6 @@ use super::endpoint::{
 };
 use super::written::Paid;
 use super::{AppState, description};
-use crate::auth;
 use crate::request::room_for_texts;
 use crate::store::{Agent, Selection};
 use crate::unfinished::Charge;
@@ -257,7 +256,7 @@ pub(super) async fn agents(
         async move {
             let (begin, page) = match reading {
                 Reading::Page(begin, page) => (begin, page),
-                Reading::After(_) if principal.has_ended() => return Err(auth::ended()),
+                Reading::After(_) if principal.has_ended() => return Err(principal.ending()),
                 Reading::After(last) => (
                     ",",
                     server

@@ -2,14 +2,14 @@
 
 use aide::axum::routing::{delete, get, post};
 use axum::Router;
-use c3po_shared::{event, join};
+use c3po_shared::{event, join, login};
 
 use super::endpoint::{Access, Table};
 use super::{
-    AppState, audit, description, download, events, hosts, invites, join as joining, keys, pairs,
-    policy, rest, v1,
+    AppState, audit, description, download, events, hosts, invites, join as joining, keys, logins,
+    pairs, policy, rest, v1,
 };
-use crate::auth::Right::{Administer, Look, Operate, Remove, Speak};
+use crate::auth::Right::{Administer, Answer, Look, MakeLogin, Operate, Remove, Speak};
 
 const KEYS: &str = "/api/keys";
 const KEY: &str = "/api/keys/{id}";
@@ -19,12 +19,13 @@ const INVITE: &str = "/api/invites/{id}";
 const GUARD: &str = "/api/guard";
 const GUARD_ALLOW: &str = "/api/guard/allow";
 const GUARD_STOP: &str = "/api/guard/stop";
+const LOGIN: &str = "/api/v1/logins/{id}";
 const PROGRAM: &str = "/download/{machine}/c3po";
 
 /// Returns the REST routes, including that of their OpenAPI document.
 pub(super) fn router(server: &AppState) -> Router<AppState> {
     let table = for_new_hosts(for_administrators(for_monitors(Table::new(server))));
-    v1::routes(table).finish()
+    v1::routes(for_people(table)).finish()
 }
 
 fn for_monitors(table: Table) -> Table {
@@ -183,4 +184,45 @@ fn for_new_hosts(table: Table) -> Table {
             get(download::script),
         )
         .row(PROGRAM, Access::OPEN, program, get(download::program))
+}
+
+fn for_people(table: Table) -> Table {
+    let answer = "Answer a question for people; there are no questions yet";
+    table
+        .row(
+            login::PATH,
+            Access::OPEN.lasting(),
+            "Log in, with the code of a link",
+            post(logins::log_in),
+        )
+        .row(
+            login::ME_PATH,
+            Access::ADMITTED,
+            "The client's own credential and its rights",
+            get(logins::me),
+        )
+        .row(
+            login::LOGINS_PATH,
+            Access::by(MakeLogin),
+            "Every login, the newest first",
+            get(logins::list),
+        )
+        .row(
+            login::LOGINS_PATH,
+            Access::by(MakeLogin).lasting(),
+            "Create a link with which one person logs in; it is returned only once",
+            post(logins::create),
+        )
+        .row(
+            LOGIN,
+            Access::ADMITTED.lasting(),
+            "Revoke a login; a login may revoke itself",
+            delete(logins::revoke),
+        )
+        .row(
+            "/api/v1/questions/{id}/answer",
+            Access::by(Answer),
+            answer,
+            post(logins::answer),
+        )
 }

@@ -256,7 +256,7 @@ mod tests {
     async fn unread_responses_of_a_key_are_bounded() {
         let (budget, principal) = (
             Budget::within(Some(512 << 20)),
-            Arc::new(Principal::anybody()),
+            Arc::new(Principal::anybody(false)),
         );
         let answer = || {
             let stay = Arc::new(Principal::enter(&principal).expect("it has room"));

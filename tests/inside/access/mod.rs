@@ -8,12 +8,15 @@ mod join_codes;
 mod joining;
 mod keys;
 mod links;
+mod logins;
 mod mail;
 mod matrix;
 mod names;
+mod no_login;
 mod origins;
 mod people;
 mod quotas;
+mod rights;
 mod secrets;
 
 pub(crate) use keys::linked;

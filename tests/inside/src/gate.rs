@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use c3po_coordinator::cli::{Action, CommandLine};
 use c3po_coordinator::config::Config;
 use clap::Parser as _;
+use serde_json::{Value, json};
 
 use crate::served::Served;
 use harness::eventually::eventually;
@@ -90,6 +91,34 @@ impl Gate {
             .to_owned())
     }
 
+    /// Makes a code for a login of that scope, over the control socket.
+    ///
+    /// Errors: it is refused.
+    pub async fn login_code(&self, scope: &str) -> Result<String> {
+        let made = self
+            .ask(&["login", "ann", "--scope", scope, "--json"])
+            .await?;
+        let made: Value = serde_json::from_str(&made)?;
+        Ok(made["code"].as_str().context("a code")?.to_owned())
+    }
+
+    /// Makes a login of that scope. Returns its token.
+    ///
+    /// Errors: it is refused.
+    pub async fn login(&self, scope: &str) -> Result<String> {
+        let body = json!({"code": self.login_code(scope).await?}).to_string();
+        let answer = http::post(self.address()?, "/api/v1/login", &[], &body).await?;
+        let made: Value = serde_json::from_str(&answer.body)?;
+        Ok(made["token"].as_str().context(answer.body)?.to_owned())
+    }
+
+    /// Revokes a login.
+    ///
+    /// Errors: there is no such login.
+    pub async fn revoke_login(&self, token: &str) -> Result<()> {
+        self.ask(&["logins", "revoke", id(token)?]).await.map(drop)
+    }
+
     /// Revokes a key.
     ///
     /// Errors: there is no such key.
@@ -98,7 +127,7 @@ impl Gate {
     }
 }
 
-/// Returns the id in the text of a key.
+/// Returns the id in the text of a key or the token of a login.
 ///
 /// Errors: the text is not a key.
 pub fn id(key: &str) -> Result<&str> {

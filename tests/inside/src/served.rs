@@ -49,6 +49,7 @@ impl Served {
             policy: None,
             audit_entries: Some(1_000),
             is_open: true,
+            answers_need_login: false,
             public_url: None,
             command: None,
             allowed_hosts: Vec::new(),

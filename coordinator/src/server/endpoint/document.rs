@@ -2,7 +2,7 @@
 
 use aide::axum::ApiRouter;
 use aide::generate::in_context;
-use aide::openapi::{OpenApi, PathItem, Server as Address};
+use aide::openapi::{OpenApi, PathItem, SecurityRequirement, Server as Address};
 use aide::util::iter_operations_mut;
 use axum::{Extension, Router};
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use c3po_shared::refusal::ErrorCode;
 use schemars::generate::SchemaSettings;
 use serde_json::json;
 
+use super::Needs;
 use super::answer::{Refused, word_of};
 use crate::auth::{Principal, Right};
 use crate::server::AppState;
@@ -38,23 +39,10 @@ pub(super) fn describe(
     item: &mut PathItem,
     path: &str,
     summary: &str,
-    right: Option<Right>,
+    needs: Needs,
     anybody: Option<&Principal>,
 ) {
-    let scopes: Vec<String> = right
-        .iter()
-        .flat_map(|right| right.scopes())
-        .map(|scope| scope.to_string())
-        .collect();
-    let mut security = Vec::new();
-    if let Some(right) = right {
-        security.extend(
-            ["bearer", "apiKey"].map(|scheme| [(scheme.to_owned(), scopes.clone())].into()),
-        );
-        if anybody.is_some_and(|anybody| anybody.check(right).is_ok()) {
-            security.push([].into());
-        }
-    }
+    let security = security(needs, anybody);
     for (method, operation) in iter_operations_mut(item) {
         operation.operation_id = Some(name(method, path));
         operation.summary = Some(summary.to_owned());
@@ -72,6 +60,39 @@ pub(super) fn describe(
             }
         }
     }
+}
+
+/// Returns the alternative credentials of a path: each a scheme with the scopes that suffice.
+fn security(needs: Needs, anybody: Option<&Principal>) -> Vec<SecurityRequirement> {
+    let right = match needs {
+        Needs::Nothing => return Vec::new(),
+        Needs::Admission => None,
+        Needs::Right(right) => Some(right),
+    };
+    let of_keys = words(right.map(Right::scopes));
+    let of_logins = words(right.map(Right::login_scopes));
+    let suffices = |scopes: &[String]| right.is_none() || !scopes.is_empty();
+    let mut security = Vec::new();
+    if suffices(&of_keys) {
+        security.extend(
+            ["bearer", "apiKey"].map(|scheme| [(scheme.to_owned(), of_keys.clone())].into()),
+        );
+    }
+    if suffices(&of_logins) {
+        security.push([("login".to_owned(), of_logins)].into());
+    }
+    if anybody.is_some_and(|anybody| right.is_none_or(|right| anybody.check(right).is_ok())) {
+        security.push([].into());
+    }
+    security
+}
+
+fn words<T: ToString>(scopes: Option<impl Iterator<Item = T>>) -> Vec<String> {
+    scopes
+        .into_iter()
+        .flatten()
+        .map(|scope| scope.to_string())
+        .collect()
 }
 
 /// Returns the name of an operation: `DELETE /api/keys/{id}` is `delete_keys_id`.
@@ -103,6 +124,7 @@ pub(super) fn finish(router: ApiRouter<AppState>) -> Router<AppState> {
     let mut document = json!(document);
     document["components"]["securitySchemes"] = json!({
         "bearer": {"type": "http", "scheme": "bearer", "description": "The key of a host, or the coordinator's token."},
+        "login": {"type": "http", "scheme": "bearer", "description": "The token of a person's login."},
         "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, in another header."},
     });
     let words = ErrorCode::ALL.iter().map(|code| word_of(*code)).collect();

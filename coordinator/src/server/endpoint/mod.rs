@@ -22,29 +22,43 @@ pub(super) use self::document::Description;
 pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
 use super::written::until_written;
 use super::{AppState, envelope, guard};
-use crate::auth::{Right, Stay};
+use crate::auth::{Right, Stay, logins};
 use crate::request::check_right;
 
 /// The access rule of a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Access {
-    /// The right that the credential must have; `None` if no credential is needed.
-    right: Option<Right>,
+    needs: Needs,
     /// Whether the request is completed even if the client disconnects or the credential ends.
     lasts: bool,
 }
 
+/// The credential that a path needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// None.
+    Nothing,
+    /// Any valid one, or none on an open coordinator.
+    Admission,
+    /// One with this right.
+    Right(Right),
+}
+
 impl Access {
     /// No credential is required.
-    pub(super) const OPEN: Self = Self {
-        right: None,
-        lasts: false,
-    };
+    pub(super) const OPEN: Self = Self::of(Needs::Nothing);
+
+    /// Every client that is admitted.
+    pub(super) const ADMITTED: Self = Self::of(Needs::Admission);
 
     /// Returns the rule for a credential with this right.
     pub(super) const fn by(right: Right) -> Self {
+        Self::of(Needs::Right(right))
+    }
+
+    const fn of(needs: Needs) -> Self {
         Self {
-            right: Some(right),
+            needs,
             lasts: false,
         }
     }
@@ -91,7 +105,7 @@ impl Table {
             ));
         let anybody = self.server.auth.anybody();
         let router = self.router.api_route_with(path, route, |mut item| {
-            document::describe(item.inner_mut(), path, summary, access.right, anybody);
+            document::describe(item.inner_mut(), path, summary, access.needs, anybody);
             if envelope::has_envelope(path) {
                 envelope::describe(item.inner_mut());
             }
@@ -125,11 +139,7 @@ async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let stay = match access
-        .right
-        .map(|right| permit(&server, &mut request, right))
-        .transpose()
-    {
+    let stay = match permit(&server, &mut request, access.needs).await {
         Ok(stay) => stay,
         Err(refusal) => return Refused::from(refusal).into_response(),
     };
@@ -157,15 +167,27 @@ async fn admit(
     done.unwrap_or_else(|refusal| Refused::from(refusal).into_response())
 }
 
-fn permit(server: &AppState, request: &mut Request, right: Right) -> Result<Arc<Stay>, Refusal> {
-    let stay = guard(server, request)?;
-    // Requests that only read leave no entry in the audit.
-    if *request.method() == Method::GET {
-        stay.principal().check(right)?;
-    } else {
-        check_right(&server.services, stay.principal(), right)?;
+/// Returns the counted request, or `None` if the path needs no credential.
+async fn permit(
+    server: &AppState,
+    request: &mut Request,
+    needs: Needs,
+) -> Result<Option<Arc<Stay>>, Refusal> {
+    if needs == Needs::Nothing {
+        return Ok(None);
     }
-    Ok(stay)
+    let stay = guard(server, request)?;
+    let (principal, only_reads) = (stay.principal(), *request.method() == Method::GET);
+    if !only_reads {
+        logins::vouch(server.services.store.as_ref(), principal).await?;
+    }
+    match needs {
+        // Requests that only read leave no entry in the audit.
+        Needs::Right(right) if only_reads => principal.check(right)?,
+        Needs::Right(right) => check_right(&server.services, principal, right)?,
+        Needs::Nothing | Needs::Admission => {}
+    }
+    Ok(Some(stay))
 }
 
 fn ended_early(error: &tokio::task::JoinError) -> Refusal {

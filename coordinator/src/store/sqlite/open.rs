@@ -16,9 +16,31 @@ use crate::store::StoreError;
 
 /// The tables and indexes that every database of this version has.
 const PARTS: [&str; 25] = [
-    "agents", "messages", "inbox", "unshown", "expiring", "threads", "kept", "keys", "invites",
-    "audit", "fleet", "guard", "asked", "owners", "quotas", "makers", "alike", "former", "formers",
-    "reserve", "duties", "due", "dismiss", "logins", "login_codes",
+    "agents",
+    "messages",
+    "inbox",
+    "unshown",
+    "expiring",
+    "threads",
+    "kept",
+    "keys",
+    "invites",
+    "audit",
+    "fleet",
+    "guard",
+    "asked",
+    "owners",
+    "quotas",
+    "makers",
+    "alike",
+    "former",
+    "formers",
+    "reserve",
+    "duties",
+    "due",
+    "dismiss",
+    "logins",
+    "login_codes",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);

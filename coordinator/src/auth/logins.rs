@@ -1,0 +1,251 @@
+//! Making, spending, extending and revoking logins of people.
+
+use std::net::IpAddr;
+
+use c3po_shared::join::{NAME_PATTERN, check_name};
+use c3po_shared::limits::{LABEL_MAX, LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LIFE, LOGINS_MAX};
+use c3po_shared::login::{LoginRecord, LoginRequest};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::{LoginScope, Validity};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::issue::{CHANGE_TRIES, unchanged};
+use super::secret::{self, Fresh};
+use super::{Auth, Principal, login_ended};
+use crate::store::{Login, LoginCode, Store, StoreError};
+
+/// The properties of a new login.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewLogin {
+    /// The name of the person.
+    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
+    pub(crate) name: String,
+    /// The largest scope of the login.
+    #[serde(default = "for_people")]
+    pub(crate) scope: LoginScope,
+}
+
+fn for_people() -> LoginScope {
+    LoginScope::Person
+}
+
+/// Returns whether nobody else can read tokens on the way to a coordinator on that address. A proxy ends TLS if the public URL
+/// is https.
+pub(super) fn are_safe(has_tls: bool, listen: IpAddr, public_url: Option<&str>) -> bool {
+    has_tls || listen.is_loopback() || public_url.is_some_and(|url| url.starts_with("https://"))
+}
+
+/// Makes a code for one login. Returns it with its text, which is not stored.
+pub(crate) async fn offer(
+    store: &dyn Store,
+    new: NewLogin,
+    by: &Principal,
+) -> Result<(LoginCode, String), Refusal> {
+    check_name("name", &new.name)?;
+    let text = secret::login_code()?;
+    let code = LoginCode {
+        id: secret::id()?,
+        hash: secret::hash(&text),
+        name: new.name,
+        scope: new.scope,
+        made_by: by.name().to_owned(),
+        login: by.login_id().map(str::to_owned),
+        expires_at: Timestamp::now() + LOGIN_CODE_LIFE,
+    };
+    if store.put_login_code(&code, LOGIN_CODES_MAX).await? {
+        return Ok((code, text));
+    }
+    let error = format!("the limit of {LOGIN_CODES_MAX} open codes of logins is reached");
+    Err(Refusal::new(ErrorCode::Conflict, error)
+        .suggest("Use the codes, or wait: each ends after 15 minutes."))
+}
+
+/// Spends a code: one atomic step makes the login. Returns the login with its token; `None` if the code never existed, was
+/// spent or has expired, or if the login that made it has ended.
+pub(crate) async fn spend(
+    store: &dyn Store,
+    request: &LoginRequest,
+) -> Result<Option<(Login, String)>, Refusal> {
+    request.check()?;
+    let hash = secret::hash(&request.plain_code());
+    for _ in 0..CHANGE_TRIES {
+        let Some(code) = store.login_code(&hash).await.map_err(unchanged)? else {
+            return Ok(None);
+        };
+        let (logins, now) = (store.logins().await.map_err(unchanged)?, Timestamp::now());
+        let made_with = match &code.login {
+            None => None,
+            Some(id) => match valid(&logins, id, now) {
+                None => return Ok(None),
+                maker => maker,
+            },
+        };
+        if let Some(ended) = in_the_way(&logins, now)? {
+            store.forget_login(ended).await.map_err(unchanged)?;
+        }
+        let (login, token) = draft(code, request, now)?;
+        let spent = store.spend_login_code(&hash, &login, made_with, LOGINS_MAX);
+        if spent.await? {
+            return Ok(Some((login, token)));
+        }
+        // A concurrent call spent the code, used its maker, or took the last room for a login.
+    }
+    Err(Refusal::new(
+        ErrorCode::Conflict,
+        "other people are logging in at the same time; try again",
+    ))
+}
+
+fn draft(
+    code: LoginCode,
+    request: &LoginRequest,
+    now: Timestamp,
+) -> Result<(Login, String), Refusal> {
+    let fresh = Fresh::make(secret::LOGIN_PREFIX)?;
+    let scope = request
+        .scope
+        .map_or(code.scope, |wished| wished.min(code.scope));
+    let login = Login {
+        id: fresh.id,
+        hash: secret::hash(&fresh.text),
+        name: code.name,
+        scope,
+        created_at: now,
+        expires_at: now + LOGIN_LIFE,
+        revoked_at: None,
+        made_by: code.made_by,
+        device: request.device.clone(),
+        revision: 1,
+    };
+    Ok((login, fresh.text))
+}
+
+/// Returns every login, the newest first.
+pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Login>, StoreError> {
+    let mut logins = store.logins().await?;
+    logins.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
+    Ok(logins)
+}
+
+/// Returns the login of that id.
+///
+/// Errors: `LOGIN_NOT_FOUND`.
+pub(crate) async fn find(store: &dyn Store, id: &str) -> Result<Login, Refusal> {
+    let found = store
+        .logins()
+        .await?
+        .into_iter()
+        .find(|login| login.id == id);
+    found.ok_or_else(|| {
+        let id: String = id.chars().take(LABEL_MAX).collect();
+        Refusal::new(ErrorCode::LoginNotFound, format!("there is no login {id}"))
+    })
+}
+
+/// Revokes a login and returns it. An ended login stays unchanged, and false is returned with it.
+pub(crate) async fn revoke(store: &dyn Store, id: &str) -> Result<(Login, bool), Refusal> {
+    for _ in 0..CHANGE_TRIES {
+        let (login, now) = (find(store, id).await.map_err(unchanged)?, Timestamp::now());
+        if !login.is_valid(now) {
+            return Ok((login, false));
+        }
+        let revoked = Login {
+            revoked_at: Some(now),
+            revision: login.revision + 1,
+            ..login
+        };
+        if store.put_login(&revoked).await? {
+            return Ok((revoked, true));
+        }
+    }
+    let error = format!("the login {id} is being changed by another request; try again");
+    Err(Refusal::new(ErrorCode::Conflict, error))
+}
+
+/// Checks a request that changes something against the store, because the cached logins may be a second old.
+///
+/// Errors: `UNAUTHORIZED` if the principal is a login that has ended.
+pub(crate) async fn vouch(store: &dyn Store, principal: &Principal) -> Result<(), Refusal> {
+    let Some(id) = principal.login_id() else {
+        return Ok(());
+    };
+    let logins = store.logins().await.map_err(unchanged)?;
+    let found = valid(&logins, id, Timestamp::now());
+    found.map(drop).ok_or_else(login_ended)
+}
+
+/// Extends the logins that were used here.
+pub(super) async fn extend_used(
+    auth: &Auth,
+    store: &dyn Store,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for login in auth.logins.of_used(now, Login::extended) {
+        // If another coordinator changed it meanwhile, it is newer there.
+        store.put_login(&login).await?;
+    }
+    Ok(())
+}
+
+/// Returns a login as lists show it, without its hash.
+pub(crate) fn shown(login: Login) -> LoginRecord {
+    let is_valid = login.is_valid(Timestamp::now());
+    LoginRecord {
+        state: Validity::of(is_valid, login.revoked_at.is_some()),
+        id: login.id,
+        name: login.name,
+        scope: login.scope,
+        created_at: login.created_at,
+        expires_at: login.expires_at,
+        revoked_at: login.revoked_at,
+        made_by: login.made_by,
+        device: login.device,
+    }
+}
+
+fn valid<'a>(logins: &'a [Login], id: &str, now: Timestamp) -> Option<&'a Login> {
+    logins
+        .iter()
+        .find(|login| login.id == id && login.is_valid(now))
+}
+
+/// Returns the login to delete before another one can be stored: the one that ended first.
+///
+/// Errors: `CONFLICT` if all logins are valid.
+fn in_the_way(logins: &[Login], now: Timestamp) -> Result<Option<&Login>, Refusal> {
+    if logins.len() < LOGINS_MAX {
+        return Ok(None);
+    }
+    let ended = logins
+        .iter()
+        .filter_map(|login| login.ended_at(now).map(|end| (end, login)));
+    let (_, oldest) = ended.min_by_key(|(end, _)| *end).ok_or_else(|| {
+        let error = format!("the limit of {LOGINS_MAX} valid logins is reached");
+        Refusal::new(ErrorCode::Conflict, error).suggest(
+            "Revoke unused logins: `c3po-coordinator logins list`, then `c3po-coordinator logins revoke ID`.",
+        )
+    })?;
+    Ok(Some(oldest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_travel_only_where_nobody_reads_them() {
+        let check = |has_tls, listen: &str, public_url, expected| {
+            let found = are_safe(has_tls, listen.parse().expect("an address"), public_url);
+            assert_eq!(found, expected, "{has_tls} {listen} {public_url:?}");
+        };
+        check(true, "0.0.0.0", None, true);
+        check(false, "127.0.0.1", None, true);
+        check(false, "::1", Some("http://nas"), true);
+        check(false, "0.0.0.0", None, false);
+        check(false, "0.0.0.0", Some("http://nas"), false);
+        check(false, "0.0.0.0", Some("https://nas"), true);
+    }
+}

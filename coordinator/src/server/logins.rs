@@ -1,0 +1,221 @@
+//! Logins of people over HTTP: logging in with a code, and making, listing and revoking logins.
+
+use axum::Json;
+use axum::extract::State;
+use c3po_shared::audit::{Entry, Event};
+use c3po_shared::ids::MessageId;
+use c3po_shared::login::{LoginRecord, LoginReply, LoginRequest, PAGE};
+use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::LoginScope;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::AppState;
+use super::endpoint::{Body, By, InPath, Refused, RestAnswer};
+use super::keys::Named;
+use crate::auth::logins::{self, NewLogin};
+use crate::auth::{self, Right};
+use crate::request::{check_right, notify_people};
+use crate::store::Login;
+
+/// The largest request from a client without a credential, in bytes.
+const BODY_MAX: usize = 8 << 10;
+/// How a person gets another code.
+pub(super) const NEW_CODE: &str =
+    "Get a new one: `c3po-coordinator login NAME` on the coordinator's machine.";
+
+/// A link with which one person logs in.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct LoginLink {
+    /// The id of the code, as in the audit.
+    id: String,
+    /// The name of the person.
+    name: String,
+    /// The largest scope of the login.
+    scope: LoginScope,
+    /// The link, which is returned only once. It ends with the code.
+    link: String,
+    /// The code alone, for `c3po login URL`.
+    code: String,
+    /// The URL of the coordinator, for `c3po login URL`.
+    url: String,
+    /// The SHA-256 of the coordinator's own certificate, which browsers warn about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
+    /// When the code expires.
+    expires_at: Timestamp,
+    /// Why the link may not work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+}
+
+/// Logins, the newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Logins {
+    /// All logins, including ended ones.
+    logins: Vec<LoginRecord>,
+}
+
+/// The client's own credential.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Me {
+    /// The kind of credential: `login`, `key`, `token`, `local` for the control socket, or `anybody` without one.
+    kind: &'static str,
+    /// The login, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    login: Option<LoginRecord>,
+    /// The id of the key, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_id: Option<String>,
+    /// The host of the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    /// The name under which its answers for people are recorded, if it may answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers_as: Option<String>,
+    /// Its rights, in words.
+    rights: Vec<&'static str>,
+}
+
+/// The id of a question in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Asked {
+    id: MessageId,
+}
+
+/// `POST /api/v1/login`
+pub(super) async fn log_in(
+    State(server): State<AppState>,
+    Body(request): Body<LoginRequest, BODY_MAX>,
+) -> RestAnswer<LoginReply> {
+    server.auth.check_logins()?;
+    let store = server.services.store.as_ref();
+    let spent = logins::spend(store, &request).await?;
+    let (login, token) = spent.ok_or_else(|| server.wrong_logins.refuse(Instant::now()))?;
+    changed(&server, "logged_in", &login, &login.made_by).await;
+    Ok(Json(LoginReply {
+        token,
+        login: logins::shown(login),
+    }))
+}
+
+/// `GET /api/v1/me`
+pub(super) async fn me(State(server): State<AppState>, By(principal): By) -> RestAnswer<Me> {
+    let login = match principal.login_id() {
+        Some(id) => Some(logins::find(server.services.store.as_ref(), id).await?),
+        None => None,
+    };
+    let rights = Right::ALL.into_iter();
+    Ok(Json(Me {
+        kind: principal.kind(),
+        login: login.map(logins::shown),
+        key_id: principal.key_id().map(str::to_owned),
+        host: principal.own_host().map(str::to_owned),
+        answers_as: principal.answers_as().map(str::to_owned),
+        rights: rights
+            .filter(|right| principal.check(*right).is_ok())
+            .map(Right::word)
+            .collect(),
+    }))
+}
+
+/// `GET /api/v1/logins`
+pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Logins> {
+    let logins = logins::all(server.services.store.as_ref()).await?;
+    Ok(Json(Logins {
+        logins: logins.into_iter().map(logins::shown).collect(),
+    }))
+}
+
+/// `POST /api/v1/logins`
+pub(super) async fn create(
+    State(server): State<AppState>,
+    By(principal): By,
+    Body(new): Body<NewLogin>,
+) -> RestAnswer<LoginLink> {
+    server.auth.check_logins()?;
+    let (code, secret) = logins::offer(server.services.store.as_ref(), new, &principal).await?;
+    let why = format!("{} for {}", code.scope, code.name);
+    noted(&server, "offered", &code.id, &why, principal.name());
+    let title = "A link for a login was made";
+    let notice = format!(
+        "{} made a link that logs {} in with the scope {}, once, before {}.",
+        principal.name(),
+        code.name,
+        code.scope,
+        code.expires_at
+    );
+    notify_people(&server.services, title, notice).await;
+    let url = server.joins.url();
+    Ok(Json(LoginLink {
+        id: code.id,
+        name: code.name,
+        scope: code.scope,
+        link: format!("{url}{PAGE}#{secret}"),
+        code: secret,
+        url,
+        fingerprint: server.joins.fingerprint().map(|found| found.to_string()),
+        expires_at: code.expires_at,
+        warning: server.joins.page_warning(),
+    }))
+}
+
+/// `DELETE /api/v1/logins/{id}`: a login may end itself.
+pub(super) async fn revoke(
+    State(server): State<AppState>,
+    By(principal): By,
+    InPath(Named { id }): InPath<Named>,
+) -> RestAnswer<LoginRecord> {
+    if principal.login_id() != Some(&id) {
+        check_right(&server.services, &principal, Right::MakeLogin)?;
+    }
+    let (login, is_news) = logins::revoke(server.services.store.as_ref(), &id).await?;
+    if is_news {
+        changed(&server, "revoked", &login, principal.name()).await;
+    }
+    Ok(Json(logins::shown(login)))
+}
+
+/// `POST /api/v1/questions/{id}/answer`: there are no questions yet, so only the right is checked.
+pub(super) async fn answer(InPath(Asked { id }): InPath<Asked>) -> Result<Json<()>, Refused> {
+    Err(Refusal::message_not_found(&id).into())
+}
+
+/// Logs a change of a login with its author, writes it to the audit, and applies it here at once.
+async fn changed(server: &AppState, verb: &str, login: &Login, by: &str) {
+    let (id, name, scope) = (&login.id, &login.name, login.scope);
+    tracing::info!("the login {id} ({scope}) of {name} was {verb}, by {by}");
+    noted(server, verb, id, &format!("{scope} for {name}"), by);
+    let device = login.device.as_deref().unwrap_or("an unnamed device");
+    let (title, text) = if login.revoked_at.is_some() {
+        (
+            "A login was revoked",
+            format!("The login {id} of {name} on {device} was revoked by {by}."),
+        )
+    } else {
+        (
+            "Somebody logged in",
+            format!(
+                "{name} logged in on {device} with the scope {scope}; the link was made by {by}. If you do not know of \
+                 it, revoke it: `c3po-coordinator logins revoke {id}`."
+            ),
+        )
+    };
+    if let Err(error) = auth::watch::load(&server.auth, server.services.store.as_ref()).await {
+        tracing::debug!("could not reload the logins immediately: {error}");
+    }
+    notify_people(&server.services, title, text).await;
+}
+
+/// Writes the change of a login or its code, and its author, to the audit.
+fn noted(server: &AppState, verb: &str, id: &str, about: &str, by: &str) {
+    let entry = Entry::new(Event::LoginChanged)
+        .verb(verb)
+        .because(format!("{about}, by {by}"));
+    server.services.audit.note(Entry {
+        login: Some(id.to_owned()),
+        ..entry
+    });
+}
