@@ -31,7 +31,7 @@ async function call(method, path, body) {
   }
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refused(response.status, answer);
-  return answer;
+  return answer.data;
 }
 
 function say(error) {

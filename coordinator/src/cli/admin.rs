@@ -358,17 +358,18 @@ pub(super) async fn asked(
     listen: SocketAddr,
     request: (Method, &str, String),
 ) -> anyhow::Result<Value> {
+    let is_v1 = request.1.starts_with("/api/v1/");
     let path = control_socket(data_dir, listen.port());
     let stream = UnixStream::connect(&path).await;
     let stream = stream.map_err(|error| absent::refusal(error, data_dir, &path))?;
     let answer = exchange(stream, request, DEADLINE).await;
     let answer = answer.with_context(|| format!("asking {}", path.display()))?;
-    let body: Value = serde_json::from_str(&answer.body).context("the answer is not JSON")?;
+    let mut body: Value = serde_json::from_str(&answer.body).context("the answer is not JSON")?;
     if answer.status != StatusCode::OK {
         let said = |name: &str| plain(&body, name).unwrap_or_default();
         bail!("{}. {}", said("error"), said("suggestion"));
     }
-    Ok(body)
+    Ok(if is_v1 { body["data"].take() } else { body })
 }
 
 impl Two {

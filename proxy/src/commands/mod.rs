@@ -14,6 +14,7 @@ mod hosts;
 mod inbox;
 mod install;
 mod join;
+mod login;
 mod man;
 mod message_id;
 mod policy;
@@ -151,6 +152,12 @@ enum Command {
     /// Show what changed, in order: messages, receipts, sessions and their states
     #[command(after_help = EXIT_CODES)]
     Events(events::Arguments),
+    /// Log in as a person on this host: commands then act as human; the code comes from `c3po-coordinator login`
+    #[command(after_help = EXIT_CODES)]
+    Login(login::Arguments),
+    /// Revoke that login, and delete it from this host
+    #[command(after_help = EXIT_CODES)]
+    Logout,
     /// Show the audit: each event in order, with agents and reasons
     #[command(after_help = EXIT_CODES)]
     Audit(audit::Arguments),
@@ -279,6 +286,25 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Install(arguments) => install::run(&config, printer, arguments).await,
         Command::Status => status::run(config, printer).await,
         Command::Agents(arguments) => agents::run(config, printer, arguments).await,
+        Command::Login(arguments) => login::run(config, printer, arguments).await,
+        Command::Logout => login::log_out(config, printer).await,
+        Command::Events(arguments) => events::run(config, printer, arguments).await,
+        Command::Audit(arguments) => audit::run(config, printer, arguments).await,
+        Command::Policy(action) => policy::run(config, printer, action).await,
+        Command::Guard(action) => guard::run(config, printer, action).await,
+        Command::Hosts(action) => hosts::run(config, printer, action).await,
+        command => as_person(command, config, printer).await,
+    }
+}
+
+/// Runs a command that acts as an agent: as `human` with the login of this host, if it has one.
+async fn as_person(command: Command, config: Config, printer: &Printer) -> Result<(), Failure> {
+    let config = if config.agent == AgentId::human() {
+        config.of_person()
+    } else {
+        config
+    };
+    match command {
         Command::Send(arguments) => send::run(config, printer, arguments).await,
         Command::Broadcast(arguments) => broadcast::run(config, printer, arguments).await,
         Command::Inbox { follow: false } => inbox::run(config, printer).await,
@@ -287,12 +313,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Reply(arguments) => reply::run(config, printer, arguments).await,
         Command::Thread(arguments) => thread::run(config, printer, arguments).await,
         Command::Receipt(arguments) => receipt::run(config, printer, arguments).await,
-        Command::Tail | Command::Inbox { follow: true } => tail::run(config, printer).await,
-        Command::Audit(arguments) => audit::run(config, printer, arguments).await,
-        Command::Events(arguments) => events::run(config, printer, arguments).await,
-        Command::Policy(action) => policy::run(config, printer, action).await,
-        Command::Guard(action) => guard::run(config, printer, action).await,
-        Command::Hosts(action) => hosts::run(config, printer, action).await,
+        _ => tail::run(config, printer).await,
     }
 }
 

@@ -78,7 +78,7 @@ fn read_all(named: Option<&Fingerprints>, problems: &mut Vec<String>) -> Vec<Fin
 }
 
 /// Returns whether each of those targets is in the file too.
-fn are_among(urls: &[String], file: &str) -> bool {
+pub(super) fn are_among(urls: &[String], file: &str) -> bool {
     let written = targets(file).unwrap_or_default();
     urls.iter()
         .all(|url| written.iter().any(|known| known.eq_ignore_ascii_case(url)))
@@ -150,7 +150,7 @@ pub fn problem_of_urls(urls: &str) -> Option<String> {
 }
 
 /// Parses one or several URLs, separated by commas, into link URLs.
-fn targets(urls: &str) -> Result<Vec<String>, String> {
+pub(super) fn targets(urls: &str) -> Result<Vec<String>, String> {
     let targets: Vec<_> = urls
         .split(',')
         .map(str::trim)

@@ -3,6 +3,7 @@
 mod client;
 mod coordinators;
 mod names;
+mod person;
 mod places;
 pub mod private;
 
@@ -19,6 +20,7 @@ use serde::Deserialize;
 pub use coordinators::{Coordinators, DEFAULT_URL, problem_of_urls};
 use coordinators::{Fingerprints, Written};
 use names::{agent, host_name};
+pub use person::{Person, PersonLogin};
 use places::base;
 pub use places::{HookEnvironment, Places, Sockets};
 
@@ -45,6 +47,8 @@ impl fmt::Debug for Secret {
 pub struct Config {
     /// The coordinators' URLs and certificates, and this host's key.
     pub coordinators: Coordinators,
+    /// The person of this host.
+    pub person: Person,
     /// The wished name of the agent: `C3PO_AGENT_ID`, `agent_id`; default the project folder's name.
     pub agent: AgentId,
     /// The machine's name: `C3PO_HOST`; default its hostname. A coordinator uses the name of the host's key instead, if any.
@@ -159,7 +163,18 @@ impl Config {
             client: client::command(),
         });
         config.problems.extend(unreadable);
+        config.person.login = PersonLogin::read(&config.places.person_file, &mut config.warnings);
         config
+    }
+
+    /// Returns the configuration of a command that acts as the person: with the login of this host, if it has one for these
+    /// coordinators.
+    #[must_use]
+    pub fn of_person(mut self) -> Self {
+        self.person.speaks = true;
+        let coordinators = std::mem::take(&mut self.coordinators);
+        self.coordinators = self.person.at(coordinators);
+        self
     }
 
     /// Reads the coordinators again: the file may have changed, the environment has not.
@@ -172,7 +187,7 @@ impl Config {
         let file = File::of(text.as_deref(), path, &mut problems);
         let read = Coordinators::read(&variable, file.coordinators(), &mut problems);
         if problems.is_empty() {
-            Ok(read)
+            Ok(self.person.at(read))
         } else {
             Err(problems)
         }
@@ -231,9 +246,9 @@ impl Config {
             });
         Self {
             coordinators,
+            person: Person::default(),
             agent,
-            host: variable("C3PO_HOST")
-                .map_or_else(|| sources.host.clone(), |host| host.trim().to_owned()),
+            host: host(sources),
             join_code: variable(CODE_VARIABLE).map(Secret),
             session_id: variable("CLAUDE_CODE_SESSION_ID"),
             timeout,
@@ -254,6 +269,11 @@ impl Config {
             warnings,
         }
     }
+}
+
+fn host(sources: &Sources<'_>) -> String {
+    let named = (sources.variable)("C3PO_HOST");
+    named.map_or_else(|| sources.host.clone(), |host| host.trim().to_owned())
 }
 
 /// Returns the text of the file, if it exists.

@@ -13,6 +13,8 @@ pub struct Places {
     pub data_dir: PathBuf,
     /// This host's configuration file: `$XDG_CONFIG_HOME/c3po/config.toml`; default in `~/.config`.
     pub config_file: PathBuf,
+    /// The login of this host's person: `person.toml` beside that file.
+    pub person_file: PathBuf,
     /// The folder of Claude Code's user settings: `CLAUDE_CONFIG_DIR`; default `~/.claude`.
     pub claude_dir: PathBuf,
     /// The folders of programs: the absolute folders of `PATH`.
@@ -80,12 +82,14 @@ impl Places {
 
     pub(super) fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let path = variable("PATH").unwrap_or_default();
+        let settings = base(variable, "XDG_CONFIG_HOME", ".config").join("c3po");
         Self {
             home: variable("HOME")
                 .map(PathBuf::from)
                 .filter(|home| home.is_absolute()),
             data_dir: base(variable, "XDG_DATA_HOME", ".local/share").join("c3po"),
-            config_file: base(variable, "XDG_CONFIG_HOME", ".config").join("c3po/config.toml"),
+            config_file: settings.join("config.toml"),
+            person_file: settings.join("person.toml"),
             claude_dir: base(variable, "CLAUDE_CONFIG_DIR", ".claude"),
             path: std::env::split_paths(&path)
                 .filter(|folder| folder.is_absolute())

@@ -49,6 +49,19 @@ pub(crate) async fn get(
     ask(url, trust, |uri| request(uri, "GET", path, headers, "")).await
 }
 
+/// Deletes a path of the coordinator at a URL, with extra headers. Returns status and body of the answer.
+///
+/// Errors: as for [`post_json`].
+pub(crate) async fn delete(
+    url: &str,
+    trust: &Trust,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Result<(u16, String), Refusal> {
+    let request = |uri: &Uri| request(uri, "DELETE", path, headers, "");
+    ask(url, trust, request).await
+}
+
 async fn ask(
     url: &str,
     trust: &Trust,

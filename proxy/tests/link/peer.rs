@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use c3po::config::{Config, Coordinators, Places, Secret, Sockets};
+use c3po::config::{Config, Coordinators, Person, Places, Secret, Sockets};
 use c3po::deliver::PersonInbox;
 use c3po::link::{self, Link, State};
 use c3po_shared::catalogue::Call;
@@ -157,6 +157,7 @@ pub(crate) fn run_as(
     token: Option<Secret>,
 ) -> Running {
     let config = Config {
+        person: Person::default(),
         coordinators: Coordinators {
             urls,
             token,

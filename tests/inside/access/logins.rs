@@ -31,7 +31,8 @@ async fn me(gate: &Gate, token: &str) -> Result<Answer> {
 }
 
 fn read(answer: &Answer) -> Result<Value> {
-    serde_json::from_str(&answer.body).with_context(|| answer.body.clone())
+    let body: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
+    Ok(body.get("data").cloned().unwrap_or(body))
 }
 
 /// A code from the control socket makes one login, whose token is accepted until it is revoked.

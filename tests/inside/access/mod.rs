@@ -15,6 +15,7 @@ mod names;
 mod no_login;
 mod origins;
 mod people;
+mod person_commands;
 mod quotas;
 mod rights;
 mod secrets;

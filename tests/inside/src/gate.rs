@@ -109,7 +109,10 @@ impl Gate {
         let body = json!({"code": self.login_code(scope).await?}).to_string();
         let answer = http::post(self.address()?, "/api/v1/login", &[], &body).await?;
         let made: Value = serde_json::from_str(&answer.body)?;
-        Ok(made["token"].as_str().context(answer.body)?.to_owned())
+        Ok(made["data"]["token"]
+            .as_str()
+            .context(answer.body)?
+            .to_owned())
     }
 
     /// Revokes a login.

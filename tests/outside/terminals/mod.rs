@@ -30,7 +30,15 @@ const REFUSED: Duration = Duration::from_secs(20);
 
 /// Runs a command of `c3po` on a terminal of its own, in that home. Checks all of its output, and returns it.
 async fn shown(work: &Path, typed: &str, url: &str, last: Option<&str>) -> Result<String> {
-    let mut asked = command(program("c3po")?, work);
+    let c3po = program("c3po")?;
+    let mut asked = if typed.contains("login") {
+        // It would ask for the code on the terminal.
+        let mut shell = command("sh", work);
+        shell.args(["-c", "echo code | \"$0\" \"$@\""]).arg(c3po);
+        shell
+    } else {
+        command(c3po, work)
+    };
     asked.args(
         typed
             .split(' ')
@@ -42,6 +50,13 @@ async fn shown(work: &Path, typed: &str, url: &str, last: Option<&str>) -> Resul
         .env("PATH", "/usr/bin:/bin")
         .env("XDG_RUNTIME_DIR", work);
     asked.env("CLAUDE_PID", process::id().to_string());
+    if typed.contains("logout") {
+        let folder = work.join(".config/c3po");
+        fs::create_dir_all(&folder)?;
+        let login =
+            format!("coordinator_url = \"{url}\"\ntoken = \"c3po-login_0a1b2c3d_secret\"\n");
+        fs::write(folder.join("person.toml"), login)?;
+    }
     if typed.contains("join") {
         asked.env(CODE_VARIABLE, JoinCode::new([7; 16], None).reveal());
     } else {

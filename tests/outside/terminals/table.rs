@@ -55,9 +55,9 @@ pub(super) const COMMANDS: &[(&str, &[&str])] = &[
             "revoke",
         ],
     ),
-    ("audit", &["verb", "key", "why"]),
-    ("audit --follow", &["verb", "key", "why"]),
-    ("events", &["verb", "key", "why"]),
+    ("audit", &["verb", "key", "login", "why"]),
+    ("audit --follow", &["verb", "key", "login", "why"]),
+    ("events", &["verb", "key", "login", "why"]),
     ("policy show", &["path", "text", "outdated"]),
     (
         "policy check a b message",
@@ -68,6 +68,8 @@ pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ("guard stop a b", &[]),
     ("hosts rename a b", &["from", "to"]),
     ("install --coordinator URL", &["error", "suggestion"]),
+    ("logout", &[]),
+    ("login URL --yes", &["id", "name"]),
 ];
 
 /// Returns whether a command goes on until it is ended.
@@ -78,6 +80,7 @@ pub(super) fn goes_on(command: &str) -> bool {
 /// Returns the answers to a command, by path and tool.
 pub(super) fn answers(command: &str) -> BTreeMap<String, String> {
     let mut all = requests();
+    all.extend(of_logins());
     all.extend(calls());
     match command {
         // Its messages to its own session would be waited for.
@@ -101,7 +104,8 @@ pub(super) fn refusal(code: &str, advice: Option<&str>) -> String {
 }
 
 fn page_of_log() -> Value {
-    let entry = json!({"position": 1, "at": at(), "event": "denied", "verb": "§verb", "key": "§key", "why": "§why"});
+    let entry = json!({"position": 1, "at": at(), "event": "denied", "verb": "§verb", "key": "§key",
+        "login": "§login", "why": "§why"});
     let last = json!({"position": 2, "at": at(), "event": "denied", "why": LAST});
     json!({"entries": [entry, last], "next": 2, "complete": true})
 }
@@ -168,6 +172,23 @@ fn requests() -> BTreeMap<&'static str, Value> {
             ]}),
         ),
     ])
+}
+
+/// Returns the answers about logins, by path.
+fn of_logins() -> [(&'static str, Value); 2] {
+    [
+        (
+            "/api/v1/logins/0a1b2c3d",
+            enveloped(&json!({"id": "§id", "name": "§name"})),
+        ),
+        (
+            "/api/v1/login",
+            enveloped(&json!({"token": "c3po-login_0a1b2c3d_secret", "login": {
+                "id": "§id", "name": "§name", "scope": "answer", "state": "valid", "created_at": at(), "expires_at": at(),
+                "made_by": "§made_by", "device": "§device",
+            }})),
+        ),
+    ]
 }
 
 /// Returns the answers on a link, by tool.

@@ -1,9 +1,8 @@
-//! The source of a join code: the environment, the terminal or standard input, and never an argument.
+//! The source of a code for joining or logging in: the environment, the terminal or standard input, and never an argument.
 
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use c3po_shared::join::CODE_VARIABLE;
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
@@ -30,20 +29,22 @@ enum Source<'a> {
     Input,
 }
 
-/// Returns the code from its source.
+/// Returns the code from its source. `words` are those of the command, and `variable` its environment variable, if any.
 ///
 /// Errors: the code is among the arguments, or is missing.
-pub(super) fn read(
+pub(in crate::commands) fn read(
     argument: Option<&str>,
     environment: Option<&Secret>,
-    url: &str,
+    words: &str,
+    variable: Option<&str>,
 ) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::Usage(format!("cannot read the code: {error}"));
     match source(
         argument,
         environment.map(Secret::expose),
         io::stdin().is_terminal(),
-        url,
+        words,
+        variable,
     )
     .map_err(Failure::Usage)?
     {
@@ -65,13 +66,16 @@ fn source<'a>(
     argument: Option<&str>,
     environment: Option<&'a str>,
     is_terminal: bool,
-    url: &str,
+    words: &str,
+    variable: Option<&str>,
 ) -> Result<Source<'a>, String> {
+    let set = variable
+        .map(|name| format!("set {name} or "))
+        .unwrap_or_default();
     match (argument, environment) {
         (Some(code), _) if code != "-" => Err(format!(
             "every user of this machine can see the arguments of a program, so the code must not be one: run `c3po \
-             join {url}` and enter the code when asked; a script can set {CODE_VARIABLE} or write the code to standard \
-             input"
+             {words}` and enter the code when asked; a script can {set}write the code to standard input"
         )),
         (None, Some(code)) => Ok(Source::Environment(code)),
         _ if is_terminal => Ok(Source::Terminal),
@@ -142,7 +146,7 @@ mod tests {
     fn a_code_comes_from_the_environment_else_the_terminal_else_standard_input() {
         let check = |argument, environment, is_terminal, expected| {
             assert_eq!(
-                source(argument, environment, is_terminal, "nas").ok(),
+                source(argument, environment, is_terminal, "join nas", None).ok(),
                 expected,
                 "{argument:?} {environment:?}"
             );

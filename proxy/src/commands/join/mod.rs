@@ -1,10 +1,10 @@
 //! `c3po join`: joins a coordinator with a code, and stores its URL, its fingerprint and the host's key.
 
-mod code;
+pub(super) mod code;
 mod known;
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::join::{self, Fingerprint, JoinCode, JoinReply, JoinRequest};
+use c3po_shared::join::{self, CODE_VARIABLE, Fingerprint, JoinCode, JoinReply, JoinRequest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::{harmless, shell_word};
 use serde_json::json;
@@ -73,7 +73,8 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
     let code: JoinCode = code::read(
         arguments.code.as_deref(),
         config.join_code.as_ref(),
-        &arguments.url,
+        &format!("join {}", arguments.url),
+        Some(CODE_VARIABLE),
     )?
     .parse()
     .map_err(|error: join::JoinError| Failure::Usage(error.to_string()))?;

@@ -1,0 +1,234 @@
+//! `c3po login` and `c3po logout`: a login of this host's person, which answers and sends as `human`, and nothing more.
+
+use std::fs;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
+
+use c3po_shared::event::Envelope;
+use c3po_shared::login::{self, LoginReply, LoginRequest};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::text::harmless;
+use c3po_shared::vocabulary::LoginScope;
+use serde_json::json;
+
+use super::claude_code::host_file;
+use super::failure::Failure;
+use super::join::code;
+use super::print::Printer;
+use crate::config::{Config, PersonLogin, private};
+use crate::link::http::{delete, post_json};
+use crate::link::{Trust, as_written};
+
+/// The coordinator and the options.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The coordinator's URL, one of those that this host uses
+    url: String,
+    /// Every user of a machine sees arguments, so a code among them is refused; `-` reads standard input.
+    #[arg(hide = true)]
+    code: Option<String>,
+    /// Store the login without asking; needed if standard input is not a terminal
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
+    let file = &config.places.person_file;
+    let url = known(&config, &arguments.url)?;
+    if !arguments.yes && !is_wanted(file)? {
+        return Err(Failure::Usage("no login was stored".to_owned()));
+    }
+    // Before the code is spent: a token that cannot be stored would be lost.
+    private::make_folder(file.parent().unwrap_or(file))
+        .map_err(|error| unwritable(error.into(), "the code was not used yet"))?;
+    let before = host_file::text(file).and_then(|before| {
+        let before = before.unwrap_or_default();
+        host_file::write(file, &before)?;
+        Ok(before)
+    });
+    let before = before.map_err(|error| unwritable(error, "the code was not used yet"))?;
+    let typed = code::read(
+        arguments.code.as_deref(),
+        None,
+        &format!("login {}", arguments.url),
+        None,
+    );
+    let made = match typed {
+        Ok(code) => ask(&config, &url, code).await,
+        Err(failure) => Err(failure),
+    };
+    let made = made.inspect_err(|_| {
+        if before.is_empty() {
+            // The file was made only to see whether it can be.
+            let _ = fs::remove_file(file);
+        }
+    })?;
+    host_file::write(file, &written(&config, &made.token)).map_err(|error| {
+        let lost = format!(
+            "the code was used; revoke the login {} and get a new code",
+            made.login.id
+        );
+        unwritable(error, &lost)
+    })?;
+    tell(printer, file, &made)
+}
+
+/// Returns the URL as this host uses it.
+fn known(config: &Config, url: &str) -> Result<String, Failure> {
+    let plain = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
+    let urls: Vec<String> = config
+        .coordinators
+        .urls
+        .iter()
+        .map(|target| as_written(target))
+        .collect();
+    let found = urls.iter().find(|known| plain(known) == plain(url));
+    found.cloned().ok_or_else(|| {
+        Failure::Usage(format!(
+            "this host uses {}, not {url}: log in there, or join that coordinator first",
+            urls.join(", ")
+        ))
+    })
+}
+
+/// Asks whether to store a login, because every program of this user can read it.
+fn is_wanted(file: &Path) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        let why = "storing a login needs your consent: run this on a terminal, or pass --yes";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    eprint!(
+        "Store a login in {}? Every program of your user can then answer and send as you. [y/N] ",
+        file.display()
+    );
+    let mut answer = String::new();
+    let heard = io::stderr()
+        .flush()
+        .and_then(|()| io::stdin().lock().read_line(&mut answer));
+    Ok(heard.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+async fn ask(config: &Config, url: &str, code: String) -> Result<LoginReply, Failure> {
+    let request = LoginRequest {
+        code,
+        device: Some(format!("c3po on {}", config.host)),
+        // Never more, whatever the code allows: a file is easier to read than a browser's storage.
+        scope: Some(LoginScope::Answer),
+    };
+    let body = serde_json::to_string(&request).expect("texts are JSON");
+    let trust = Trust::new(config.coordinators.fingerprints.clone());
+    let (status, answer) = post_json(url, &trust, login::PATH, &[], &body).await?;
+    if status != 200 {
+        return Err(refusal(url, status, &answer).into());
+    }
+    let made: Envelope<LoginReply> =
+        serde_json::from_str(&answer).map_err(|_| refusal(url, status, &answer))?;
+    let made = made.data;
+    if made.login.scope != LoginScope::Answer {
+        let error = format!("{url} made a login of the scope '{}'", made.login.scope);
+        return Err(Refusal::new(ErrorCode::VersionMismatch, error)
+            .suggest("Revoke that login: `c3po-coordinator logins list` shows it.")
+            .into());
+    }
+    Ok(made)
+}
+
+fn refusal(url: &str, status: u16, answer: &str) -> Refusal {
+    serde_json::from_str(answer).unwrap_or_else(|_| {
+        let error = format!("{url} answers, but not as a coordinator with logins: HTTP {status}");
+        Refusal::new(ErrorCode::NotSupported, error)
+            .suggest("Check the URL and the version of the coordinator.")
+    })
+}
+
+/// Returns the text of the file. The token is for the coordinators that this host uses now.
+fn written(config: &Config, token: &str) -> String {
+    let urls: Vec<_> = config
+        .coordinators
+        .urls
+        .iter()
+        .map(|target| as_written(target))
+        .collect();
+    let urls = toml::Value::from(urls.join(","));
+    format!(
+        "# A login of this host's person, made by `c3po login`; `c3po logout` ends it.\ncoordinator_url = {urls}\n\
+         token = {}\n",
+        toml::Value::from(token)
+    )
+}
+
+fn unwritable(error: anyhow::Error, state: &str) -> Failure {
+    Failure::Stopped {
+        why: format!("the file of the login: {error:#}"),
+        advice: format!("Fix that and run this again; {state}."),
+    }
+}
+
+fn tell(printer: &Printer, file: &Path, made: &LoginReply) -> Result<(), Failure> {
+    let (file, login) = (file.display().to_string(), &made.login);
+    if printer.json {
+        return printer.document(&json!({"login": login, "file": file}));
+    }
+    // The coordinator chose parts of the line.
+    let line = format!(
+        "Logged in as {} until {}, or longer with use: this host's commands act as human. The login {} is in {file}.",
+        login.name, login.expires_at, login.id
+    );
+    printer.line(&harmless(&line, false))
+}
+
+/// `c3po logout`
+pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Failure> {
+    let file = &config.places.person_file;
+    let Some(person) = &config.person.login else {
+        return match fs::remove_file(file) {
+            Ok(()) => printer.line(&format!("{} is deleted; it had no login.", file.display())),
+            Err(_) => printer.line("This host has no login."),
+        };
+    };
+    let ended = end(&config, person).await;
+    fs::remove_file(file)
+        .map_err(|error| unwritable(error.into(), "the login is still in the file"))?;
+    let is_over = match &ended {
+        Ok(()) => true,
+        // It had ended before.
+        Err(Failure::Refused(refusal)) => {
+            matches!(
+                refusal.code,
+                ErrorCode::Unauthorized | ErrorCode::LoginNotFound
+            )
+        }
+        Err(_) => false,
+    };
+    if is_over {
+        return printer.line("Logged out: the login is revoked and deleted from this host.");
+    }
+    printer.line("The login is deleted from this host, but no coordinator could revoke it.")?;
+    ended
+}
+
+/// Revokes the login at the first coordinator that answers.
+async fn end(config: &Config, person: &PersonLogin) -> Result<(), Failure> {
+    let token = person.token.expose();
+    let id = token
+        .strip_prefix(login::TOKEN_PREFIX)
+        .and_then(|rest| rest.split_once('_'))
+        .map_or("", |(id, _)| id);
+    let path = format!("{}/{id}", login::LOGINS_PATH);
+    let trust = Trust::new(config.coordinators.fingerprints.clone());
+    let bearer = format!("Bearer {token}");
+    let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator answers");
+    for target in person.urls() {
+        let url = as_written(&target);
+        match delete(&url, &trust, &path, &[("Authorization", &bearer)]).await {
+            Ok((200, _)) => return Ok(()),
+            Ok((status, answer)) => return Err(refusal(&url, status, &answer).into()),
+            Err(refusal) => away = refusal,
+        }
+    }
+    Err(away.into())
+}

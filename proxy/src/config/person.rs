@@ -1,0 +1,129 @@
+//! The login of this host's person, in `person.toml` beside `config.toml`.
+
+use std::path::Path;
+
+use c3po_shared::login::TOKEN_PREFIX;
+use serde::Deserialize;
+
+use super::coordinators::{are_among, targets};
+use super::{Coordinators, Secret, text_of};
+
+/// The person of this host.
+#[derive(Debug, Clone, Default)]
+pub struct Person {
+    /// The login, if there is one.
+    pub login: Option<PersonLogin>,
+    /// Whether links and requests use it in place of the host's key.
+    pub speaks: bool,
+}
+
+impl Person {
+    /// Returns the coordinators with the credential to use there.
+    pub(super) fn at(&self, coordinators: Coordinators) -> Coordinators {
+        match &self.login {
+            Some(login) if self.speaks => login.at(coordinators),
+            _ => coordinators,
+        }
+    }
+}
+
+/// The login of this host's person.
+#[derive(Debug, Clone)]
+pub struct PersonLogin {
+    /// Its token, for the commands that act as `human`.
+    pub token: Secret,
+    /// The coordinators that accept it, as written.
+    urls: String,
+}
+
+/// The file `person.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    coordinator_url: String,
+    token: Secret,
+}
+
+impl PersonLogin {
+    /// Reads the file. A file without a valid login counts as missing, with a warning unless it is empty.
+    pub(super) fn read(path: &Path, warnings: &mut Vec<String>) -> Option<Self> {
+        let text = text_of(path).unwrap_or_else(|problem| {
+            warnings.push(problem);
+            None
+        })?;
+        if text.trim().is_empty() {
+            return None;
+        }
+        Self::of(&text)
+            .map_err(|why| warnings.push(format!("{}: {why}", path.display())))
+            .ok()
+    }
+
+    fn of(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        if !file.token.expose().starts_with(TOKEN_PREFIX) {
+            return Err("its token is not that of a login".to_owned());
+        }
+        Ok(Self {
+            token: file.token,
+            urls: file.coordinator_url,
+        })
+    }
+
+    /// Returns the coordinators that accept it, as link URLs.
+    pub fn urls(&self) -> Vec<String> {
+        targets(&self.urls).unwrap_or_default()
+    }
+
+    /// Returns the coordinators with this login in place of the host's key, if all of them accept it. Otherwise a project's
+    /// environment could name another one, which would get the token.
+    fn at(&self, coordinators: Coordinators) -> Coordinators {
+        if coordinators.urls.is_empty() || !are_among(&coordinators.urls, &self.urls) {
+            return coordinators;
+        }
+        Coordinators {
+            token: Some(self.token.clone()),
+            ..coordinators
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_login_is_for_its_coordinators_alone() {
+        let text =
+            "coordinator_url = \"https://nas:8420,https://box:8420\"\ntoken = \"c3po-login_a_b\"\n";
+        let login = PersonLogin::of(text).expect("a login");
+        let check = |urls: &[&str], expected: Option<&str>| {
+            let coordinators = Coordinators {
+                urls: urls.iter().map(|url| (*url).to_owned()).collect(),
+                ..Coordinators::default()
+            };
+            let token = login.at(coordinators).token;
+            assert_eq!(token.as_ref().map(Secret::expose), expected, "{urls:?}");
+        };
+        check(&["wss://nas:8420/acp"], Some("c3po-login_a_b"));
+        check(
+            &["wss://box:8420/acp", "wss://nas:8420/acp"],
+            Some("c3po-login_a_b"),
+        );
+        check(&["ws://nas:8420/acp"], None);
+        check(&["wss://nas:8420/acp", "wss://evil:8420/acp"], None);
+        check(&[], None);
+    }
+
+    #[test]
+    fn a_file_without_a_token_of_a_login_is_none() {
+        for text in [
+            "coordinator_url = \"http://nas\"",
+            "token = \"c3po-login_a_b\"",
+            "coordinator_url = \"http://nas\"\ntoken = \"c3po_a_b\"",
+            "coordinator_url = \"http://nas\"\ntoken = \"c3po-login_a_b\"\nmore = 1",
+        ] {
+            assert!(PersonLogin::of(text).is_err(), "{text}");
+        }
+    }
+}

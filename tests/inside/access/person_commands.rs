@@ -1,0 +1,140 @@
+//! `c3po login`: the commands of a host act as its person, with a login that answers and sends and nothing more.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use c3po_coordinator::store::Selection;
+use c3po_shared::ids::AgentId;
+use harness::link::{Link, Who};
+use harness::process::{command, program};
+use inside::gate::Gate;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+
+/// Runs `c3po` on a host with that key.
+async fn c3po(gate: &Gate, home: &Path, key: &str, words: &[&str], input: &str) -> Result<Output> {
+    let mut c3po = command(program("c3po")?, home);
+    c3po.args(words)
+        .env(
+            "C3PO_COORDINATOR_URL",
+            format!("http://{}", gate.served.address),
+        )
+        .env("C3PO_TOKEN", key)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut c3po = c3po.spawn()?;
+    // A program that does not read its input may have closed it.
+    let _ = c3po
+        .stdin
+        .take()
+        .context("a standard input")?
+        .write_all(input.as_bytes())
+        .await;
+    Ok(c3po.wait_with_output().await?)
+}
+
+/// Returns the senders of the messages in the inbox of an agent.
+async fn senders(gate: &Gate, agent: &str) -> Result<Vec<String>> {
+    let selection = Selection {
+        limit: 10,
+        ..Selection::default()
+    };
+    let agent: AgentId = agent.parse()?;
+    let mail = gate.served.store.inbox(&agent, selection).await?;
+    Ok(mail
+        .iter()
+        .map(|placed| placed.message.from_agent.to_string())
+        .collect())
+}
+
+#[tokio::test]
+async fn commands_of_a_host_with_a_login_act_as_the_person() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("agent", "*", &[]).await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&key)).await?;
+    web.hello(&Who::new("web")).await?.expect("an agent");
+    let url = format!("http://{}", gate.served.address);
+    let file = home.path().join(".config/c3po/person.toml");
+    let run =
+        async |words: &[&str], input: &str| c3po(&gate, home.path(), &key, words, input).await;
+
+    let sent = run(&["send", "web", "one"], "").await?;
+    ensure!(sent.status.success(), "{sent:?}");
+    let code = gate.login_code("admin").await?;
+    for (words, input, status) in [
+        (&["login", &url][..], code.as_str(), 2),
+        (&["login", &url, "--yes"][..], "wrong\n", 1),
+        (&["login", &url, &code, "--yes"][..], "", 2),
+        (
+            &["login", "http://127.0.0.1:1", "--yes"][..],
+            code.as_str(),
+            2,
+        ),
+    ] {
+        let refused = run(words, input).await?;
+        let is_refused = refused.status.code() == Some(status) && !file.exists();
+        ensure!(is_refused, "{words:?}: {refused:?}");
+    }
+
+    let done = run(&["login", &url, "--yes"], &format!("{code}\n")).await?;
+    ensure!(done.status.success(), "{done:?}");
+    let said = String::from_utf8(done.stdout)?;
+    ensure!(said.starts_with("Logged in as ann until "), "{said}");
+    ensure!(fs::metadata(&file)?.permissions().mode() & 0o777 == 0o600);
+    let logins = gate.served.store.logins().await?;
+    ensure!(
+        logins.len() == 1 && logins[0].scope.as_str() == "answer",
+        "{logins:?}"
+    );
+
+    let sent = run(&["send", "web", "two"], "").await?;
+    ensure!(sent.status.success(), "{sent:?}");
+    let other = run(&["send", "web", "three", "--as", "somebody-cli"], "").await?;
+    ensure!(other.status.success(), "{other:?}");
+    assert_eq!(
+        senders(&gate, "web").await?,
+        ["somebody-cli", "human", "somebody-cli"]
+    );
+    let sent = run(&["sent", "--json"], "").await?;
+    ensure!(
+        String::from_utf8_lossy(&sent.stdout).contains("human"),
+        "{sent:?}"
+    );
+    let agents = run(&["agents"], "").await?;
+    ensure!(
+        agents.status.success(),
+        "with the key of the host: {agents:?}"
+    );
+
+    let out = run(&["logout"], "").await?;
+    ensure!(out.status.success() && !file.exists(), "{out:?}");
+    ensure!(gate.served.store.logins().await?[0].revoked_at.is_some());
+    let again = run(&["logout"], "").await?;
+    ensure!(again.status.success(), "{again:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_revoked_login_is_reported_and_the_host_is_not_told_to_join() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("agent", "*", &[]).await?;
+    let url = format!("http://{}", gate.served.address);
+    let code = gate.login_code("answer").await?;
+    let done = c3po(&gate, home.path(), &key, &["login", &url, "--yes"], &code).await?;
+    ensure!(done.status.success(), "{done:?}");
+    let id = gate.served.store.logins().await?[0].id.clone();
+    gate.ask(&["logins", "revoke", &id]).await?;
+    let refused = c3po(&gate, home.path(), &key, &["inbox"], "").await?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(1), "{refused:?}");
+    ensure!(
+        said.contains("the login is unknown, was revoked, or has expired"),
+        "{said}"
+    );
+    ensure!(said.contains("c3po-coordinator login"), "{said}");
+    Ok(())
+}
