@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -78,6 +78,41 @@ pub async fn request(address: SocketAddr, text: &str) -> Result<Answer> {
         .await
         .with_context(|| format!("{address} did not answer in time"))??;
     parse(&String::from_utf8_lossy(&answer))
+}
+
+/// Sends a request, and reads until the response is as long as its head says, for a server that keeps connections open.
+///
+/// Errors: the address is not reachable, or there is no response in that time.
+pub async fn request_of_length(
+    address: SocketAddr,
+    text: &str,
+    deadline: Duration,
+) -> Result<Answer> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await.context("connecting")?;
+        stream.write_all(text.as_bytes()).await?;
+        let mut answer = Vec::new();
+        while !is_whole(&String::from_utf8_lossy(&answer)) {
+            let read = stream.read_buf(&mut answer).await?;
+            ensure!(read > 0, "the answer ends early");
+        }
+        anyhow::Ok(answer)
+    };
+    let answer = timeout(deadline, exchange)
+        .await
+        .with_context(|| format!("{address} did not answer in time"))??;
+    parse(&String::from_utf8_lossy(&answer))
+}
+
+fn is_whole(answer: &str) -> bool {
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let head = head.to_ascii_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"));
+    length.is_none_or(|length| body.len() >= length.trim().parse().unwrap_or_default())
 }
 
 fn parse(text: &str) -> Result<Answer> {

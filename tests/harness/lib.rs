@@ -15,10 +15,12 @@
 //! - [`hostile`]: real sessions whose people do anything, by a seed, and the guarantees for their messages
 //! - [`corpus`]: hostile texts; [`impostor`]: a hostile coordinator; [`pty`]: a terminal whose bytes are kept
 //! - [`siege`]: malformed and excessive input; [`unfinished`]: unfinished input; [`entry`]: how both connect
+//! - [`browser`]: a real Chromium
 //! - [`small_disk`]: a disk that is soon full
 //! - [`eventually`]: waits for a condition instead of sleeping; [`skip`]: reports that a test could not run
 
 pub mod breaker;
+pub mod browser;
 pub mod certificates;
 pub mod checker;
 pub mod claude;

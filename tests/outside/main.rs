@@ -12,6 +12,7 @@ mod hosts;
 mod journal;
 mod last_hop;
 mod links;
+mod login_page;
 mod neighbours;
 mod opencode;
 mod outages;

@@ -1,0 +1,171 @@
+//! The page of a login in a real Chromium: it logs in, and no other page gets the token or reaches the coordinator.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use harness::browser::{self, Browser, development_server};
+use harness::coordinator::Coordinator;
+use harness::http;
+use harness::process::{command, program};
+use harness::skip::skipped;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Whether the page shows the button, or the login.
+const OFFERED: &str = "!document.querySelector('#offer').hidden";
+const LOGGED_IN: &str = "!document.querySelector('#login').hidden";
+
+/// A page that tries everything on the coordinator at `TARGET`, and lists what it got.
+const ATTACK: &str = include_str!("login_attack.js");
+
+/// Makes a link with the coordinator's own command. Returns the code.
+async fn offer(work: &Path, coordinator: &Coordinator) -> Result<String> {
+    let mut program = command(program("c3po-coordinator")?, work);
+    let listen = coordinator.address().to_string();
+    program.args([
+        "login", "Ann", "--scope", "operator", "--json", "--listen", &listen,
+    ]);
+    let made = program.output().await?;
+    let made: Value = serde_json::from_slice(&made.stdout)
+        .with_context(|| String::from_utf8_lossy(&made.stderr).into_owned())?;
+    let (link, code) = (&made["link"], made["code"].as_str().context("a code")?);
+    ensure!(*link == format!("http://{listen}/login#{code}"), "{made}");
+    ensure!(made["warning"].is_null(), "{made}");
+    Ok(code.to_owned())
+}
+
+/// Logs in with the page as a person does. Returns the token.
+async fn log_in(browser: &Browser, base: &str, code: &str) -> Result<String> {
+    browser.open(&format!("{base}/login#{code}")).await?;
+    browser.wait_for(OFFERED).await?;
+    let address = browser.run("return location.href").await?;
+    ensure!(
+        address == format!("{base}/login"),
+        "the code stays in {address}"
+    );
+    ensure!(
+        browser.run("return localStorage.length").await? == 0,
+        "not before the button"
+    );
+    browser.click("#spend").await?;
+    browser.wait_for(LOGGED_IN).await?;
+    let shown =
+        "return ['name', 'scope'].map((id) => document.getElementById(id).textContent).join()";
+    ensure!(browser.run(shown).await? == "Ann,operator");
+    let token = browser
+        .run("return localStorage.getItem('c3po-login')")
+        .await?;
+    Ok(token.as_str().context("a token")?.to_owned())
+}
+
+/// Runs the attack on a page of that address. Returns what it got.
+async fn attack(
+    browser: &Browser,
+    page: &str,
+    target: &str,
+    token: &str,
+    code: &str,
+) -> Result<Value> {
+    browser.open(page).await?;
+    let body = ATTACK
+        .replace("TARGET", target)
+        .replace("TOKEN", token)
+        .replace("CODE", code);
+    browser.run(&body).await
+}
+
+#[tokio::test]
+async fn a_person_logs_in_and_out_and_no_other_page_gets_anything() -> Result<()> {
+    if !browser::is_installed() {
+        return skipped("login_page", "chromium-driver is not installed");
+    }
+    let work = TempDir::new()?;
+    let coordinator = Coordinator::start(work.path()).await?;
+    let port = coordinator.address().port();
+    let browser = Browser::start(work.path()).await?;
+    let code = offer(work.path(), &coordinator).await?;
+    let base = format!("http://127.0.0.1:{port}");
+    let token = log_in(&browser, &base, &code).await?;
+
+    let (evil, _running) = development_server().await?;
+    let code = offer(work.path(), &coordinator).await?;
+    let pages = [
+        format!("http://127.0.0.1:{}/", evil.port()),
+        format!("http://localhost:{}/", evil.port()),
+        format!("http://other.localhost:{}/", evil.port()),
+    ];
+    for page in &pages {
+        for host in ["127.0.0.1", "localhost", "other.localhost"] {
+            let target = format!("http://{host}:{port}");
+            let got = attack(&browser, page, &target, &token, &code).await?;
+            ensure!(got == json!([]), "{page} at {target}: {got}");
+        }
+    }
+    // No attack has spent the code: the person does, on another name of this machine with a storage of its own.
+    let local = format!("http://localhost:{port}");
+    let other = log_in(&browser, &local, &code).await?;
+    ensure!(other != token);
+
+    browser.open(&format!("{base}/login")).await?;
+    browser.wait_for(LOGGED_IN).await?;
+    browser.click("#leave").await?;
+    browser.wait_for(OFFERED).await?;
+    ensure!(browser.run("return localStorage.length").await? == 0);
+    let me = |token: &str| {
+        let text = format!(
+            "GET /api/v1/me HTTP/1.1\r\nHost: {base}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n",
+            base = coordinator.address()
+        );
+        let address = coordinator.address();
+        async move { anyhow::Ok(http::request(address, &text).await?.status) }
+    };
+    ensure!(me(&token).await? == 401 && me(&other).await? == 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_page_reports_errors_and_fits_a_phone_and_a_desk() -> Result<()> {
+    if !browser::is_installed() {
+        return skipped("login_page", "chromium-driver is not installed");
+    }
+    let work = TempDir::new()?;
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let coordinator = Coordinator::absent(work.path(), &store)?;
+    let mut coordinator = coordinator.with("C3PO_TOKEN", Path::new("0123456789abcdef"));
+    coordinator.restart().await?;
+    let browser = Browser::start(work.path()).await?;
+    let url = format!("http://{}/login#wrongcode", coordinator.address());
+    for (width, height) in [(360, 740), (1440, 900)] {
+        browser.resize(width, height).await?;
+        browser.open("about:blank").await?;
+        browser.open(&url).await?;
+        browser.wait_for(OFFERED).await?;
+        let fits = "return document.documentElement.scrollWidth <= innerWidth";
+        ensure!(browser.run(fits).await? == true, "{width}");
+        browser.click("#spend").await?;
+        browser
+            .wait_for("document.querySelector('#error').textContent.includes('unknown, was used, or has expired')")
+            .await?;
+    }
+    // A sibling name leads to the same page, but is not the coordinator's own.
+    let port = coordinator.address().port();
+    let sibling = format!("http://other.localhost:{port}/login#wrongcode");
+    browser.open(&sibling).await?;
+    let spent = r#"const options = {method: "POST", headers: {"Content-Type": "application/json"}, body: '{"code":"a"}'};
+        return (await fetch("/api/v1/login", options)).status"#;
+    ensure!(browser.run(spent).await? == 403);
+    ensure!(
+        browser
+            .run("return document.querySelector('#offer').hidden")
+            .await?
+            == true
+    );
+    browser.open(&url).await?;
+    browser.wait_for(OFFERED).await?;
+    coordinator.kill().await?;
+    browser.click("#spend").await?;
+    browser
+        .wait_for("document.querySelector('#error').textContent.includes('does not answer')")
+        .await?;
+    Ok(())
+}
