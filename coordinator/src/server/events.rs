@@ -76,7 +76,9 @@ pub(super) async fn events(
     let wants_stream = headers
         .get(ACCEPT)
         .and_then(|accept| accept.to_str().ok())
-        .is_some_and(|accept| accept.contains(EVENT_STREAM));
+        .is_some_and(|accept| {
+            accept.contains(EVENT_STREAM) && !accept.contains("application/json")
+        });
     if !wants_stream {
         let charge = request::room_for_texts(&server.services, &principal).await?;
         let page = request::events_page(&server.services, &principal, &query).await?;

@@ -169,10 +169,12 @@ fn rate_headers(allowance: &Allowance) -> [(HeaderName, HeaderValue); 3] {
     .map(|(name, value)| (HeaderName::from_static(name), value.into()))
 }
 
-/// The caller of a request that sends: the agent of the header, or else the person.
+/// The caller that a request names: the agent of the header, or else the person.
 #[derive(Debug)]
 pub(super) struct Acting {
-    caller: Caller,
+    principal: Arc<Principal>,
+    name: AgentId,
+    host: String,
     call: CallId,
 }
 
@@ -183,15 +185,13 @@ impl FromRequestParts<AppState> for Acting {
         let By(principal) = By::from_request_parts(parts, server).await?;
         let name = agent_header(&parts.headers)?.unwrap_or_else(AgentId::human);
         let host = principal.host(host_header(&parts.headers)?);
-        let wish = PersonWish {
-            name: &name,
-            host: &host,
-            dead: Vec::new(),
-            may_make: false,
-        };
         let call = call_id(&principal, parts.uri.path(), &parts.headers)?;
-        let (caller, _) = act_as(&server.services, &principal, wish).await?;
-        Ok(Self { caller, call })
+        Ok(Self {
+            principal,
+            name,
+            host,
+            call,
+        })
     }
 }
 
@@ -221,8 +221,14 @@ impl Acting {
         server: &AppState,
         call: Call,
     ) -> Result<(Option<Allowance>, Reply), Refusal> {
-        let Self { caller, call: id } = self;
-        let done = request::perform(&server.services, &caller, id, call).await?;
+        let wish = PersonWish {
+            name: &self.name,
+            host: &self.host,
+            dead: Vec::new(),
+            may_make: false,
+        };
+        let (caller, _) = act_as(&server.services, &self.principal, wish).await?;
+        let done = request::perform(&server.services, &caller, self.call, call).await?;
         let allowance = server
             .services
             .limit

@@ -24,7 +24,7 @@ const TOKEN: &str = "a token of everybody";
 const RIGHTS: &str = "SLROAYM";
 
 /// The right that each operation needs; `-` for any credential.
-const OPERATIONS: [(&str, char); 27] = [
+const OPERATIONS: [(&str, char); 51] = [
     ("GET /api/agents", 'L'),
     ("POST /api/agents/remove", 'R'),
     ("GET /api/audit", 'O'),
@@ -44,10 +44,34 @@ const OPERATIONS: [(&str, char); 27] = [
     ("GET /api/policy/check", 'O'),
     ("GET /api/sent", 'S'),
     ("POST /api/unregister", 'S'),
+    ("GET /api/v1/agents", 'L'),
+    ("GET /api/v1/agents/{id}", 'L'),
+    ("GET /api/v1/audit", 'O'),
+    ("POST /api/v1/broadcasts", 'S'),
+    ("GET /api/v1/events", 'L'),
+    ("GET /api/v1/guard", 'A'),
+    ("POST /api/v1/guard/allow", 'A'),
+    ("POST /api/v1/guard/stop", 'A'),
+    ("POST /api/v1/hosts/rename", 'A'),
+    ("GET /api/v1/invites", 'A'),
+    ("POST /api/v1/invites", 'A'),
+    ("DELETE /api/v1/invites/{id}", 'A'),
+    ("GET /api/v1/keys", 'A'),
+    ("POST /api/v1/keys", 'A'),
+    ("DELETE /api/v1/keys/{id}", 'A'),
+    ("POST /api/v1/keys/{id}/rotate", 'A'),
     ("GET /api/v1/logins", 'M'),
     ("POST /api/v1/logins", 'M'),
     ("DELETE /api/v1/logins/{id}", 'M'),
     ("GET /api/v1/me", '-'),
+    ("GET /api/v1/messages", 'S'),
+    ("POST /api/v1/messages", 'S'),
+    ("POST /api/v1/messages/acknowledge", 'S'),
+    ("GET /api/v1/messages/{id}/receipt", 'S'),
+    ("POST /api/v1/messages/{id}/reply", 'S'),
+    ("GET /api/v1/policy", 'O'),
+    ("GET /api/v1/policy/check", 'O'),
+    ("GET /api/v1/threads/{id}", 'S'),
     ("POST /api/v1/questions/{id}/answer", 'Y'),
     ("GET /metrics", 'L'),
     ("GET /acp", 'S'),
@@ -175,7 +199,8 @@ async fn described(gate: &Gate) -> Result<BTreeSet<String>> {
 /// Returns the status of an operation, and the code of its refusal.
 async fn tried(gate: &Gate, operation: &str, with: &Credential) -> Result<(u16, Option<String>)> {
     let (method, path) = operation.split_once(' ').context("a method")?;
-    let of = if path.contains("questions") {
+    let has_message = ["questions", "messages", "threads"];
+    let of = if has_message.iter().any(|part| path.contains(part)) {
         "human::web::0000000a"
     } else {
         "00000000"

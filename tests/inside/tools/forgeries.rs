@@ -33,7 +33,7 @@ async fn a_call_id_is_for_one_call() -> Result<()> {
             )
             .await?;
         let refused = link.end(id).await?.expect_err("the id is another call's");
-        assert_eq!(refused["data"]["code"], "INVALID_REQUEST");
+        assert_eq!(refused["data"]["code"], "CONFLICT");
         assert!(!refused.to_string().contains("secret"), "{refused}");
     }
     assert_eq!(

@@ -98,7 +98,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_database_of_every_earlier_format_gets_its_duties() {
-        for format in earlier_formats() {
+        // From format 17 on, a database has them already.
+        for format in earlier_formats().filter(|format| *format < 17) {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path().join("c3po.db");
             make(&path, format);
