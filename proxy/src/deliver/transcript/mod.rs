@@ -437,7 +437,7 @@ fn in_background(text: &str) -> Vec<MessageId> {
     result.map_or_else(Vec::new, |(result, _)| in_result(result))
 }
 
-/// Returns the messages that the result of a tool of ours holds.
+/// Returns the messages that the result of a tool of ours holds to their end.
 fn in_result(text: &str) -> Vec<MessageId> {
     let Ok(result) = serde_json::from_str::<Value>(text) else {
         return Vec::new();
@@ -445,6 +445,7 @@ fn in_result(text: &str) -> Vec<MessageId> {
     let page = result["messages"].as_array().into_iter().flatten();
     let messages = std::iter::once(&result).chain(page);
     messages
+        .filter(|message| message["rest"].is_null())
         .filter_map(|message| message["id"].as_str()?.parse().ok())
         .collect()
 }

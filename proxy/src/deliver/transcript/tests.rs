@@ -182,6 +182,28 @@ fn turns_that_are_not_in_the_conversation_are_named() {
 }
 
 #[test]
+fn a_message_is_in_the_conversation_with_the_result_that_holds_its_end() {
+    let result = |number: u128, parent: u128, text: Value| {
+        let mut line = line(number, parent, "");
+        line["message"] =
+            json!({"content": [{"type": "tool_result", "content": text.to_string()}]});
+        line
+    };
+    let lines = [
+        line(1, 0, "go"),
+        result(2, 1, json!({"id": id(1), "rest": "1+23594"})),
+        result(
+            3,
+            2,
+            json!({"messages": [{"id": id(2)}, {"id": id(3), "rest": "3+9"}]}),
+        ),
+        result(4, 3, json!({"messages": [{"id": id(3)}]})),
+    ];
+    check(&lines[..3], &[2]);
+    check(&lines, &[2, 3]);
+}
+
+#[test]
 fn results_of_tools_that_were_used_at_once_are_in_the_conversation() {
     let part = |number: u128, parent: u128| {
         let mut line = line(number, parent, "");
