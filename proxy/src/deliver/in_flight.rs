@@ -306,14 +306,14 @@ impl InFlight {
         self.free_again(ids);
     }
 
-    /// Returns which of these the session, or a subagent of it, may have been shown before. Where hooks report prompts, a push
-    /// was not shown before its prompt.
+    /// Returns which of these the session, or a subagent of it, may have been shown before, whole or in part. Where hooks report
+    /// prompts, a push was not shown before its prompt.
     pub(super) fn repeated(&self, ids: &[MessageId], has_hooks: bool) -> Vec<MessageId> {
         let was_shown = |held: &Held| {
             let is_there = |flight: &Flight| match flight.channel {
-                Channel::Hook(_) | Channel::Prompt | Channel::Unsure => true,
+                Channel::Hook(_) | Channel::Prompt | Channel::Parts | Channel::Unsure => true,
                 Channel::Push => !has_hooks,
-                Channel::Result | Channel::Parts => false,
+                Channel::Result => false,
             };
             let is_marked = held
                 .note

@@ -171,9 +171,14 @@ impl LastHop {
         self.on(Input::Taken(id.clone())).granted
     }
 
-    /// Returns which of these the session, or a subagent of it, may have been shown before.
-    pub(crate) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
-        self.arrivals.inside().hop.repeated(ids)
+    /// Returns which of these the session, or a subagent of it, may have been shown before, by a result that reads on in that
+    /// message.
+    pub(crate) fn repeated(
+        &self,
+        ids: &[MessageId],
+        read_on: Option<&MessageId>,
+    ) -> Vec<MessageId> {
+        self.arrivals.inside().hop.repeated(ids, read_on)
     }
 
     /// Returns the texts for the session's channel, to the first caller only.

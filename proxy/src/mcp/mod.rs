@@ -210,15 +210,16 @@ impl Server {
     ) -> Received {
         let tool = call.tool();
         let ids = reply.presented(tool);
-        let mut parts = reply.shown(tool);
-        let read_on = reads_on(call).then(|| parts.first().cloned()).flatten();
+        let shown = reply.shown(tool);
+        let read_on = reads_on(call).then(|| shown.first().cloned()).flatten();
+        let mut before = self.hop.repeated(&shown, read_on.as_ref());
+        let mut parts = shown;
         parts.retain(|id| !ids.contains(id));
         self.hop.on(Input::InParts {
             ids: parts,
-            read_on: read_on.clone(),
+            read_on,
             tool_use: tool_use(context),
         });
-        let mut before = Vec::new();
         // The result of a cancelled request is never written.
         if !ids.is_empty()
             && !context.ct.is_cancelled()
@@ -238,11 +239,10 @@ impl Server {
                 tool_use: tool_use(context),
                 waited,
             };
-            before = self.presenting.add(context.id.clone(), presented);
+            before.extend(self.presenting.add(context.id.clone(), presented));
         }
         // A thread shows messages again on request.
         if matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
-            before.extend(self.hop.repeated(&ids));
             before.extend(self.link.about_to_show(&ids));
             reply.mark_repeated(&before);
         }

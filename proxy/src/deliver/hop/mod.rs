@@ -240,10 +240,16 @@ impl Hop {
         }
     }
 
-    /// Returns which of these the session, or a subagent of it, may have been shown before.
-    pub(super) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
-        let (mut repeated, others): (Vec<_>, Vec<_>) =
+    /// Returns which of these the session, or a subagent of it, may have been shown before. A result that reads on in a
+    /// message does not repeat its beginning.
+    pub(super) fn repeated(
+        &self,
+        ids: &[MessageId],
+        read_on: Option<&MessageId>,
+    ) -> Vec<MessageId> {
+        let (mut repeated, mut others): (Vec<_>, Vec<_>) =
             ids.iter().cloned().partition(|id| self.shown.holds(id));
+        others.retain(|id| Some(id) != read_on || !self.is_begun(id));
         repeated.extend(self.in_flight.repeated(&others, self.ways.hooks));
         repeated
     }

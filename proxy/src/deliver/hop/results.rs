@@ -77,7 +77,7 @@ impl Hop {
             return false;
         }
         let ids = [id];
-        let repeated = self.repeated(&ids);
+        let repeated = self.repeated(&ids, None);
         self.in_flight.repeat(&repeated);
         self.in_flight.launch(&ids, &Flight::by_result(now));
         true
@@ -88,16 +88,18 @@ impl Hop {
     pub(super) fn begins_parts(&mut self, parts: &[MessageId], read_on: Option<&MessageId>) {
         self.beheaded
             .retain(|id| Some(id) == read_on || !parts.contains(id));
-        let is_begun = |id: &MessageId| {
-            self.in_flight
-                .flight(id)
-                .is_some_and(|flight| flight.channel == Channel::Parts)
-        };
         if let Some(id) = read_on
-            && !is_begun(id)
+            && !self.is_begun(id)
         {
             self.beheaded.insert(id.clone());
         }
+    }
+
+    /// Returns whether results hold the message part by part, and its end has not been in one.
+    pub(super) fn is_begun(&self, id: &MessageId) -> bool {
+        self.in_flight
+            .flight(id)
+            .is_some_and(|flight| flight.channel == Channel::Parts)
     }
 
     /// No hook and no push shows messages beside the results that hold them part by part.

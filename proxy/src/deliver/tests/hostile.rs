@@ -135,16 +135,16 @@ fn an_unproven_message_of_a_prompt_is_marked_in_the_result_of_a_tool() {
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&typed("p1")), 1));
-    assert_eq!(scene.hop.repeated(&[id(1), id(2)]), [id(1)]);
+    assert_eq!(scene.hop.repeated(&[id(1), id(2)], None), [id(1)]);
     scene.hear(&of_turn("p1", event(Name::PreToolUse)));
     assert_eq!(
-        scene.hop.repeated(&[id(1), id(2)]),
+        scene.hop.repeated(&[id(1), id(2)], None),
         [id(1)],
         "the transcript was not read yet"
     );
     scene.reads(&[1], &[1]);
     assert_eq!(
-        scene.hop.repeated(&[id(1), id(2)]),
+        scene.hop.repeated(&[id(1), id(2)], None),
         [id(1)],
         "the store may not have the receipt yet"
     );
@@ -301,10 +301,10 @@ fn a_message_given_to_a_subagent_is_marked_when_it_is_fetched_again() {
         ..uses("t1")
     });
     assert!(scene.takes(1));
-    assert_eq!(scene.hop.repeated(&[id(1)]), []);
+    assert_eq!(scene.hop.repeated(&[id(1)], None), []);
     scene.present(1, Via::WaitForMessage, Some("t1"));
     assert!(scene.takes(1));
-    assert_eq!(scene.hop.repeated(&[id(1)]), [id(1)]);
+    assert_eq!(scene.hop.repeated(&[id(1)], None), [id(1)]);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn a_message_given_to_a_subagent_before_its_text_came_is_marked() {
     assert!(scene.takes(1));
     scene.present(1, Via::WaitForMessage, Some("t1"));
     scene.next();
-    assert_eq!(scene.hop.repeated(&[id(1), id(2)]), [id(1)]);
+    assert_eq!(scene.hop.repeated(&[id(1), id(2)], None), [id(1)]);
     scene.arrive(vec![message(1, json!({}))]);
     let given = scene.print(&event(Name::PostToolBatch));
     assert!(holds(&given, 1) && is_marked(&given), "{given:?}");

@@ -158,6 +158,30 @@ fn a_message_that_is_read_to_its_end_in_one_context_is_in_the_session() {
 }
 
 #[test]
+fn a_part_repeats_what_was_shown_before_unless_it_reads_on() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(2, json!({}))]);
+    scene.uses("p1", "t1");
+    let repeated = |scene: &Scene, read_on: Option<u32>| {
+        scene
+            .hop
+            .repeated(&[id(1), id(2)], read_on.map(id).as_ref())
+    };
+    // A hook has shown the beginning of the second one.
+    assert!(holds(&scene.print(&batch("p1", "t1")), 2));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert_eq!(repeated(&scene, None), [id(2)]);
+    scene.on(Input::InParts {
+        ids: vec![id(1)],
+        read_on: None,
+        tool_use: Some("t2".into()),
+    });
+    assert_eq!(repeated(&scene, Some(1)), [id(2)]);
+    assert_eq!(repeated(&scene, None), [id(2), id(1)]);
+}
+
+#[test]
 fn news_of_a_wait_comes_again_after_a_rewind_although_its_text_never_came() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
