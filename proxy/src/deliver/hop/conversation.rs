@@ -190,7 +190,9 @@ impl Hop {
         }
         for (via, ids) in self.by_way(unread) {
             let notes = self.in_flight.remove(&ids);
-            if self.turn.has_failed() {
+            // An earlier process of the session was shown them, and this one does not go on by itself.
+            let is_left = via == Via::Transcript && self.turn.is_idle();
+            if self.turn.has_failed() || is_left {
                 self.stalls(
                     notes
                         .iter()

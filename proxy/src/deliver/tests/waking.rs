@@ -5,7 +5,9 @@ use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::vocabulary::State;
 use serde_json::json;
 
-use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket};
+use super::{
+    Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket, starts,
+};
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
@@ -334,6 +336,20 @@ fn a_proxy_that_joined_a_session_looks_before_it_repeats_anything() {
         text.contains(id(2).as_str()) && !text.contains(id(1).as_str()),
         "{text}"
     );
+}
+
+#[test]
+fn a_joined_session_that_is_idle_is_reminded_of_a_question_that_nothing_answered() {
+    let mut scene = with_a_transcript();
+    scene.hop = std::mem::replace(&mut scene.hop, Hop::new(agent("x"), None, false, true)).joined();
+    scene.hear(&starts("resume", "s1"));
+    scene.arrive(vec![
+        message(1, json!({"repeated": true})),
+        message(2, json!({"repeated": true})),
+        message(3, json!({"repeated": true, "requires_response": false})),
+    ]);
+    scene.reads(&[1, 2, 3], &[2]);
+    assert_eq!(scene.reminds(), [id(1)]);
 }
 
 #[test]
