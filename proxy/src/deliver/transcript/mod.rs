@@ -56,6 +56,8 @@ pub(super) struct Transcript {
     lines: HashMap<Uuid, TranscriptLine>,
     /// The lines of one answer of the model: each use of a tool has its own.
     answers: HashMap<String, Vec<Uuid>>,
+    /// Prompts, and the lines that come with them, such as the texts of hooks.
+    prompts: HashMap<String, Vec<Uuid>>,
     /// The results that stand below a line.
     results: HashMap<Uuid, Vec<Uuid>>,
     /// The lines in the order of the file.
@@ -77,6 +79,10 @@ struct TranscriptLine {
     ids: Vec<MessageId>,
     /// Of a prompt: its turn.
     turn: Option<TurnNumber>,
+    /// The prompt of its turn, if it names one.
+    prompt: Option<String>,
+    /// The prompt that it is, or comes with.
+    comes_with: Option<String>,
     /// Of a line of the model: the answer that it is a part of.
     answer: Option<String>,
     /// Whether it is more than what comes with a prompt: an answer, a result, or the notice of an interruption.
@@ -113,8 +119,12 @@ impl LineFields {
         let number = self.turn_position["turnIndex"].as_u64()?;
         Some(TurnNumber {
             number,
-            prompt: self.prompt_id.as_str().map(str::to_owned),
+            prompt: self.prompt(),
         })
+    }
+
+    fn prompt(&self) -> Option<String> {
+        self.prompt_id.as_str().map(str::to_owned)
     }
 }
 
@@ -138,8 +148,8 @@ impl Transcript {
         let chain = self.chain();
         standing.other_turns =
             self.turns(self.order.iter().filter_map(|uuid| self.lines.get(uuid)));
-        for turn in self.turns(chain.iter().map(|(line, _)| *line)) {
-            standing.other_turns.remove(&turn);
+        for prompt in chain.iter().filter_map(|(line, _)| line.prompt.as_ref()) {
+            standing.other_turns.remove(prompt);
         }
         standing.open = open(&chain);
         for (line, above) in chain {
@@ -221,7 +231,8 @@ impl Transcript {
     }
 
     /// Returns the other lines of the same answer, and the results of all of them: of tools that were used at once only one
-    /// is in the chain.
+    /// is in the chain. And the prompt of its turn: one that was typed during a tool, which the person then broke off, is in no
+    /// chain, but the notice of that has its name.
     fn beside(&self, line: &TranscriptLine) -> impl Iterator<Item = &TranscriptLine> {
         let parts = line
             .answer
@@ -232,7 +243,14 @@ impl Transcript {
             .clone()
             .filter_map(|part| self.results.get(part))
             .flatten();
-        parts.chain(results).filter_map(|uuid| self.lines.get(uuid))
+        let prompt = line
+            .prompt
+            .as_ref()
+            .and_then(|prompt| self.prompts.get(prompt));
+        let prompt = prompt.into_iter().flatten();
+        let beside = parts.chain(results).filter_map(|uuid| self.lines.get(uuid));
+        let prompt = prompt.filter_map(|uuid| self.lines.get(uuid));
+        beside.chain(prompt.filter(|line| line.place >= self.compacted))
     }
 
     fn read_on(&mut self) -> io::Result<()> {
@@ -280,13 +298,6 @@ impl Transcript {
         let has_none = whole["type"] == "system" || whole["isCompactSummary"] == true;
         let ids = if has_none { Vec::new() } else { ids_in(&whole) };
         let message = &whole["message"];
-        let answer = message["id"].as_str().map(str::to_owned);
-        if let Some(answer) = &answer {
-            self.answers
-                .entry(answer.clone())
-                .or_default()
-                .push(link.uuid);
-        }
         let is_result = |block: &Value| block["type"] == "tool_result";
         if let Some(parent) = link.parent_uuid
             && message["content"]
@@ -316,12 +327,31 @@ impl Transcript {
             parent: link.parent_uuid,
             ids,
             turn,
-            answer,
+            prompt: link.prompt(),
+            comes_with: None,
+            answer: message["id"].as_str().map(str::to_owned),
             follows_prompt,
             is_of_model,
         };
-        self.lines.insert(link.uuid, line);
-        self.order.push(link.uuid);
+        self.keep(link.uuid, line);
+    }
+
+    fn keep(&mut self, uuid: Uuid, line: TranscriptLine) {
+        if let Some(answer) = &line.answer {
+            self.answers.entry(answer.clone()).or_default().push(uuid);
+        }
+        let parent = line.parent.and_then(|parent| self.lines.get(&parent));
+        let comes_with = match &line.turn {
+            Some(turn) => turn.prompt.clone(),
+            None if line.follows_prompt => None,
+            None => parent.and_then(|parent| parent.comes_with.clone()),
+        };
+        if let Some(prompt) = &comes_with {
+            self.prompts.entry(prompt.clone()).or_default().push(uuid);
+        }
+        self.lines
+            .insert(uuid, TranscriptLine { comes_with, ..line });
+        self.order.push(uuid);
     }
 }
 

@@ -164,6 +164,33 @@ fn lines_that_a_compaction_kept_stay_in_the_conversation() {
 }
 
 #[test]
+fn a_prompt_that_a_person_broke_a_tool_off_for_is_in_the_conversation() {
+    let part = |number: u128, parent: u128| answer(number, parent, "msg_1", "claude");
+    let mut hook = line(6, 5, &named(1));
+    hook["type"] = json!("attachment");
+    let mut notice = line(7, 3, "[Request interrupted by user for tool use]");
+    notice["promptId"] = json!("prompt 5");
+    let lines = [
+        prompt(1, 0, 1, "go"),
+        part(2, 1),
+        part(3, 2),
+        line(4, 2, "the result of the other tool"),
+        prompt(5, 4, 2, &named(2)),
+        hook,
+        notice,
+        answer(8, 7, "msg_2", "claude"),
+    ];
+    let Recorded {
+        named,
+        answered,
+        other_turns,
+        ..
+    } = standing(&lines);
+    assert_eq!((named, answered), (ids(&[1, 2]), ids(&[1, 2])));
+    assert!(other_turns.is_empty(), "{other_turns:?}");
+}
+
+#[test]
 fn turns_that_are_not_in_the_conversation_are_named() {
     let turns = |lines: &[Value]| standing(lines).other_turns.into_iter().collect::<Vec<_>>();
     let branch = [
