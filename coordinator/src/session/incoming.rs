@@ -78,7 +78,7 @@ impl Session {
             }
             return;
         }
-        if let Some(id) = id.as_ref().filter(|id| self.ledger.is_ahead(id)) {
+        if let Some(id) = id.as_ref().filter(|id| self.ledger.missing.is_ahead(id)) {
             self.postpone(id, Refusal::store_unavailable());
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! A call starts when everything before it is recorded, and then runs concurrently with later entries.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use c3po_shared::catalogue::{Call, Tool};
@@ -13,7 +13,8 @@ use c3po_shared::wire::{RequestId, SessionChange};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::bounds::{MISSING_MAX, QUEUE, QUEUE_BYTES};
+use super::bounds::{QUEUE, QUEUE_BYTES};
+use super::missing::Missing;
 use crate::request::{self, Caller, Services};
 use crate::store::{Amendment, StoreError};
 use crate::unfinished::Charge;
@@ -45,7 +46,12 @@ impl LedgerEntry {
     /// Returns the bytes that it keeps without a charge.
     fn uncharged(&self) -> usize {
         match self {
-            Self::Call { held: Some(_), .. } | Self::Change(_) | Self::Renew => 0,
+            Self::Call { held: Some(_), .. } | Self::Renew => 0,
+            Self::Change(change) => {
+                let ways = change.reach.as_ref().map_or(0, Vec::capacity);
+                let id = change.session_id.as_ref().map_or(0, String::capacity);
+                size_of::<Self>() + size_of::<Via>() * ways + id
+            }
             Self::Receipt { bytes, .. } | Self::Call { bytes, .. } => *bytes,
         }
     }
@@ -91,8 +97,8 @@ pub(super) struct Ledger {
     at_work: Option<BoxFuture<'static, Noted>>,
     /// The change of the session that could not yet be recorded.
     owed: Option<SessionChange>,
-    /// The receipts that were refused temporarily and not repeated yet, with the time of the refusal.
-    missing: BTreeMap<i64, Instant>,
+    /// The receipts whose hosts repeat them.
+    pub(super) missing: Missing,
 }
 
 impl Ledger {
@@ -128,12 +134,18 @@ impl Ledger {
         }
     }
 
-    /// Queues a change of the session, merged with the owed change.
+    /// Queues a change of the session, merged with the owed change, or with the last entry if that is one: a host may report
+    /// changes faster than they are recorded.
     pub(super) fn change(&mut self, mut change: SessionChange) {
         if let Some(owed) = self.owed.take() {
             inherit(&mut change, owed);
         }
-        self.push(LedgerEntry::Change(change));
+        if let Some(LedgerEntry::Change(last)) = self.queue.back_mut() {
+            inherit(&mut change, std::mem::take(last));
+            *last = change;
+        } else {
+            self.push(LedgerEntry::Change(change));
+        }
     }
 
     /// Keeps a change that could not be recorded. Newer changes take precedence.
@@ -201,30 +213,6 @@ impl Ledger {
             _ => true,
         });
         withdrawn
-    }
-
-    /// Records that a receipt was refused temporarily. Its host repeats it under the same number.
-    pub(super) fn misses(&mut self, receipt: &RequestId) {
-        if let RequestId::Number(number) = receipt {
-            self.missing.insert(*number, Instant::now());
-        }
-        while self.missing.len() > MISSING_MAX {
-            self.missing.pop_first();
-        }
-    }
-
-    /// Processes the arrival of a receipt. Returns whether an earlier receipt is missing, which may be the evidence that this
-    /// one needs.
-    ///
-    /// A receipt that was not repeated for several heartbeats was given up by its host, and blocks no other.
-    pub(super) fn is_ahead(&mut self, receipt: &RequestId) -> bool {
-        let RequestId::Number(number) = receipt else {
-            return false;
-        };
-        self.missing.remove(number);
-        self.missing
-            .retain(|_, since| since.elapsed() < SILENCE_MAX);
-        self.missing.range(..number).next().is_some()
     }
 
     /// Starts the next entry unless one is in progress. Returns a call that may start, if there is a slot for it.
@@ -446,24 +434,31 @@ mod tests {
         assert!(ledger.has_room());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_receipt_waits_for_those_before_it_until_their_host_has_given_them_up() {
-        let (mut ledger, number) = (Ledger::default(), RequestId::Number);
-        ledger.misses(&number(4));
-        ledger.misses(&number(5));
-        assert!(!ledger.is_ahead(&number(3)) && ledger.is_ahead(&number(6)));
-        ledger.misses(&number(6));
-        assert!(
-            !ledger.is_ahead(&number(4)),
-            "it is the first that is missing"
-        );
-        assert!(ledger.is_ahead(&number(7)), "the fifth has not come yet");
-        assert!(!ledger.is_ahead(&number(5)) && !ledger.is_ahead(&number(6)));
-        ledger.misses(&number(8));
-        tokio::time::advance(SILENCE_MAX).await;
-        assert!(!ledger.is_ahead(&number(9)));
-        (10..=10 + 2 * MISSING_MAX as i64).for_each(|receipt| ledger.misses(&number(receipt)));
-        assert_eq!(ledger.missing.len(), MISSING_MAX);
+    #[test]
+    fn changes_are_merged_behind_what_precedes_them_and_count_with_their_bytes() {
+        let mut ledger = Ledger::default();
+        let long = |number: usize| SessionChange {
+            session_id: Some(format!("{number:0>2000}")),
+            ..SessionChange::default()
+        };
+        ledger.change(SessionChange {
+            context: Some(7),
+            prompted: true,
+            ..long(0)
+        });
+        (1..1_000).for_each(|number| ledger.change(long(number)));
+        let last = SessionChange {
+            context: Some(7),
+            prompted: true,
+            ..long(999)
+        };
+        assert_eq!(changes(&ledger), [&last]);
+        for number in 0..QUEUE_BYTES / 2_000 {
+            assert!(ledger.has_room() || number > 8, "{number}");
+            ledger.push(LedgerEntry::Renew);
+            ledger.change(long(number));
+        }
+        assert!(!ledger.has_room());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod end;
 mod hello;
 mod incoming;
 mod ledger;
+mod missing;
 mod outbox;
 mod pace;
 mod recorded;

@@ -112,7 +112,7 @@ impl Session {
 
     /// Refuses a receipt temporarily. Its host repeats it, and no later receipt is recorded before that.
     pub(super) fn postpone(&mut self, receipt: &RequestId, refusal: Refusal) {
-        self.ledger.misses(receipt);
+        self.ledger.missing.misses(receipt);
         self.outbox.refuse(receipt, refusal);
     }
 }
