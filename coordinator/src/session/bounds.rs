@@ -70,3 +70,6 @@ pub(super) const READ_BUFFER: usize = 1024;
 pub(super) const FRAGMENT: usize = 16 * 1024;
 /// The write buffer in bytes. The buffer never shrinks.
 pub(super) const WRITE_BUFFER: usize = 4 * 1024;
+/// The limit of the write buffer: it is written when it has more than [`WRITE_BUFFER`] bytes, so that no more than one frame
+/// is added to them.
+pub(super) const WRITE_BUFFER_MAX: usize = 2 * FRAGMENT;

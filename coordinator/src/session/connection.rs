@@ -6,6 +6,7 @@ use c3po_shared::limits::{FRAME_MAX, HELLO_MAX};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
@@ -14,7 +15,8 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::bounds::{
-    CONTROL_FRAMES_MAX, FRAGMENT, MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE,
+    CONTROL_FRAMES_MAX, FRAGMENT, MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_BUFFER_MAX,
+    WRITE_DEADLINE,
 };
 use super::outbox::Outbox;
 use crate::unfinished::{Account, Charge, Intake};
@@ -23,28 +25,28 @@ use crate::unfinished::{Account, Charge, Intake};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
-type Stream = Intake<TokioIo<Upgraded>>;
-
 /// One connection.
-pub(super) struct Connection {
+pub(super) struct Connection<S = TokioIo<Upgraded>> {
     /// Always there between two calls.
-    socket: Option<WebSocketStream<Stream>>,
+    socket: Option<WebSocketStream<Intake<S>>>,
     /// Pings and pongs since the last message.
     control_frames: usize,
+    /// Whether a ping was read whose response may not be written yet.
+    owes_pong: bool,
 }
 
-impl Connection {
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Returns a connection that accepts messages up to the size limit of `hello`.
-    pub(super) fn new(upgraded: Upgraded, account: Account) -> Self {
-        let stream =
-            Intake::new(TokioIo::new(upgraded), account, HELLO_MAX, MESSAGE_DEADLINE).framed();
+    pub(super) fn new(upgraded: S, account: Account) -> Self {
+        let stream = Intake::new(upgraded, account, HELLO_MAX, MESSAGE_DEADLINE).framed();
         Self {
             socket: Some(websocket(stream)),
             control_frames: 0,
+            owes_pong: false,
         }
     }
 
-    fn socket(&mut self) -> &mut WebSocketStream<Stream> {
+    fn socket(&mut self) -> &mut WebSocketStream<Intake<S>> {
         self.socket.as_mut().expect("it is there between two calls")
     }
 
@@ -63,19 +65,20 @@ impl Connection {
     pub(super) async fn receive(&mut self) -> Result<(String, Option<Charge>), Gone> {
         if self.socket().get_ref().is_behind_long() {
             // A partly written answer to a ping would be lost.
-            self.socket().flush().await.map_err(|_| Gone)?;
+            self.flush().await?;
             self.release_buffer();
         }
         loop {
+            self.write_pong().await?;
             match self.socket().next().await {
                 Some(Ok(Message::Text(text))) => {
                     self.control_frames = 0;
                     let held = self.socket().get_mut().settle(text.len());
                     return Ok((text.as_str().to_owned(), held));
                 }
-                Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
-                    self.socket().get_mut().note_control(payload.len());
-                    // The response to each is kept until the client reads it.
+                Some(Ok(frame @ (Message::Ping(_) | Message::Pong(_)))) => {
+                    self.owes_pong |= frame.is_ping();
+                    self.socket().get_mut().note_control(frame.len());
                     self.control_frames += 1;
                     if self.control_frames > CONTROL_FRAMES_MAX {
                         return Err(Gone);
@@ -89,6 +92,23 @@ impl Connection {
         }
     }
 
+    /// Writes the response to a ping before more is read: else the responses to a client that does not read would pile up.
+    /// Cancel-safe.
+    async fn write_pong(&mut self) -> Result<(), Gone> {
+        if self.owes_pong {
+            self.flush().await?;
+            self.owes_pong = false;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), Gone> {
+        match timeout(WRITE_DEADLINE, self.socket().flush()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Gone),
+        }
+    }
+
     /// Writes the frames. Nothing is queued: the link ends if the peer does not read in time.
     pub(super) async fn send(&mut self, outbox: &mut Outbox) -> Result<(), Gone> {
         if outbox.is_empty() {
@@ -96,6 +116,8 @@ impl Connection {
         }
         let (frames, _held) = outbox.take();
         let writing = async {
+            // The buffer has room for a frame beside a response to a ping only if it is empty.
+            self.socket().flush().await?;
             for text in frames {
                 for frame in fragments(text) {
                     self.socket().feed(frame).await?;
@@ -132,11 +154,11 @@ impl Connection {
 }
 
 /// Returns the WebSocket over an upgraded stream that stands between two messages.
-fn websocket(stream: Stream) -> WebSocketStream<Stream> {
+fn websocket<S: AsyncRead + AsyncWrite + Unpin>(stream: Intake<S>) -> WebSocketStream<Intake<S>> {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(WRITE_BUFFER)
-        .max_write_buffer_size(2 * FRAME_MAX)
+        .max_write_buffer_size(WRITE_BUFFER_MAX)
         .max_message_size(Some(FRAME_MAX))
         .max_frame_size(Some(FRAME_MAX));
     let made = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config));
@@ -162,7 +184,38 @@ fn fragments(text: String) -> impl Iterator<Item = Message> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::time::Instant;
+    use tokio_util::task::TaskTracker;
+
     use super::*;
+    use crate::unfinished::{Budget, Room};
+
+    /// Returns a frame of a client with that payload.
+    fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).expect("short");
+        [&[0x80 | kind, 0x80 | length, 0, 0, 0, 0], payload].concat()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_no_pongs_is_not_read_on() {
+        let (mut theirs, ours) = duplex(1024);
+        let account = Budget::within(None).account(&Room::default(), FRAME_MAX);
+        let mut connection = Connection::new(ours, account);
+        let some = [
+            frame(9, &[b'p'; 125]).repeat(CONTROL_FRAMES_MAX),
+            frame(1, b"{}"),
+        ]
+        .concat();
+        let writing = TaskTracker::new();
+        writing.spawn(async move { while theirs.write_all(&some).await.is_ok() {} });
+        let (began, mut read) = (Instant::now(), 0);
+        while connection.receive().await.is_ok() {
+            read += 1;
+            assert!(read < 10, "the pongs of {read} messages pile up");
+        }
+        assert_eq!((read, began.elapsed()), (0, WRITE_DEADLINE));
+    }
 
     #[test]
     fn a_long_text_has_several_frames_and_the_last_one_ends_it() {

@@ -27,6 +27,7 @@ use c3po_shared::wire::{Outgoing, RequestId};
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -78,7 +79,7 @@ async fn greet(
     let account = services
         .unfinished
         .account(stay.principal().room(), HELLO_MAX);
-    let mut connection = Connection::new(upgraded, account);
+    let mut connection = Connection::new(TokioIo::new(upgraded), account);
     let receiving = hello::receive(&mut connection, &services, stay.principal());
     let admitted = tokio::select! {
         admitted = receiving => admitted?,
