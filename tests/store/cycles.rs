@@ -73,7 +73,20 @@ pub(crate) async fn an_answer_or_its_time_ends_a_wait(fixture: Fixture) -> Resul
     Ok(())
 }
 
-/// A chain of as many waiting agents as one call examines.
+/// A check is short however many agents wait for each other, and allows a wait that it cannot decide.
+pub(crate) async fn a_check_follows_a_bounded_number_of_waits(fixture: Fixture) -> Result<()> {
+    for number in 0..1_100 {
+        let id = asked(&format!("n{number}"), &format!("n{}", number + 1));
+        assert!(fixture.store.await_answer(&id, LONG).await?.is_empty());
+    }
+    let back = asked("n1100", "n0");
+    assert!(fixture.store.await_answer(&back, LONG).await?.is_empty());
+    let short = asked("n1100", "n1099");
+    assert_eq!(fixture.store.await_answer(&short, LONG).await?.len(), 1);
+    Ok(())
+}
+
+/// A chain of waiting agents, each of which is followed.
 pub(crate) async fn a_long_row_of_waits_is_no_cycle(fixture: Fixture) -> Result<()> {
     for number in 0..100 {
         let id = asked(&format!("n{number}"), &format!("n{}", number + 1));

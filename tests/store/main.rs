@@ -151,6 +151,7 @@ macro_rules! every_promise {
             cycles:
                 a_wait_that_would_close_a_cycle_is_found,
                 an_answer_or_its_time_ends_a_wait,
+                a_check_follows_a_bounded_number_of_waits,
                 a_long_row_of_waits_is_no_cycle;
             auditing:
                 the_audit_is_read_in_the_order_in_which_it_was_written,

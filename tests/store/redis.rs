@@ -351,6 +351,20 @@ async fn a_coordinator_without_peers_publishes_nothing() -> Result<()> {
 }
 
 #[tokio::test]
+async fn waits_that_are_over_do_not_pile_up_at_an_agent_that_waits_on() -> Result<()> {
+    let Shared { redis, fixture, .. } = shared().await?;
+    for _ in 0..300 {
+        let asked = message("a", "b", "question").id;
+        let lease = Duration::from_millis(1);
+        fixture.store.await_answer(&asked, lease).await?;
+    }
+    let kept = redis.tell(&["HLEN", "{c3po}:waits:a"]).await?;
+    let kept: usize = kept.trim_start_matches(':').trim().parse()?;
+    ensure!((1..100).contains(&kept), "{kept} waits are kept");
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_allowance_is_forgotten_when_every_count_is_younger() -> Result<()> {
     let Shared { redis, fixture, .. } = shared().await?;
     redis

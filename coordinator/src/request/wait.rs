@@ -22,8 +22,10 @@ use crate::unfinished::Charge;
 
 /// How long a wait goes without news before it reads the store anyway, because a hint may have been lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
-/// How long each read records the agent as waiting for an answer. A cancelled wait counts until then.
-const WAITS_FOR: Duration = LOOK_AGAIN.saturating_add(Duration::from_secs(10));
+/// How long an agent is recorded as waiting for an answer. A cancelled wait counts until then.
+const WAITS_FOR: Duration = LOOK_AGAIN.saturating_add(RECORDED_FOR);
+/// How long a wait for an answer is not recorded again, whatever news it gets: each record checks for cycles.
+const RECORDED_FOR: Duration = Duration::from_secs(10);
 /// The pause before a wait retries after a store error.
 const RETRY: Duration = Duration::from_secs(1);
 /// How many unshown messages are read at once. More than one is needed only if other waits were given some.
@@ -57,19 +59,17 @@ pub(super) async fn wait_for_message(
     check_speaker(services, caller).await?;
     let _counted = Principal::begin_wait(&caller.principal)?;
     let mut listener = services.presence.listen(&caller.agent);
-    let mut first = true;
+    let (mut first, mut recorded) = (true, None);
     loop {
-        let next_look = match look_with_room(services, caller, &wanted).await {
+        let look = look_with_room(services, caller, &wanted, deadline, &mut recorded);
+        let next_look = match look.await {
             Ok((Some(reply), held)) => {
                 return Ok(Done {
                     held,
                     ..reply.into()
                 });
             }
-            Ok((None, _)) => {
-                check_cycle(services, caller, &wanted, deadline).await?;
-                look_again(caller, Instant::now())
-            }
+            Ok((None, _)) => look_again(caller, Instant::now()),
             Err(Refusal {
                 code: ErrorCode::StoreUnavailable | ErrorCode::RateLimited,
                 ..
@@ -102,7 +102,8 @@ pub(super) async fn wait_for_message(
     }
 }
 
-/// Records that a session waits for an answer. Refuses the wait if it would close a cycle of waiting agents.
+/// Records that a session waits for an answer, unless that was done a moment ago. Refuses the wait if it would close a cycle
+/// of waiting agents.
 ///
 /// If the store does not respond, the wait is allowed.
 async fn check_cycle(
@@ -110,13 +111,16 @@ async fn check_cycle(
     caller: &Caller,
     wanted: &Wanted,
     deadline: Instant,
+    recorded: &mut Option<Instant>,
 ) -> Result<(), Refusal> {
     let Wanted::Answer(id) = wanted else {
         return Ok(());
     };
-    if caller.is_person() {
+    let is_recorded = recorded.is_some_and(|at| at.elapsed() < RECORDED_FOR);
+    if caller.is_person() || is_recorded {
         return Ok(());
     }
+    *recorded = Some(Instant::now());
     let lease = WAITS_FOR.min(deadline.duration_since(Instant::now()));
     let noted = timeout(CALL_DEADLINE, services.store.await_answer(id, lease)).await;
     match noted
@@ -189,20 +193,23 @@ async fn news_for(wanted: &Wanted, listener: &mut Listener) -> Vec<Arc<Arrival>>
     }
 }
 
-/// Returns the reply if the condition is met, with the room that its texts take.
+/// Returns the reply if the condition is met, with the room that its texts take. Otherwise records a wait for an answer.
 ///
-/// Errors: `STORE_UNAVAILABLE` and `RATE_LIMITED` at the deadline of a call, and those of the condition.
+/// Errors: `STORE_UNAVAILABLE` and `RATE_LIMITED` at the deadline of a call, `WOULD_DEADLOCK`, and those of the condition.
 async fn look_with_room(
     services: &Services,
     caller: &Caller,
     wanted: &Wanted,
+    deadline: Instant,
+    recorded: &mut Option<Instant>,
 ) -> Result<(Option<Reply>, Option<Charge>), Refusal> {
     let held = room_of_person(services, caller).await?;
     let looked = timeout(CALL_DEADLINE, look(services, caller, wanted)).await;
-    Ok((
-        looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?,
-        held,
-    ))
+    let reply = looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
+    if reply.is_none() {
+        check_cycle(services, caller, wanted, deadline, recorded).await?;
+    }
+    Ok((reply, held))
 }
 
 /// Returns the reply if the condition is met.

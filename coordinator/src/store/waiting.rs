@@ -1,6 +1,6 @@
 //! Waits for answers, with detection of cycles of agents that wait for each other.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,13 +9,17 @@ use tokio::time::Instant;
 
 use super::Result;
 
+/// How many waits one check looks at: others wait meanwhile. A wait is allowed if a cycle is not found within them.
+const LOOKED_AT_MAX: usize = 1_024;
+
 /// The interface for waits of every store.
 #[async_trait]
 pub trait WaitStore: Send + Sync {
     /// Records that the sender of this message waits for its answer, until the lease ends or the message is answered.
     ///
     /// If the wait would close a cycle, records nothing and returns the messages of that cycle. The first is the message
-    /// whose answer the recipient waits for. Usually there is no cycle.
+    /// whose answer the recipient waits for. Usually there is no cycle. A check looks at a bounded number of waits, and finds
+    /// any cycle of a hundred agents that have few waits each.
     async fn await_answer(&self, message: &MessageId, lease: Duration) -> Result<Vec<MessageId>>;
 }
 
@@ -45,33 +49,49 @@ impl Waits {
 
     /// Ends the wait for this message, which is answered.
     pub(super) fn end(&mut self, message: &MessageId) {
-        if let Some(waits) = self.by_waiter.get_mut(&message.from()) {
+        let waiter = message.from();
+        if let Some(waits) = self.by_waiter.get_mut(&waiter) {
             waits.remove(message);
+            if waits.is_empty() {
+                self.by_waiter.remove(&waiter);
+            }
         }
     }
 
-    /// Returns the shortest path from the message's recipient back to its sender.
+    /// Returns the shortest path from the message's recipient back to its sender, if few waits have to be looked at for it.
     fn cycle(&self, message: &MessageId, now: Instant) -> Vec<MessageId> {
         let (waiter, whom) = (message.from(), message.to());
-        let mut seen = HashSet::from([whom.clone()]);
-        let mut ways = VecDeque::from([(whom, Vec::new())]);
-        while let Some((agent, way)) = ways.pop_front() {
-            let waits = self
-                .by_waiter
-                .get(&agent)
-                .into_iter()
-                .flatten()
-                .filter(|(_, until)| **until > now);
-            for (next, _) in waits {
-                let way: Vec<_> = way.iter().chain([next]).cloned().collect();
-                if next.to() == waiter {
-                    return way;
+        // For each agent that the recipient directly or indirectly waits for: the message that led to it.
+        let mut reached_by: HashMap<AgentId, &MessageId> = HashMap::new();
+        let (mut queue, mut left) = (VecDeque::from([whom.clone()]), LOOKED_AT_MAX);
+        while let Some(agent) = queue.pop_front() {
+            let waits = self.by_waiter.get(&agent).into_iter().flatten();
+            for (next, until) in waits.take(left) {
+                left -= 1;
+                let to = next.to();
+                if *until <= now || reached_by.contains_key(&to) {
+                    continue;
                 }
-                if seen.insert(next.to()) {
-                    ways.push_back((next.to(), way));
+                reached_by.insert(to.clone(), next);
+                if to == waiter {
+                    return path(&whom, &waiter, &reached_by);
                 }
+                queue.push_back(to);
             }
         }
         Vec::new()
     }
+}
+
+/// Returns the messages that lead from one agent to another.
+fn path(from: &AgentId, to: &AgentId, reached_by: &HashMap<AgentId, &MessageId>) -> Vec<MessageId> {
+    let (mut path, mut at) = (VecDeque::new(), to.clone());
+    while let Some(message) = reached_by.get(&at) {
+        path.push_front((*message).clone());
+        at = message.from();
+        if at == *from {
+            break;
+        }
+    }
+    path.into()
 }

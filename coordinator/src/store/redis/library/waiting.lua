@@ -5,8 +5,29 @@ local function waits_key(agent_name)
   return fleet .. 'waits:' .. agent_name
 end
 
--- The limit of agents that one call looks at: each costs one command, and no call runs more than 500.
-local WAITING_MAX = 400
+-- The limits of one check: agents, each of which costs up to two commands, and waits of all of them. No call runs more than
+-- 500 commands, and all others wait for it.
+local WAITING_MAX = 128
+local WAITS_MAX = 1024
+
+-- How long the key of an agent stays after its last wait, at least: longer than any lease, so that no wait ends another one.
+local WAITS_LIFE = 60 * 1000
+
+-- How many waits are checked for their end when one is added: several, so that those that are over do not pile up.
+local CHECKED = 4
+
+-- Returns some of the messages whose answers an agent waits for. Removes waits that are over.
+local function waits_of(agent_name, limit)
+  local waits, over = {}, {}
+  local found = redis.call('HRANDFIELD', waits_key(agent_name), limit, 'WITHVALUES')
+  for at = 1, #found, 2 do
+    table.insert(tonumber(found[at + 1]) > now and waits or over, found[at])
+  end
+  if #over > 0 then
+    redis.call('HDEL', waits_key(agent_name), unpack(over))
+  end
+  return waits
+end
 
 -- Records that the sender of a message waits for its answer, for the given time. Returns nothing. If the wait would close a
 -- cycle, records nothing and returns the messages of that cycle, beginning with the recipient's own.
@@ -16,17 +37,18 @@ define('await_answer', SMALL, function(keys, args)
   local id, lease = args[1], tonumber(args[2])
   local waiter, whom = string.match(id, '^(.-)::(.-)::')
   -- Each agent that the recipient directly or indirectly waits for, and the message that led to it.
-  local reached, reached_by, queue = {}, {}, { whom }
-  for _ = 1, WAITING_MAX do
-    local who = table.remove(queue, 1)
-    if not who then
+  local reached, reached_by, queue, left = {}, {}, { whom }, WAITS_MAX
+  for at = 1, WAITING_MAX do
+    local who = queue[at]
+    if not who or reached[waiter] or left <= 0 then
       break
     end
-    local waits = redis.call('HGETALL', waits_key(who))
-    for at = 1, #waits, 2 do
-      local to = string.match(waits[at], '^.-::(.-)::')
-      if tonumber(waits[at + 1]) > now and not reached[to] then
-        reached[to], reached_by[to] = who, waits[at]
+    local waits = waits_of(who, left)
+    left = left - #waits
+    for _, wait in ipairs(waits) do
+      local to = string.match(wait, '^.-::(.-)::')
+      if not reached[to] then
+        reached[to], reached_by[to] = who, wait
         queue[#queue + 1] = to
       end
     end
@@ -39,7 +61,8 @@ define('await_answer', SMALL, function(keys, args)
     until at == whom
     return cycle
   end
+  waits_of(waiter, CHECKED)
   redis.call('HSET', waits_key(waiter), id, now + lease)
-  redis.call('PEXPIREAT', waits_key(waiter), now + lease)
+  redis.call('PEXPIREAT', waits_key(waiter), now + math.max(lease, WAITS_LIFE))
   return {}
 end)
