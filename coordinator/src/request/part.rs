@@ -2,6 +2,7 @@
 //!
 //! The characters of a message are those of its text followed by those of its context.
 
+use std::mem;
 use std::str::FromStr;
 
 use c3po_shared::message::Message;
@@ -93,20 +94,27 @@ pub(super) fn size(message: &Message) -> usize {
 
 /// Returns the part of a message that starts at that character and fits. An incomplete part is marked by its `rest` and at
 /// the end of its text.
-pub(super) fn part(message: Message, from: usize, room: usize, place: &ReadFrom) -> Message {
-    if from == 0 && size(&message) <= room {
+pub(super) fn part(mut message: Message, from: usize, room: usize, place: &ReadFrom) -> Message {
+    if from == 0
+        && texts_fit(message.text(), message.context.as_deref(), room)
+        && size(&message) <= room
+    {
         return message;
     }
-    let (text, context) = behind(
-        message.text(),
-        message.context.as_deref().unwrap_or_default(),
-        from,
-    );
-    let all = with_texts(&message, text, context);
-    if size(&all) <= room {
-        return all;
-    }
     let total = length(&message);
+    // The rest of the message is copied often, and the texts may be long.
+    let about = message.context.take().unwrap_or_default();
+    let said = match &mut message.response {
+        Some(response) => mem::take(response),
+        None => message.message.take().unwrap_or_default(),
+    };
+    let (text, context) = behind(&said, &about, from);
+    if texts_fit(text, Some(context), room) {
+        let all = with_texts(&message, text, context);
+        if size(&all) <= room {
+            return all;
+        }
+    }
     let mark = |read| {
         format!(
             "\n[cut: {read} of {total} characters; read on with {}]",
@@ -138,6 +146,11 @@ pub(super) fn part(message: Message, from: usize, room: usize, place: &ReadFrom)
             ..with_texts(&message, kept, &format!("{kept_context}{}", mark(read)))
         }
     }
+}
+
+/// Returns whether texts may fit, before they are written as JSON, which makes them no shorter.
+fn texts_fit(text: &str, context: Option<&str>, room: usize) -> bool {
+    text.len() + context.map_or(0, str::len) <= room
 }
 
 /// Returns the text and context after the first `from` characters.
