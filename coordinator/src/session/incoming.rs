@@ -172,9 +172,13 @@ impl Session {
         if let Some((Tool::WaitForMessage, abort)) = self.running.get(&call) {
             abort.abort();
             self.running.remove(&call);
-        } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call)
+        } else if let Some(ended) = self
+            .ended_waits
+            .iter()
+            .position(|(ended, _)| *ended == call)
+            && let Some((_, message)) = self.ended_waits.remove(ended)
         {
-            let message = message.clone();
+            // Once: all waits of the agent look at the store then.
             self.give_back(&message);
         }
     }
