@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::bounds::DRAIN;
 use super::connection::Gone;
-use super::{Session, attendance};
+use super::{Finished, Session, attendance};
 use crate::presence::Present;
 use crate::request::Done;
 use crate::store::Ending;
@@ -67,7 +67,7 @@ impl Session {
             abort.abort();
         }
         self.ledger.finish(&self.services, &self.caller).await;
-        while let Some(finished) = self.calls.next().await {
+        while let Some(finished) = self.next_finished().await {
             // After a rename, the lease to be released is that of the new name.
             if let Some(Ok(Done {
                 renamed: Some(renamed),
@@ -76,6 +76,13 @@ impl Session {
             {
                 self.become_other(renamed);
             }
+        }
+    }
+
+    async fn next_finished(&mut self) -> Option<Option<Box<Finished>>> {
+        match self.finished.pop_front() {
+            Some(finished) => Some(Some(finished)),
+            None => self.calls.next().await,
         }
     }
 

@@ -15,7 +15,7 @@ mod pace;
 mod recorded;
 
 use std::collections::{HashMap, VecDeque};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use c3po_shared::audit::Event as AuditEvent;
@@ -145,6 +145,9 @@ struct Session {
     ledger: Ledger,
     pace: Pace,
     calls: FuturesUnordered<BoxFuture<'static, Option<Box<Finished>>>>,
+    /// The calls, and the entry of the ledger, that ended while replies were written.
+    finished: VecDeque<Box<Finished>>,
+    noted: Option<Noted>,
     running: HashMap<CallId, (Tool, AbortHandle)>,
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
@@ -191,6 +194,8 @@ impl Session {
             ledger: Ledger::default(),
             pace: Pace::default(),
             calls: FuturesUnordered::new(),
+            finished: VecDeque::new(),
+            noted: None,
             running: HashMap::new(),
             renewal: None,
             renewed: now,
@@ -218,7 +223,7 @@ impl Session {
                 Some(event) => event,
                 None => {
                     together = 0;
-                    if self.connection.send(&mut self.outbox).await.is_err() || self.is_over() {
+                    if self.write().await.is_err() || self.is_over() {
                         return EndReason::Gone;
                     }
                     self.next_event(stop).await
@@ -247,7 +252,27 @@ impl Session {
         self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue()
     }
 
+    /// Writes the replies. Work goes on meanwhile, so that none keeps its place in the store while the host does not read.
+    async fn write(&mut self) -> Result<(), Gone> {
+        let mut writing = pin!(self.connection.send(&mut self.outbox));
+        loop {
+            tokio::select! {
+                biased;
+                written = &mut writing => return written,
+                Some(call) = self.calls.next(), if !self.calls.is_empty() => self.finished.extend(call),
+                noted = self.ledger.noted(), if self.noted.is_none() => self.noted = Some(noted),
+            }
+        }
+    }
+
     async fn next_event(&mut self, stop: &CancellationToken) -> Woken {
+        // First, so that no entry of the ledger starts before it.
+        if let Some(noted) = self.noted.take() {
+            return Woken::Noted(noted);
+        }
+        if let Some(finished) = self.finished.pop_front() {
+            return Woken::Finished(Some(finished));
+        }
         let rests_until = self.pace.rests_until();
         let deadline = rests_until
             .into_iter()
