@@ -5,6 +5,7 @@ mod acp;
 mod admission;
 mod audit;
 mod certificate;
+mod checkup;
 mod control;
 mod description;
 mod download;
@@ -50,6 +51,7 @@ pub(crate) use self::accept::listen;
 use self::accept::{Door, Serving};
 use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
+use self::checkup::Checkup;
 pub(crate) use self::control::{PrintedCommand, place as control_socket, this_program};
 use self::download::Downloads;
 use self::endpoint::{retry_after, status_of};
@@ -74,6 +76,7 @@ pub(crate) struct AppState {
     services: Arc<Services>,
     auth: Arc<Auth>,
     http_sessions: Arc<HttpSessions>,
+    checkup: Arc<Checkup>,
     joins: Arc<Joins>,
     wrong_logins: Arc<WrongCodes>,
     downloads: Arc<Downloads>,
@@ -118,6 +121,7 @@ pub(crate) async fn serve(
         wrong_logins: Arc::new(WrongCodes::new("login code", logins::NEW_CODE)),
         downloads: Arc::new(Downloads::new(&config.data_dir)),
         http_sessions: Arc::new(HttpSessions::default()),
+        checkup: Arc::default(),
         tasks: tasks.clone(),
         stop: stop.clone(),
     };

@@ -22,6 +22,7 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::checkup::Condition;
 use super::endpoint::{
     By, Charged, MayLook, Media, Plain, Query, Refused, RestAnswer, Speaker, described,
 };
@@ -128,8 +129,8 @@ impl IntoResponse for Health {
 
 /// `GET /api/health`
 pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): MayLook) -> Health {
-    if let Err(error) = server.services.store.check().await {
-        tracing::warn!("unhealthy: {error}");
+    let condition = server.checkup.of(&*server.services.store).await;
+    if condition == Condition::Unwell {
         return Health::Unwell(Unwell {
             status: "error",
             error: "Store connection failed",
@@ -150,15 +151,12 @@ pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): Ma
             }
         });
     let policy_outdated = server.services.policies.outdated().is_some();
-    // A store that responds but cannot be measured counts as not full.
-    let fill = server.services.store.fill().await.ok().flatten();
-    let store = fill.and_then(|fill| fill.refuses()).map(|_| "full");
     Health::Well(Well {
         status: "ok",
         agents_online,
         clocks: clocks.collect(),
         policy_outdated,
-        store,
+        store: (condition == Condition::Full).then_some("full"),
     })
 }
 
