@@ -13,6 +13,7 @@ use http::HeaderMap;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::http_waits::HttpWaits;
 use crate::auth::Principal;
 use crate::request::{self, Caller, Memory, Services, settle_name};
 use crate::store::{Claim, Owner, Quota, StoreError, Tenure};
@@ -29,9 +30,11 @@ const NO_HOST: &str = "http";
 const NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_2a6e_6f0b_4c1a_9d57_3e0f_c390_0001);
 
 /// The recently active clients. A client that is silent for 90 s is dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct HttpSessions {
     clients: Mutex<HashMap<AgentId, HttpClient>>,
+    /// Their waits.
+    pub(super) waits: Arc<HttpWaits>,
 }
 
 #[derive(Debug)]
@@ -42,6 +45,14 @@ struct HttpClient {
 }
 
 impl HttpSessions {
+    /// Returns no clients, for a coordinator with this memory limit.
+    pub(super) fn within(memory: Option<u64>) -> Self {
+        Self {
+            clients: Mutex::default(),
+            waits: Arc::new(HttpWaits::within(memory)),
+        }
+    }
+
     fn clients(&self) -> MutexGuard<'_, HashMap<AgentId, HttpClient>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }

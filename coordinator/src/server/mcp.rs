@@ -27,6 +27,7 @@ use tokio::time::{Instant, interval_at, timeout};
 use super::accept::BODY_MAX;
 use super::endpoint::read_body;
 use super::evidence::{self, Presentation};
+use super::http_waits::HttpWaits;
 use super::written::Paid;
 use super::{AppState, http_session::HttpSessions, refused};
 use crate::auth::Principal;
@@ -254,6 +255,10 @@ impl Handler {
         if let (Tool::WaitForMessage, Some(size)) = (tool, parts.extensions.get::<BodySize>()) {
             check_wait(*size)?;
         }
+        let _wait = match tool {
+            Tool::WaitForMessage => Some(HttpWaits::begin(&self.sessions.waits, principal)?),
+            _ => None,
+        };
         // The protocol has no call ids, so each request is a call of its own.
         let done = tokio::select! {
             done = request::perform(&self.services, &caller, CallId::fresh(), call) => done?,

@@ -15,6 +15,7 @@ mod events;
 mod evidence;
 mod hosts;
 mod http_session;
+mod http_waits;
 mod invites;
 mod join;
 mod keys;
@@ -120,7 +121,7 @@ pub(crate) async fn serve(
         joins: Arc::new(Joins::new(config, address, transport.clone())),
         wrong_logins: Arc::new(WrongCodes::new("login code", logins::NEW_CODE)),
         downloads: Arc::new(Downloads::new(&config.data_dir)),
-        http_sessions: Arc::new(HttpSessions::default()),
+        http_sessions: Arc::new(HttpSessions::within(memory::limit())),
         checkup: Arc::default(),
         tasks: tasks.clone(),
         stop: stop.clone(),
