@@ -106,6 +106,18 @@ pub const LOGIN_CODES_MAX: usize = 100;
 /// The most concurrent links and requests under one key.
 pub const AT_ONCE_PER_KEY: usize = 2_000;
 
+/// The most simultaneous calls and receipts under one key, besides waits. A further one waits, and is refused
+/// after about two seconds.
+pub const CALLS_PER_KEY: usize = 64;
+/// The same for all clients without a key of their own: they may be many hosts.
+pub const CALLS_WITHOUT_KEY: usize = 256;
+
+/// The most simultaneous reads of texts and long lists, and changes of many messages, under one key. A further one waits
+/// as above.
+pub const READS_PER_KEY: usize = 4;
+/// The same for all clients without a key of their own: they may be many hosts.
+pub const READS_WITHOUT_KEY: usize = 16;
+
 /// The most simultaneous waits under one key.
 pub const WAITS_PER_KEY: usize = 4_096;
 

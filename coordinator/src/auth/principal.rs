@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use c3po_shared::audit::Entry;
 use c3po_shared::host;
-use c3po_shared::limits::{AT_ONCE_PER_KEY, WAITS_PER_KEY, WAITS_WITHOUT_KEY};
+use c3po_shared::limits::{
+    AT_ONCE_PER_KEY, CALLS_PER_KEY, CALLS_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
+    WAITS_PER_KEY, WAITS_WITHOUT_KEY,
+};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{LoginScope, Scope};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -22,11 +25,8 @@ const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_000
 /// The name of a person without a login, on an open coordinator that only this machine reaches.
 const NOT_VERIFIED: &str = "local (not verified)";
 
-/// How many pages of agents a principal may read from the store at a time.
-const PAGES_AT_ONCE: usize = 4;
-
 /// Returns the refusal of a principal that has reached a limit; `subject` is the principal with its verb.
-fn crowded(subject: &str, limit: usize, of: &str, count: usize) -> Refusal {
+pub(super) fn crowded(subject: &str, limit: usize, of: &str, count: usize) -> Refusal {
     Refusal::new(
         ErrorCode::RateLimited,
         format!("{subject} reached the limit of {limit} concurrent {of}"),
@@ -48,8 +48,9 @@ pub(crate) struct Principal {
     used: AtomicU64,
     /// The number of its present waits.
     waits: AtomicUsize,
-    /// Its places for reading pages of agents from the store.
-    pages: Semaphore,
+    /// Its places for calls, and for long work in the store.
+    pub(super) calls: Semaphore,
+    pub(super) reads: Semaphore,
     /// Its budget for unfinished input.
     room: Room,
 }
@@ -155,13 +156,17 @@ impl Principal {
     }
 
     fn of(who: Who) -> Self {
+        let places = |limits| Semaphore::new(who.limit(limits));
+        let calls = places((CALLS_PER_KEY, CALLS_WITHOUT_KEY));
+        let reads = places((READS_PER_KEY, READS_WITHOUT_KEY));
         Self {
             who,
             ended: CancellationToken::new(),
             stays: AtomicUsize::new(0),
             used: AtomicU64::new(0),
             waits: AtomicUsize::new(0),
-            pages: Semaphore::new(PAGES_AT_ONCE),
+            calls,
+            reads,
             room: Room::default(),
         }
     }
@@ -204,11 +209,6 @@ impl Principal {
             )),
             _ => Ok(wait),
         }
-    }
-
-    /// Waits until it may read one more page of agents, in order of arrival. The caller has a deadline.
-    pub(crate) async fn begin_page(&self) -> SemaphorePermit<'_> {
-        self.pages.acquire().await.expect("it is never closed")
     }
 
     /// Returns its budget for unfinished input.
@@ -424,20 +424,6 @@ pub(super) mod tests {
             .map(|_| Principal::enter(&anybody))
             .collect();
         assert!(stays.iter().all(Result::is_ok));
-    }
-
-    #[tokio::test]
-    async fn a_principal_reads_few_pages_of_agents_at_a_time_and_others_do_not_wait() {
-        let (one, other) = (key(Scope::Agent, "*"), key(Scope::Agent, "*"));
-        let mut pages = Vec::new();
-        for _ in 0..PAGES_AT_ONCE {
-            pages.push(one.begin_page().await);
-        }
-        let mut waiting = std::pin::pin!(one.begin_page());
-        assert!(futures_util::poll!(&mut waiting).is_pending());
-        assert!(futures_util::poll!(std::pin::pin!(other.begin_page())).is_ready());
-        pages.pop();
-        assert!(futures_util::poll!(&mut waiting).is_ready());
     }
 
     #[test]

@@ -179,7 +179,7 @@ async fn rename(
     };
     let before = services.store.agent(&caller.agent).await?;
     let wish = wish(caller, tenure, name, before);
-    let taken = settle_name(services, &caller.principal, wish).await?;
+    let taken = settle_name(services, &caller.principal, wish, None).await?;
     if taken.agent == caller.agent {
         return Ok(None);
     }

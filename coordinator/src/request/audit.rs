@@ -9,7 +9,8 @@ use c3po_shared::receipt::furthest;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::sent::{SentMessage, SentMessages};
 
-use super::Services;
+use super::{Services, begin_read};
+use crate::auth::Principal;
 
 /// How many entries one page scans. If few of them match, the next page continues the scan.
 const LOOKED_AT_MAX: usize = 20_000;
@@ -21,9 +22,14 @@ const SENT_LOOK: u64 = 10_000;
 
 /// Returns the next entries that match the query.
 ///
-/// Errors: `NOT_SUPPORTED` if no audit is kept, `INVALID_REQUEST` for a limit out of bounds, `STORE_UNAVAILABLE`.
-pub(crate) async fn page(services: &Services, query: &AuditQuery) -> Result<AuditPage, Refusal> {
-    matching(services, query, |entry| {
+/// Errors: `NOT_SUPPORTED` if no audit is kept, `INVALID_REQUEST` for a limit out of bounds, `STORE_UNAVAILABLE`,
+/// and those of [`begin_read`].
+pub(crate) async fn page(
+    services: &Services,
+    principal: &Principal,
+    query: &AuditQuery,
+) -> Result<AuditPage, Refusal> {
+    matching(services, principal, query, |entry| {
         query.since.is_none_or(|since| entry.at >= since)
             && query
                 .agent
@@ -38,6 +44,7 @@ pub(crate) async fn page(services: &Services, query: &AuditQuery) -> Result<Audi
 /// Errors: as for [`page`].
 pub(super) async fn matching(
     services: &Services,
+    principal: &Principal,
     query: &AuditQuery,
     is_wanted: impl Fn(&Entry) -> bool,
 ) -> Result<AuditPage, Refusal> {
@@ -48,6 +55,7 @@ pub(super) async fn matching(
             "limit is {limit}; it must be from 1 to {AUDIT_PAGE_MAX}"
         )));
     }
+    let _reading = begin_read(principal).await?;
     let (mut entries, mut next, mut looked_at) = (Vec::new(), query.after.unwrap_or_default(), 0);
     while looked_at < LOOKED_AT_MAX {
         let read = services.store.audit(next, AUDIT_PAGE_MAX).await?;
@@ -82,9 +90,14 @@ pub(super) async fn matching(
 
 /// Returns the latest messages that the agent sent according to the audit, with the stage of each.
 ///
-/// Errors: `NOT_SUPPORTED` if no audit is kept, `STORE_UNAVAILABLE`.
-pub(crate) async fn sent(services: &Services, agent: AgentId) -> Result<SentMessages, Refusal> {
+/// Errors: `NOT_SUPPORTED` if no audit is kept, `STORE_UNAVAILABLE`, and those of [`begin_read`].
+pub(crate) async fn sent(
+    services: &Services,
+    principal: &Principal,
+    agent: AgentId,
+) -> Result<SentMessages, Refusal> {
     check_kept(services)?;
+    let _reading = begin_read(principal).await?;
     let end = services.store.audit_end().await?;
     let (mut after, mut latest) = (end.saturating_sub(SENT_LOOK), VecDeque::new());
     while after < end {

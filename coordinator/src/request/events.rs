@@ -66,7 +66,7 @@ pub(crate) async fn page(
         limit: query.limit,
         ..AuditQuery::default()
     };
-    audit::matching(services, &range, |entry| {
+    audit::matching(services, principal, &range, |entry| {
         is_selected(query, entry) && is_visible(principal, entry)
     })
     .await

@@ -127,16 +127,18 @@ pub(crate) async fn host_of_person(
 }
 
 /// Makes the session an agent of its host. The first choice is the host's first agent of the requested name that no session
-/// holds. Otherwise it is a new agent with the requested name if that is free, or with `name-2`, `name-3`, ….
+/// holds. Otherwise it is a new agent with the requested name if that is free, or with `name-2`, `name-3`, …. The agent
+/// `held`, if the process held it last, comes before all.
 ///
 /// A reserved name counts as taken, and so does the name of a host's person. A key that covers the requested name also covers
 /// its numbers. Errors: `FORBIDDEN` if the requested name is not covered. `CONFLICT` if a thousand names are held, or if it
 /// differs only in case from the name of an agent of the same host. `QUOTA_EXCEEDED` if its key has reached its limit of agents.
-/// `STORE_UNAVAILABLE`.
+/// `STORE_UNAVAILABLE`, and `RATE_LIMITED` if the principal reads too much at a time.
 pub(crate) async fn settle_name(
     services: &Services,
     principal: &Principal,
     wish: Claim,
+    held: Option<&AgentId>,
 ) -> Result<Tenure, Refusal> {
     check_name(services, principal, &wish.name)?;
     if let Some(id) = principal.login_id() {
@@ -144,9 +146,12 @@ pub(crate) async fn settle_name(
         return Err(Refusal::new(ErrorCode::Forbidden, error)
             .suggest("Connect the session with the key of its host."));
     }
+    if let Some(tenure) = keep_name(services, principal, &wish, held).await? {
+        return Ok(tenure);
+    }
     let base = wish.name.clone();
     let is_taken = base.is_reserved() || host_of_person(services, &base).await?.is_some();
-    let mut namesakes = services.store.namesakes(&base).await?;
+    let mut namesakes = services.namesakes(principal, &base).await?;
     let mut refused = HashSet::new();
     for _ in 0..2 * NAMES_MAX {
         let Some((name, owner)) =
@@ -154,18 +159,7 @@ pub(crate) async fn settle_name(
         else {
             break;
         };
-        let fleeting = wish.fleeting || owner.slot > 1 || is_generated(&owner.host);
-        // Without a key, a generated hostname is another host at each start, which would leave its names reserved.
-        let reserved = principal.own_host().is_some() || !is_generated(&owner.host);
-        let claim = Claim {
-            name,
-            owner,
-            fleeting,
-            reserved,
-            quota: services.quota(principal),
-            key: principal.key_id().map(str::to_owned),
-            ..wish.clone()
-        };
+        let claim = claim(services, principal, &wish, name, owner);
         match services.store.claim(&claim).await {
             Ok(Some(tenure)) => return Ok(tenure),
             // A name that differs from another only in case is skipped, unless it is the requested one and both are of this
@@ -176,12 +170,55 @@ pub(crate) async fn settle_name(
         }
         // Another session may have claimed it first, so that this host now has an agent of that name.
         if !namesakes.iter().any(|agent| agent.id == claim.name) {
-            namesakes = services.store.namesakes(&base).await?;
+            namesakes = services.namesakes(principal, &base).await?;
         }
         refused.insert(claim.name);
     }
     let error = format!("{base} and {NAMES_MAX} numbered names after it are taken");
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Set C3PO_AGENT_ID to another name."))
+}
+
+/// Claims the agent that the process held last, if it was still the last to hold it. One row is read for that, because a name
+/// may have a thousand agents.
+async fn keep_name(
+    services: &Services,
+    principal: &Principal,
+    wish: &Claim,
+    held: Option<&AgentId>,
+) -> Result<Option<Tenure>, Refusal> {
+    let Some(name) = held else { return Ok(None) };
+    let is_own = |agent: &Agent| {
+        let base = agent.owner.as_ref().map(|owner| &owner.base);
+        agent.instance == wish.instance && base == Some(&wish.owner.base)
+    };
+    let agent = services.store.agent(name).await?.filter(is_own);
+    let Some(owner) = agent.and_then(|agent| agent.owner) else {
+        return Ok(None);
+    };
+    let claim = claim(services, principal, wish, name.clone(), owner);
+    Ok(services.store.claim(&claim).await?)
+}
+
+/// Returns the claim of a name for that owner.
+fn claim(
+    services: &Services,
+    principal: &Principal,
+    wish: &Claim,
+    name: AgentId,
+    owner: Owner,
+) -> Claim {
+    let fleeting = wish.fleeting || owner.slot > 1 || is_generated(&owner.host);
+    // Without a key, a generated hostname is another host at each start, which would leave its names reserved.
+    let reserved = principal.own_host().is_some() || !is_generated(&owner.host);
+    Claim {
+        name,
+        owner,
+        fleeting,
+        reserved,
+        quota: services.quota(principal),
+        key: principal.key_id().map(str::to_owned),
+        ..wish.clone()
+    }
 }
 
 /// Returns the next agent that a session tries to become, or `None` if there is no other. If `is_taken` is set, no new agent

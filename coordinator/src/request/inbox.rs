@@ -6,7 +6,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
-use super::{Caller, Services};
+use super::{CHANGED_AT_ONCE, Caller, Services};
 use crate::store::{Placed, Selection};
 
 /// `get_messages`
@@ -76,18 +76,20 @@ fn begins_at(cursor: Option<&Cursor<u64>>, placed: &[Placed]) -> Result<usize, R
     Ok(*from)
 }
 
-/// `ack_messages`
+/// `ack_messages`: a few at a time. If one part fails, the call may be repeated.
 pub(super) async fn acknowledge(
     services: &Services,
     caller: &Caller,
     call: tools::AckMessages,
 ) -> Result<Reply, Refusal> {
-    let settled = services
-        .store
-        .acknowledge(&caller.agent, caller.tenure.as_ref(), &call.message_ids)
-        .await?;
-    Ok(Reply::Acked(Acked {
-        acked: settled.acked,
-        unknown: settled.unknown,
-    }))
+    let (mut acked, mut unknown) = (Vec::new(), Vec::new());
+    for ids in call.message_ids.chunks(CHANGED_AT_ONCE) {
+        let settled = services
+            .store
+            .acknowledge(&caller.agent, caller.tenure.as_ref(), ids)
+            .await?;
+        acked.extend(settled.acked);
+        unknown.extend(settled.unknown);
+    }
+    Ok(Reply::Acked(Acked { acked, unknown }))
 }

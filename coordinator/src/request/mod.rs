@@ -24,8 +24,9 @@ use std::time::Duration;
 use c3po_shared::catalogue::{Call, Reply, Tool};
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::limits::{AGENTS_PER_KEY, AGENTS_WITHOUT_KEY};
+use c3po_shared::receipt::Progress;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 pub(crate) use audit::{page as audit_page, sent};
@@ -38,7 +39,6 @@ pub(crate) use identity::{
 pub(crate) use notice::notify_people;
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
-pub(crate) use receipts::advance;
 pub(crate) use target::select;
 
 use crate::audit::Audit;
@@ -48,7 +48,7 @@ use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::Presence;
-use crate::store::{Agent, Quota, Store, StoreError};
+use crate::store::{Agent, Namesake, Quota, Store, StoreError};
 use crate::unfinished::{Budget, Charge, unread};
 
 /// The deadline for all store operations of one call, except waits.
@@ -56,6 +56,12 @@ pub(crate) const CALL_DEADLINE: Duration = Duration::from_millis(1_900);
 
 /// The charge of the answer to a message with many recipients, in bytes.
 const COPIES_CHARGE: usize = 512 << 10;
+
+/// How long a read waits for its place. It is shorter than the deadline of a call, so that the refusal names the reason.
+const PLACE_DEADLINE: Duration = Duration::from_millis(1_500);
+/// How many messages are changed at once: others wait meanwhile, and the store may rewrite each with its texts. A change of
+/// more needs a place, like a read of texts.
+const CHANGED_AT_ONCE: usize = 25;
 
 /// The dependencies of every call.
 #[derive(Debug)]
@@ -99,15 +105,27 @@ impl Services {
         }
     }
 
-    /// Returns a page of agents for a principal, who reads few at a time: a page may be long, and the store serves all.
+    /// Returns a page of agents for a principal.
+    ///
+    /// Errors: `STORE_UNAVAILABLE`, and those of [`begin_read`].
     pub(crate) async fn agents(
         &self,
         principal: &Principal,
         after: Option<&AgentId>,
         limit: usize,
-    ) -> Result<Vec<Agent>, StoreError> {
-        let _reading = principal.begin_page().await;
-        self.store.agents(after, limit).await
+    ) -> Result<Vec<Agent>, Refusal> {
+        let _reading = begin_read(principal).await?;
+        Ok(self.store.agents(after, limit).await?)
+    }
+
+    /// Returns the agents under a name, of which there may be a thousand, for a principal. Errors as for [`Self::agents`].
+    async fn namesakes(
+        &self,
+        principal: &Principal,
+        base: &AgentId,
+    ) -> Result<Vec<Namesake>, Refusal> {
+        let _reading = begin_read(principal).await?;
+        Ok(self.store.namesakes(base).await?)
     }
 }
 
@@ -201,13 +219,9 @@ pub(crate) async fn perform(
             };
             match held {
                 Err(refusal) => Err(refusal),
-                Ok(held) => tokio::time::timeout(
-                    CALL_DEADLINE,
-                    Box::pin(dispatch(services, caller, id, call)),
-                )
-                .await
-                .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
-                .map(|done| Done { held, ..done }),
+                Ok(held) => Box::pin(work(services, caller, id, call))
+                    .await
+                    .map(|done| Done { held, ..done }),
             }
         }
     };
@@ -218,6 +232,74 @@ pub(crate) async fn perform(
         .metrics
         .called(tool.name(), word, (!waits).then(|| began.elapsed()));
     outcome
+}
+
+/// Takes a place of the principal for a read of texts or of a long list, or for a change of many messages. A call takes one
+/// at a time: with two each, calls could wait for each other.
+///
+/// Errors: `RATE_LIMITED` if all its places stay taken for about two seconds.
+pub(crate) async fn begin_read(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
+    principal.begin_read(PLACE_DEADLINE).await
+}
+
+/// Takes a place of the principal for a call. A read may take its own place beside it, but never the other way round.
+///
+/// Errors as for [`begin_read`].
+pub(crate) async fn begin_call(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
+    principal.begin_call(PLACE_DEADLINE).await
+}
+
+/// Records the progress of messages, a few at a time. If that fails, its host repeats it, and recorded stages are ignored.
+///
+/// Errors: `Unavailable` also if the principal changes too many messages at a time.
+pub(crate) async fn progress(
+    services: &Services,
+    caller: &Caller,
+    progress: &Progress,
+) -> Result<(), StoreError> {
+    let principal = &caller.principal;
+    let begun = match progress.message_ids.len() {
+        ..=CHANGED_AT_ONCE => begin_call(principal).await,
+        _ => begin_read(principal).await,
+    };
+    let _place = begun.map_err(|refusal| StoreError::Unavailable(refusal.error))?;
+    check_speaker(services, caller).await?;
+    let all = &progress.message_ids[..];
+    for message_ids in all
+        .chunks(CHANGED_AT_ONCE)
+        .chain(all.is_empty().then_some(all))
+    {
+        let some = Progress {
+            message_ids: message_ids.to_vec(),
+            ..*progress
+        };
+        receipts::advance(services, caller, &some).await?;
+    }
+    Ok(())
+}
+
+/// Performs a call within its deadline, once it has a place.
+async fn work(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    call: Call,
+) -> Result<Done, Refusal> {
+    let principal = &caller.principal;
+    let _place = match &call {
+        // It takes a place for each page.
+        Call::ListAgents(_) => None,
+        Call::GetMessages(_) | Call::GetThread(_) | Call::MessageStatus(_) => {
+            Some(begin_read(principal).await?)
+        }
+        Call::AckMessages(call) if call.message_ids.len() > CHANGED_AT_ONCE => {
+            Some(begin_read(principal).await?)
+        }
+        _ => Some(begin_call(principal).await?),
+    };
+    tokio::time::timeout(CALL_DEADLINE, dispatch(services, caller, id, call))
+        .await
+        .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
 }
 
 /// Takes room for an answer with whole texts.

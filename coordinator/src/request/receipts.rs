@@ -24,7 +24,7 @@ const READ_AT_ONCE: usize = 16;
 const STRETCHES_MAX: usize = 20;
 
 /// Advances the caller's messages.
-pub(crate) async fn advance(
+pub(super) async fn advance(
     services: &Services,
     caller: &Caller,
     progress: &Progress,

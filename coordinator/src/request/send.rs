@@ -19,7 +19,7 @@ use super::deposit::{
 use super::guard::{self, Exchange};
 use super::permission::Permission;
 use super::target::{self, Target};
-use super::{Caller, Services};
+use super::{Caller, Services, begin_read};
 use crate::store::{Agent, AnswerOutcome, Quota, Send};
 
 /// How many copies of one broadcast are sent concurrently, and the limit of their text bytes together.
@@ -224,10 +224,12 @@ pub(super) async fn reply(
     call: tools::ReplyTo,
 ) -> Result<Reply, Refusal> {
     let asked = &call.message_id;
+    let reading = begin_read(&caller.principal).await?;
     let question = match services.store.message(asked).await? {
         Some(kept) if kept.message.to_agent == caller.agent => kept.message,
         _ => return Err(Refusal::message_not_found(asked)),
     };
+    drop(reading);
     // Answers to a person are not limited, because their number is bounded by the person's questions.
     if question.from_agent != AgentId::human() {
         take_turn(services, caller, id, Verb::Reply)?;

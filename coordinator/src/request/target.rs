@@ -85,7 +85,7 @@ pub(super) async fn recipient(
     let Some(host) = host else {
         return find(services, principal, id).await;
     };
-    let namesakes = services.store.namesakes(id).await?;
+    let namesakes = services.namesakes(principal, id).await?;
     if let Some(agent) = of_pair(id, host, &namesakes) {
         return find(services, principal, &agent.id).await;
     }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::part::{ReadFrom, part};
 use super::receipts::{own_message, tracked};
-use super::{CALL_DEADLINE, Caller, Done, Services, check_speaker, room_of_person};
+use super::{CALL_DEADLINE, Caller, Done, Services, begin_read, check_speaker, room_of_person};
 use crate::auth::Principal;
 use crate::presence::{Listener, News};
 use crate::store::{Arrival, Mark, Selection};
@@ -204,6 +204,7 @@ async fn look_with_room(
     recorded: &mut Option<Instant>,
 ) -> Result<(Option<Reply>, Option<Charge>), Refusal> {
     let held = room_of_person(services, caller).await?;
+    let _reading = begin_read(&caller.principal).await?;
     let looked = timeout(CALL_DEADLINE, look(services, caller, wanted)).await;
     let reply = looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
     if reply.is_none() {

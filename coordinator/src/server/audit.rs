@@ -17,7 +17,7 @@ pub(super) async fn page(
 ) -> Result<Charged<AuditPage>, Refused> {
     let charge = request::room_for_texts(&server.services, &principal).await?;
     Ok(Charged(
-        request::audit_page(&server.services, &query).await?,
+        request::audit_page(&server.services, &principal, &query).await?,
         charge,
     ))
 }
@@ -25,7 +25,10 @@ pub(super) async fn page(
 /// Returns the latest messages of the agent.
 pub(super) async fn sent(
     State(server): State<AppState>,
+    By(principal): By,
     Speaker(agent): Speaker,
 ) -> RestAnswer<SentMessages> {
-    Ok(Json(request::sent(&server.services, agent).await?))
+    Ok(Json(
+        request::sent(&server.services, &principal, agent).await?,
+    ))
 }

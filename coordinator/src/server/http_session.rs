@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::http_waits::HttpWaits;
 use crate::auth::Principal;
-use crate::request::{self, Caller, Memory, Services, settle_name};
+use crate::request::{self, Caller, Memory, Services, begin_call, settle_name};
 use crate::store::{Claim, Owner, Quota, StoreError, Tenure};
 
 /// The header that names the agent.
@@ -78,6 +78,13 @@ impl HttpSessions {
         self.clients().remove(agent);
     }
 
+    /// Returns the agent that the client of that instance held at its last request.
+    fn held_by(&self, instance: Uuid) -> Option<AgentId> {
+        self.clients()
+            .iter()
+            .find_map(|(agent, client)| (client.instance == instance).then(|| agent.clone()))
+    }
+
     /// Returns the memory of the agent's client, and whether the client is new. Records the activity.
     fn memory(&self, agent: &AgentId, instance: Uuid) -> (Arc<Memory>, bool) {
         let now = Instant::now();
@@ -122,11 +129,14 @@ impl HttpSessions {
         ));
         let host = principal.host(host_header(headers)?);
         let wish = claim(name, &host, session_id, instance);
-        let tenure = settle_name(services, principal, wish).await?;
+        let begun = begin_call(principal).await?;
+        let held = self.held_by(instance);
+        let tenure = settle_name(services, principal, wish, held.as_ref()).await?;
         let (memory, is_new) = self.memory(&tenure.agent, instance);
         if is_new {
             begin(services, &tenure).await?;
         }
+        drop(begun);
         let caller = Caller {
             agent: tenure.agent.clone(),
             principal: Arc::clone(principal),
@@ -228,7 +238,7 @@ pub(super) async fn note(
         seen_via: None,
         context: 0,
     };
-    match request::advance(services, caller, &progress).await {
+    match request::progress(services, caller, &progress).await {
         // The next request proves that the shown messages have been seen.
         Ok(()) if stage == Stage::InSession => caller.memory.show(&progress.message_ids),
         Ok(()) => {}

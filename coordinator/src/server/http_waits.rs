@@ -103,7 +103,10 @@ mod tests {
     fn waits_are_limited_by_memory_and_free_their_place_at_their_end() {
         let bounds = [None, Some(512 << 20), Some(0)].map(|memory| HttpWaits::within(memory).bound);
         assert_eq!(bounds, [usize::MAX, 1_170, FEWEST]);
-        let (waits, anybody) = (Arc::new(HttpWaits::within(Some(0))), Principal::anybody());
+        let (waits, anybody) = (
+            Arc::new(HttpWaits::within(Some(0))),
+            Principal::anybody(false),
+        );
         let mut begun: Vec<_> = (0..FEWEST)
             .map(|_| begin(&waits, &anybody).expect("a place"))
             .collect();

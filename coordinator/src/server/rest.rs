@@ -28,7 +28,7 @@ use super::endpoint::{
 };
 use super::written::Paid;
 use super::{AppState, description};
-use crate::request::room_for_texts;
+use crate::request::{begin_read, room_for_texts};
 use crate::store::{Agent, Selection};
 use crate::unfinished::Charge;
 
@@ -192,6 +192,7 @@ pub(super) async fn pending(
         );
     }
     let charge = room_for_texts(&server.services, &principal).await?;
+    let _reading = begin_read(&principal).await?;
     let store = &server.services.store;
     let selection = Selection {
         limit,
@@ -247,8 +248,7 @@ pub(super) async fn agents(
     let first = server
         .services
         .agents(&principal, None, LISTED_AT_ONCE)
-        .await
-        .map_err(Refusal::from)?;
+        .await?;
     let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
         let (server, principal) = (server.clone(), Arc::clone(&principal));
         async move {

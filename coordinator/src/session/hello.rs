@@ -20,7 +20,7 @@ use super::bounds::{HELLO_DEADLINE, REACH_MAX};
 use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::{Present, ReadingAlong};
-use crate::request::{Caller, Memory, PersonWish, Services, act_as, settle_name};
+use crate::request::{Caller, Memory, PersonWish, Services, act_as, begin_call, settle_name};
 use crate::store::{Claim, Owner, Quota};
 
 /// A link that was accepted.
@@ -180,7 +180,9 @@ async fn admit_session(
     let pushes = !hello.one_shot;
     let wish = claim(principal, &host, hello);
     let (state, context) = (wish.state, wish.context);
-    let tenure = settle_name(services, principal, wish).await?;
+    let begun = begin_call(principal).await?;
+    let tenure = settle_name(services, principal, wish, None).await?;
+    drop(begun);
     let present = services.presence.enter(&tenure.agent);
     let store = &services.store;
     let (agent, pending) =

@@ -295,15 +295,10 @@ fn record(
         let store = &services.store;
         match entry {
             LedgerEntry::Receipt { id, progress, .. } => {
-                if let Err(error) = request::check_speaker(&services, &caller).await {
-                    return Noted {
-                        id,
-                        ..Noted::of(Err(error))
-                    };
-                }
+                let outcome = request::progress(&services, &caller, &progress).await;
                 Noted {
                     id,
-                    ..Noted::of(request::advance(&services, &caller, &progress).await)
+                    ..Noted::of(outcome)
                 }
             }
             LedgerEntry::Change(change) => {

@@ -16,6 +16,7 @@ mod no_login;
 mod origins;
 mod people;
 mod person_commands;
+mod places;
 mod quotas;
 mod rights;
 mod secrets;

@@ -1,0 +1,112 @@
+//! The places of a principal in the queue of the store, so that none keeps the others waiting.
+
+use std::time::Duration;
+
+use c3po_shared::limits::{CALLS_PER_KEY, CALLS_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY};
+use c3po_shared::refusal::Refusal;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use super::principal::{Principal, Who, crowded};
+
+/// When a client may repeat a read that found no place, in seconds.
+const RETRY_AFTER: u64 = 2;
+
+impl Who {
+    /// Returns the first limit for one host, the second one for clients that may be many hosts.
+    pub(super) fn limit(&self, (one, many): (usize, usize)) -> usize {
+        match self {
+            Self::Anybody { .. } | Self::Token => many,
+            Self::Local | Self::Key { .. } | Self::Login { .. } => one,
+        }
+    }
+}
+
+impl Principal {
+    /// Takes a place for a call, in order of arrival. The store does one operation after the other: with a limited number in
+    /// its queue, no principal keeps the others waiting.
+    ///
+    /// Errors: `RATE_LIMITED` if all places stay taken for that time.
+    pub(crate) async fn begin_call(
+        &self,
+        within: Duration,
+    ) -> Result<SemaphorePermit<'_>, Refusal> {
+        let limits = (CALLS_PER_KEY, CALLS_WITHOUT_KEY);
+        self.place(&self.calls, limits, "calls", within).await
+    }
+
+    /// Takes a place for a read of texts or of a long list, or for a change of many messages, as for a call. There are few,
+    /// because each takes long.
+    ///
+    /// Errors: `RATE_LIMITED` if all places stay taken for that time.
+    pub(crate) async fn begin_read(
+        &self,
+        within: Duration,
+    ) -> Result<SemaphorePermit<'_>, Refusal> {
+        let limits = (READS_PER_KEY, READS_WITHOUT_KEY);
+        self.place(&self.reads, limits, "reads", within).await
+    }
+
+    async fn place<'a>(
+        &self,
+        places: &'a Semaphore,
+        limits: (usize, usize),
+        of: &str,
+        within: Duration,
+    ) -> Result<SemaphorePermit<'a>, Refusal> {
+        if let Ok(place) = timeout(within, places.acquire()).await {
+            return Ok(place.expect("it is never closed"));
+        }
+        let limit = self.who.limit(limits);
+        let subject = match &self.who {
+            Who::Key { id, .. } => format!("the key {id} has"),
+            Who::Login { id, .. } => format!("the login {id} has"),
+            Who::Local => "the coordinator's own user has".to_owned(),
+            Who::Anybody { .. } | Who::Token => "the clients without a key have".to_owned(),
+        };
+        Err(crowded(&subject, limit, of, limit)
+            .suggest("Call again in a few seconds, or give each host its own key.")
+            .detail("retry_after_seconds", RETRY_AFTER))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use c3po_shared::refusal::ErrorCode;
+    use c3po_shared::vocabulary::Scope;
+
+    use super::super::principal::tests::key;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_principal_has_few_reads_at_a_time_and_others_do_not_wait() {
+        const WITHIN: Duration = Duration::from_secs(2);
+        for (one, other, places) in [
+            (
+                key(Scope::Agent, "*"),
+                key(Scope::Agent, "*"),
+                READS_PER_KEY,
+            ),
+            (
+                Principal::token(),
+                Principal::anybody(false),
+                READS_WITHOUT_KEY,
+            ),
+        ] {
+            let mut reads = Vec::new();
+            for _ in 0..places {
+                reads.push(one.begin_read(WITHIN).await.expect("a place"));
+            }
+            let refused = one.begin_read(WITHIN).await.map(drop);
+            assert_eq!(
+                refused.map_err(|refusal| refusal.code),
+                Err(ErrorCode::RateLimited)
+            );
+            let mut waiting = std::pin::pin!(one.begin_read(WITHIN));
+            assert!(futures_util::poll!(&mut waiting).is_pending());
+            assert!(futures_util::poll!(std::pin::pin!(other.begin_read(WITHIN))).is_ready());
+            reads.pop();
+            assert!(futures_util::poll!(&mut waiting).is_ready());
+        }
+    }
+}
