@@ -14,6 +14,7 @@
 //! | [`PER_SECOND`], after [`SAVED`] | reading of the link pauses until the next piece is due |
 //! | [`PAGE`], [`PAGE_BYTES`] | the rest is sent in the next frame |
 //! | [`MISSING_MAX`], [`ENDED_WAITS`] | the oldest entry is dropped |
+//! | [`WRITE_BUFFER_MAX`] | the buffer is written before more is read or added |
 //! | [`TOGETHER`], [`OUTBOX_FULL`] | replies are written before more is read |
 
 use std::time::Duration;
