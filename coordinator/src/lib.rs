@@ -118,9 +118,7 @@ pub async fn run(
     tasks.spawn(follow_rulings(Arc::clone(&services), stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&services), stop.clone()));
     tasks.spawn(release_memory(stop.clone()));
-    if let Err(error) = store.keep_log(config.audit_entries).await {
-        tracing::warn!("the log of changes begins with the next sweep: {error}");
-    }
+    keep_log(store.as_ref(), config.audit_entries).await;
     tasks.spawn(sweep(
         Arc::clone(&store),
         config.audit_entries,
@@ -197,6 +195,13 @@ async fn release_memory(stop: CancellationToken) {
     }
 }
 
+/// Begins or shortens the log. After an error, the next sweep tries again.
+async fn keep_log(store: &dyn Store, entries: Option<u64>) {
+    if let Err(error) = store.keep_log(entries).await {
+        tracing::warn!("the log of changes was not begun or shortened: {error}");
+    }
+}
+
 async fn sweep(store: Arc<dyn Store>, log: Option<u64>, stop: CancellationToken) {
     let mut ticks = interval(SWEEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -204,9 +209,7 @@ async fn sweep(store: Arc<dyn Store>, log: Option<u64>, stop: CancellationToken)
         if stop.run_until_cancelled(ticks.tick()).await.is_none() {
             return;
         }
-        if let Err(error) = store.keep_log(log).await {
-            tracing::warn!("the log was not shortened: {error}");
-        }
+        keep_log(store.as_ref(), log).await;
         if let Err(error) = store.sweep().await {
             tracing::warn!("the sweep did not finish: {error}");
         }

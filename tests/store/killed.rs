@@ -235,7 +235,7 @@ async fn a_killed_coordinators_duties_are_done_by_the_other_one() -> Result<()> 
         taken_over += usize::from(was_taken_over);
         twice += usize::from(was_done_twice);
     }
-    println!(
+    eprintln!(
         "{DUTIES} duties, {killed} done at the kill, {taken_over} taken over, {twice} done twice"
     );
     assert_eq!(monitor.lives.len(), DUTIES);
@@ -289,7 +289,7 @@ async fn a_killed_coordinators_duties_are_done_after_its_restart() -> Result<()>
     .await?;
     let after = metric(&coordinator, "c3po_duties_total", "").await?;
     let taken_over = metric(&coordinator, "c3po_duties_taken_over_total", "expire").await?;
-    println!(
+    eprintln!(
         "{DUTIES} duties, at least {done} done at the kill, {after} after it, {taken_over} taken over"
     );
     assert!(taken_over <= AT_ONCE && after <= DUTIES - done + taken_over);
