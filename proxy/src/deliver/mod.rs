@@ -171,8 +171,8 @@ impl LastHop {
         self.on(Input::Taken(id.clone())).granted
     }
 
-    /// Returns which of these the session, or a subagent of it, may have been shown before, by a result that reads on in that
-    /// message.
+    /// Returns which of these the session, or a subagent of it, may have been shown before. A result that reads on in a message
+    /// does not repeat its beginning.
     pub(crate) fn repeated(
         &self,
         ids: &[MessageId],
