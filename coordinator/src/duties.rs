@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::Outcome;
+use crate::metrics::DutyOutcome;
 use crate::request::Services;
 use crate::store::{Claimed, Due, Duty, DutyKind, StoreError};
 
@@ -80,11 +80,11 @@ async fn do_one(services: &Services, claimed: &Claimed) {
     };
     let too_long = |_| Err(StoreError::Unavailable(format!("not over within {WORK:?}")));
     let outcome = match timeout(WORK, ending).await.unwrap_or_else(too_long) {
-        Ok(true) => Outcome::Done,
-        Ok(false) => Outcome::Outdated,
+        Ok(true) => DutyOutcome::Done,
+        Ok(false) => DutyOutcome::Outdated,
         Err(error) => {
             tracing::warn!("the duty {duty} was not done: {error}");
-            Outcome::Failed
+            DutyOutcome::Failed
         }
     };
     metrics.ended(duty.kind, outcome);

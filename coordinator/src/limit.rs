@@ -141,7 +141,7 @@ impl RateLimit {
     }
 
     /// Returns the allowance of an agent; `None` without a limit.
-    pub(crate) fn allowance(&self, agent: &AgentId, now: Instant) -> Option<Allowance> {
+    pub(crate) fn allowance(&self, agent: &AgentId, now: Instant) -> Option<RateAllowance> {
         let limit = self.limit?;
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let window = windows.get_mut(agent);
@@ -151,7 +151,7 @@ impl RateLimit {
             let left = oldest.map(|at| Window::<CallId>::LENGTH.saturating_sub(now - at));
             (count, left.unwrap_or_default())
         });
-        Some(Allowance {
+        Some(RateAllowance {
             limit,
             remaining: limit.saturating_sub(count),
             reset: Timestamp::now() + left,
@@ -173,7 +173,7 @@ impl RateLimit {
 
 /// The part of a rate limit that is left to an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Allowance {
+pub(crate) struct RateAllowance {
     /// The limit of sends in a minute.
     pub(crate) limit: u32,
     /// How many are left.

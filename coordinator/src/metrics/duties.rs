@@ -14,7 +14,7 @@ use crate::store::DutyKind;
 
 /// How the work of a duty ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
+pub(crate) enum DutyOutcome {
     /// It was done, and its claim ended.
     Done,
     /// It was done, but its claim was over before: it may be done a second time.
@@ -23,7 +23,7 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-impl Outcome {
+impl DutyOutcome {
     fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -77,7 +77,7 @@ impl DutyMetrics {
     }
 
     /// Counts a duty whose work ended.
-    pub(crate) fn ended(&self, kind: DutyKind, outcome: Outcome) {
+    pub(crate) fn ended(&self, kind: DutyKind, outcome: DutyOutcome) {
         let (kind, outcome) = (kind.as_str(), outcome.as_str());
         self.ended
             .get_or_create(&EndedLabels { kind, outcome })

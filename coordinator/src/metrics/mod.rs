@@ -14,7 +14,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use self::duties::DutyMetrics;
-pub(crate) use self::duties::Outcome;
+pub(crate) use self::duties::DutyOutcome;
 use crate::store::Fill;
 
 /// The counters of one coordinator.
@@ -223,7 +223,7 @@ mod tests {
             free: 9,
             floor: 8,
         });
-        metrics.duties.ended(DutyKind::Expire, Outcome::Done);
+        metrics.duties.ended(DutyKind::Expire, DutyOutcome::Done);
         metrics.duties.taken_over(DutyKind::Withdraw);
         let due = Instant::now().checked_sub(Duration::from_secs(7));
         metrics.duties.oldest_is_due(due);

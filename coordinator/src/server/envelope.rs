@@ -31,7 +31,7 @@ pub(super) fn has_envelope(path: &str) -> bool {
 
 /// The id of a request.
 #[derive(Debug, Clone, Copy)]
-struct RequestId(Uuid);
+struct ClientRequestId(Uuid);
 
 /// Marks an answer that is in its envelope.
 #[derive(Debug, Clone, Copy)]
@@ -47,9 +47,12 @@ pub(super) async fn layer(mut request: Request, next: Next) -> Response {
     }
     let given = request.headers().get(REQUEST_ID);
     let given = given.and_then(|id| id.to_str().ok()?.parse().ok());
-    let known = request.extensions().get::<RequestId>().map(|known| known.0);
+    let known = request
+        .extensions()
+        .get::<ClientRequestId>()
+        .map(|known| known.0);
     let request_id: Uuid = known.or(given).unwrap_or_else(Uuid::new_v4);
-    request.extensions_mut().insert(RequestId(request_id));
+    request.extensions_mut().insert(ClientRequestId(request_id));
     let response = next.run(request).await;
     if response.extensions().get::<Wrapped>().is_some() {
         return response;

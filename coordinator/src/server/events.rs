@@ -38,12 +38,12 @@ const COMMENT: &str = ": quiet\n\n";
 
 /// A page or a stream.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum PageOrStream {
     Page(Charged<AuditPage>),
     Stream(Body),
 }
 
-impl OperationOutput for Answer {
+impl OperationOutput for PageOrStream {
     type Inner = AuditPage;
 
     fn inferred_responses(
@@ -54,7 +54,7 @@ impl OperationOutput for Answer {
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for PageOrStream {
     fn into_response(self) -> Response {
         match self {
             Self::Page(page) => page.into_response(),
@@ -72,7 +72,7 @@ pub(super) async fn events(
     By(principal): By,
     headers: HeaderMap,
     Query(query): Query<EventQuery>,
-) -> Result<Answer, Refused> {
+) -> Result<PageOrStream, Refused> {
     let wants_stream = headers
         .get(ACCEPT)
         .and_then(|accept| accept.to_str().ok())
@@ -82,7 +82,7 @@ pub(super) async fn events(
     if !wants_stream {
         let charge = request::room_for_texts(&server.services, &principal).await?;
         let page = request::events_page(&server.services, &principal, &query).await?;
-        return Ok(Answer::Page(Charged(page, charge)));
+        return Ok(PageOrStream::Page(Charged(page, charge)));
     }
     let query = EventQuery {
         after: last_event(&headers)?.or(query.after),
@@ -91,18 +91,18 @@ pub(super) async fn events(
     let shows_state = query.state == Some(1);
     let services = Arc::clone(&server.services);
     let events = Events::begin(Arc::clone(&services), Arc::clone(&principal), query).await?;
-    let reader = Reader {
+    let reader = EventReader {
         services,
         principal,
         stop: server.stop.clone(),
         step: if shows_state {
-            Step::State(None)
+            StreamStep::State(None)
         } else {
-            Step::Begin
+            StreamStep::Begin
         },
         events,
     };
-    Ok(Answer::Stream(Body::from_stream(texts(reader))))
+    Ok(PageOrStream::Stream(Body::from_stream(texts(reader))))
 }
 
 fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
@@ -116,16 +116,16 @@ fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
 }
 
 /// A client that reads a stream.
-struct Reader {
+struct EventReader {
     services: Arc<Services>,
     principal: Arc<Principal>,
     stop: CancellationToken,
-    step: Step,
+    step: StreamStep,
     events: Events,
 }
 
 /// The next part of the stream.
-enum Step {
+enum StreamStep {
     /// Agents after this one.
     State(Option<AgentId>),
     /// The beginning of a stream without agents.
@@ -136,7 +136,7 @@ enum Step {
 
 /// Returns the parts of the stream, each made when the connection has taken the one before. It ends with the credential and
 /// with the coordinator.
-fn texts(reader: Reader) -> impl Stream<Item = Result<String, Refusal>> {
+fn texts(reader: EventReader) -> impl Stream<Item = Result<String, Refusal>> {
     stream::try_unfold(reader, |mut reader| async move {
         let (stop, principal) = (reader.stop.clone(), Arc::clone(&reader.principal));
         let text = tokio::select! {
@@ -148,22 +148,22 @@ fn texts(reader: Reader) -> impl Stream<Item = Result<String, Refusal>> {
     })
 }
 
-impl Reader {
+impl EventReader {
     async fn next(&mut self) -> Result<String, Refusal> {
         match &self.step {
-            Step::Begin => {
-                self.step = Step::Follow;
+            StreamStep::Begin => {
+                self.step = StreamStep::Follow;
                 Ok(BEGIN.to_owned())
             }
-            Step::State(after) => {
+            StreamStep::State(after) => {
                 let agents = self
                     .services
                     .agents(&self.principal, after.as_ref(), AGENTS_AT_ONCE)
                     .await?;
                 let more = agents.len() == AGENTS_AT_ONCE;
                 self.step = match agents.last() {
-                    Some(last) if more => Step::State(Some(last.id.clone())),
-                    _ => Step::Follow,
+                    Some(last) if more => StreamStep::State(Some(last.id.clone())),
+                    _ => StreamStep::Follow,
                 };
                 let now = Timestamp::now();
                 let agents = agents.iter().map(|agent| agent.record(now)).collect();
@@ -173,7 +173,7 @@ impl Reader {
                     &StatePart { agents, more },
                 ))
             }
-            Step::Follow => Ok(match self.events.next().await? {
+            StreamStep::Follow => Ok(match self.events.next().await? {
                 NextEvents::Events(entries) => entries.iter().map(event).collect(),
                 NextEvents::Reset(position) => {
                     frame(position, "reset", &serde_json::json!({"event": "reset"}))

@@ -37,24 +37,24 @@ const HEADERS: [(HeaderName, HeaderValue); 6] = [
 
 /// A file of the program.
 #[derive(Debug, Clone, Copy)]
-struct File {
+struct PageFile {
     path: &'static str,
     media: &'static str,
     content: &'static [u8],
 }
 
-const FILES: [File; 3] = [
-    File {
+const FILES: [PageFile; 3] = [
+    PageFile {
         path: login::PAGE,
         media: "text/html; charset=utf-8",
         content: include_bytes!("../../web/login.html"),
     },
-    File {
+    PageFile {
         path: "/web/login.js",
         media: "text/javascript; charset=utf-8",
         content: include_bytes!("../../web/login.js"),
     },
-    File {
+    PageFile {
         path: "/web/login.css",
         media: "text/css; charset=utf-8",
         content: include_bytes!("../../web/login.css"),

@@ -29,7 +29,7 @@ use super::endpoint::{
 use super::http_session::{agent_header, host_header};
 use crate::auth::Principal;
 use crate::auth::Right::{Look, Speak};
-use crate::limit::Allowance;
+use crate::limit::RateAllowance;
 use crate::request::{self, Caller, PersonWish, act_as};
 
 /// The header by which a repeated request is recognized.
@@ -114,7 +114,7 @@ pub(super) struct From {
 /// A reply to the message of the path.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Answer {
+pub(super) struct ReplyBody {
     /// The text.
     response: String,
     /// Whether it is an answer or an error.
@@ -135,7 +135,7 @@ pub(super) enum SentOrCopies {
 
 /// A created message, with the rate limit of its sender.
 #[derive(Debug)]
-pub(super) struct Created<T>(Option<Allowance>, T);
+pub(super) struct Created<T>(Option<RateAllowance>, T);
 
 impl<T: JsonSchema> OperationOutput for Created<T> {
     type Inner = T;
@@ -160,7 +160,7 @@ impl<T: Serialize> IntoResponse for Created<T> {
     }
 }
 
-fn rate_headers(allowance: &Allowance) -> [(HeaderName, HeaderValue); 3] {
+fn rate_headers(allowance: &RateAllowance) -> [(HeaderName, HeaderValue); 3] {
     [
         ("x-ratelimit-limit", u64::from(allowance.limit)),
         ("x-ratelimit-remaining", u64::from(allowance.remaining)),
@@ -220,7 +220,7 @@ impl Acting {
         self,
         server: &AppState,
         call: Call,
-    ) -> Result<(Option<Allowance>, Reply), Refusal> {
+    ) -> Result<(Option<RateAllowance>, Reply), Refusal> {
         let wish = PersonWish {
             name: &self.name,
             host: &self.host,
@@ -347,7 +347,7 @@ pub(super) async fn reply(
     State(server): State<AppState>,
     acting: Acting,
     InPath(OneMessage { id }): InPath<OneMessage>,
-    Body(body): Body<Answer>,
+    Body(body): Body<ReplyBody>,
 ) -> Result<Created<Sent>, Refused> {
     let call = Call::Reply(tools::ReplyTo {
         message_id: id,

@@ -39,7 +39,7 @@ pub struct PersonLogin {
 /// The file `person.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct PersonFile {
     coordinator_url: String,
     token: Secret,
 }
@@ -60,7 +60,7 @@ impl PersonLogin {
     }
 
     fn of(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let file: PersonFile = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         if !file.token.expose().starts_with(TOKEN_PREFIX) {
             return Err("its token is not that of a login".to_owned());
         }

@@ -30,7 +30,7 @@ pub(super) struct Hashes {
 
 /// One revision of a credential.
 #[derive(Debug)]
-pub(super) struct CredentialRow<'a> {
+pub(super) struct HashCredential<'a> {
     pub(super) id: &'a str,
     pub(super) revision: u64,
     pub(super) record: String,
@@ -38,7 +38,7 @@ pub(super) struct CredentialRow<'a> {
 
 /// A code.
 #[derive(Debug)]
-pub(super) struct CodeRow<'a> {
+pub(super) struct HashCode<'a> {
     pub(super) hash: &'a str,
     pub(super) uses: u32,
     pub(super) expires_at: u64,
@@ -66,7 +66,7 @@ impl Hashes {
     pub(super) async fn put(
         self,
         store: &RedisStore,
-        row: CredentialRow<'_>,
+        row: HashCredential<'_>,
         most: usize,
     ) -> Result<bool> {
         let mut call = self.call(store, "put_credential", &[self.credentials]);
@@ -89,7 +89,7 @@ impl Hashes {
     pub(super) async fn put_code(
         self,
         store: &RedisStore,
-        code: CodeRow<'_>,
+        code: HashCode<'_>,
         most: usize,
     ) -> Result<bool> {
         let mut call = self.call(store, "put_code", &[self.codes]);
@@ -131,7 +131,7 @@ impl Hashes {
         self,
         store: &RedisStore,
         hash: &str,
-        row: CredentialRow<'_>,
+        row: HashCredential<'_>,
         made_with: Option<(&str, u64)>,
         most: usize,
     ) -> Result<bool> {

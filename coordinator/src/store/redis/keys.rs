@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use c3po_shared::time::Timestamp;
 
-use super::credentials::{CodeRow, CredentialRow, HOSTS};
+use super::credentials::{HOSTS, HashCode, HashCredential};
 use super::{RedisStore, records};
 use crate::store::{Invite, Key, KeyStore, Result, give_hosts, read_invites, read_key};
 
@@ -54,7 +54,7 @@ impl KeyStore for RedisStore {
     }
 
     async fn put_invite(&self, invite: &Invite) -> Result<()> {
-        let code = CodeRow {
+        let code = HashCode {
             hash: &invite.hash,
             uses: invite.uses,
             expires_at: invite.expires_at.millis(),
@@ -93,8 +93,8 @@ impl RedisStore {
     }
 }
 
-fn row(key: &Key) -> Result<CredentialRow<'_>> {
-    Ok(CredentialRow {
+fn row(key: &Key) -> Result<HashCredential<'_>> {
+    Ok(HashCredential {
         id: &key.id,
         revision: key.revision,
         record: records::write(key)?,

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::credentials::{CodeRow, CredentialRow, PEOPLE};
+use super::credentials::{HashCode, HashCredential, PEOPLE};
 use super::{RedisStore, records};
 use crate::store::{Login, LoginCode, LoginStore, Result, read_codes, read_login};
 
@@ -29,7 +29,7 @@ impl LoginStore for RedisStore {
     }
 
     async fn put_login_code(&self, code: &LoginCode, most: usize) -> Result<bool> {
-        let row = CodeRow {
+        let row = HashCode {
             hash: &code.hash,
             uses: 1,
             expires_at: code.expires_at.millis(),
@@ -66,8 +66,8 @@ impl LoginStore for RedisStore {
     }
 }
 
-fn row(login: &Login) -> Result<CredentialRow<'_>> {
-    Ok(CredentialRow {
+fn row(login: &Login) -> Result<HashCredential<'_>> {
+    Ok(HashCredential {
         id: &login.id,
         revision: login.revision,
         record: records::write(login)?,
