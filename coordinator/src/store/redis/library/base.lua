@@ -101,7 +101,10 @@ local function log(event, who, fields)
     end
   end
   logged[#logged + 1] = entry .. '}'
-  wake('log', '-')
+  -- One wake is enough for the readers of all entries of the call, which are appended together.
+  if #logged == 1 then
+    wake('log', '-')
+  end
 end
 
 -- Appends the new entries of the call to the log, if one is kept: then `audit_end` is the position of its last entry. The id
