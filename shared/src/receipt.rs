@@ -21,7 +21,7 @@ words! {
         /// It was put into the session's context: a tool result was written, a hook's output was flushed, or a hook saw the
         /// turn that a push started.
         InSession = "in_session",
-        /// The model continued after that, with a later hook event or tool call of the same session.
+        /// The model continued after that, with a later hook event of the same session or a call that names it.
         Seen = "seen",
         /// A reply exists.
         Answered = "answered",
@@ -60,7 +60,7 @@ words! {
         GetMessages = "get_messages",
         /// A thread that was read.
         GetThread = "get_thread",
-        /// A later tool call of the same session.
+        /// A later tool call of the same session that answers or acknowledges it.
         ToolCall = "tool_call",
         /// The context that a hook added to a prompt.
         UserPromptSubmit = "user_prompt_submit",

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::limits::INBOX_MAX;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -23,9 +22,6 @@ const HANDED_FOR: Duration = Duration::from_secs(5);
 /// The host reports nothing before the rest was shown. So a session that continues to read cannot be distinguished from one
 /// that was lost.
 const BEGUN_FOR: Duration = Duration::from_secs(5 * 60);
-
-/// How many shown messages wait for the next request as their proof: a few pages.
-const SHOWN_MAX: usize = 4 * INBOX_MAX;
 
 /// The caller of a request: an agent's session, or a person who briefly acts as an agent.
 #[derive(Debug, Clone)]
@@ -63,12 +59,11 @@ impl Caller {
     }
 }
 
-/// The messages given to a session since it connected, and those shown to a client without a proxy.
+/// The messages given to a session since it connected.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     /// Until when each message is withheld.
     handed: Mutex<HashMap<MessageId, Withheld>>,
-    shown: Mutex<Vec<MessageId>>,
 }
 
 /// Until when a message is withheld.
@@ -145,19 +140,6 @@ impl Memory {
         handed.retain(|_, withheld| now < withheld.from_waits);
         handed
     }
-
-    /// Records that messages were shown to the model; its next request proves that it continued.
-    pub(crate) fn show(&self, ids: &[MessageId]) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.extend_from_slice(ids);
-        let excess = shown.len().saturating_sub(SHOWN_MAX);
-        shown.drain(..excess);
-    }
-
-    /// Takes the messages that were shown to the model before now.
-    pub(crate) fn take_shown(&self) -> Vec<MessageId> {
-        std::mem::take(&mut self.shown.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 #[cfg(test)]
@@ -211,16 +193,5 @@ mod tests {
         memory.begin(&id(1), start);
         memory.forget_handed();
         assert!(memory.hand(&id(1), start));
-    }
-
-    #[test]
-    fn the_list_of_shown_messages_is_bounded_without_calls() {
-        let memory = Memory::default();
-        let id = |number| MessageId::new(&AgentId::human(), &AgentId::all(), number);
-        for number in 0..10_000 {
-            memory.show(&[id(number)]);
-        }
-        let shown = memory.take_shown();
-        assert_eq!((shown.len(), shown.last()), (SHOWN_MAX, Some(&id(9_999))));
     }
 }

@@ -107,8 +107,6 @@ impl HttpSessions {
     }
 
     /// Returns the caller of the request, named by the same rules as on links.
-    ///
-    /// Messages that the client was shown earlier count as seen with this request.
     pub(super) async fn caller(
         &self,
         services: &Services,
@@ -137,7 +135,7 @@ impl HttpSessions {
             begin(services, &tenure).await?;
         }
         drop(begun);
-        let caller = Caller {
+        Ok(Caller {
             agent: tenure.agent.clone(),
             principal: Arc::clone(principal),
             host: Some(host),
@@ -145,16 +143,7 @@ impl HttpSessions {
             tenure: Some(tenure),
             dead: Arc::default(),
             renamable: false,
-        };
-        note(
-            services,
-            &caller,
-            caller.memory.take_shown(),
-            Stage::Seen,
-            Via::ToolCall,
-        )
-        .await;
-        Ok(caller)
+        })
     }
 }
 
@@ -238,17 +227,8 @@ pub(super) async fn note(
         seen_via: None,
         context: 0,
     };
-    match request::progress(services, caller, &progress).await {
-        // The next request proves that the shown messages have been seen.
-        Ok(()) if stage == Stage::InSession => caller.memory.show(&progress.message_ids),
-        Ok(()) => {}
-        Err(error) => {
-            tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}");
-            if stage == Stage::Seen {
-                // The next request tries again.
-                caller.memory.show(&progress.message_ids);
-            }
-        }
+    if let Err(error) = request::progress(services, caller, &progress).await {
+        tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}");
     }
 }
 

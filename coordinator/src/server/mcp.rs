@@ -11,6 +11,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Received, Tool, listing, presented_via};
 use c3po_shared::ids::CallId;
+use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use http::request::Parts;
 use rmcp::model::{
@@ -29,7 +30,7 @@ use super::endpoint::read_body;
 use super::evidence::{self, Presentation};
 use super::http_waits::HttpWaits;
 use super::written::Paid;
-use super::{AppState, http_session::HttpSessions, refused};
+use super::{AppState, http_session, http_session::HttpSessions, refused};
 use crate::auth::Principal;
 use crate::request::{self, CALL_DEADLINE, Services};
 use crate::unfinished::Charge;
@@ -255,6 +256,16 @@ impl Handler {
         if let (Tool::WaitForMessage, Some(size)) = (tool, parts.extensions.get::<BodySize>()) {
             check_wait(*size)?;
         }
+        // Only a call that names a message proves that the model read it: other calls may have been made with the one that
+        // showed it.
+        http_session::note(
+            &self.services,
+            &caller,
+            call.settles(),
+            Stage::Seen,
+            Via::ToolCall,
+        )
+        .await;
         let _wait = match tool {
             Tool::WaitForMessage => Some(HttpWaits::begin(&self.sessions.waits, principal)?),
             _ => None,

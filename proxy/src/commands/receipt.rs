@@ -120,7 +120,7 @@ fn evidence(step: &Step) -> String {
         (Stage::InSession, Some(Via::Terminal)) => "printed on a person's terminal".to_owned(),
         (Stage::InSession, via) => format!("in the session's context{place}{}", way(via)),
         (Stage::Seen, Some(Via::ToolCall)) => {
-            format!("the model's next tool call came after it{place}")
+            format!("the model named it in a tool call{place}")
         }
         (Stage::Seen, Some(Via::Hook)) => {
             format!("the model continued after it, as a later hook shows{place}")
@@ -261,7 +261,7 @@ mod tests {
         let expected = [
             "on the recipient's host, as the next step proves",
             "in the session's context",
-            "the model's next tool call came after it (session 2, context 7)",
+            "the model named it in a tool call (session 2, context 7)",
             "the model answered after it, as the client's own transcript shows (session 2, context 8)",
             "again printed on a person's terminal",
             "by a reply",

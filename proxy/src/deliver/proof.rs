@@ -342,11 +342,6 @@ impl Shown {
         found
     }
 
-    /// Returns the messages that a tool call proves to be seen, in a session without hooks.
-    pub(super) fn proven_by_call(&mut self) -> Vec<MessageId> {
-        self.take(|_| true, |_| true)
-    }
-
     /// Returns which of these are proven to have been seen because the model knows their ids.
     pub(super) fn proven_by_knowing(&mut self, known: &HashSet<MessageId>) -> Vec<MessageId> {
         self.take(

@@ -14,7 +14,6 @@ use std::time::Duration;
 use c3po_shared::catalogue::{
     Call, INSTRUCTIONS, Listing, Received, TimedOut, Tool, WaitForMessage, listing, presented_via,
 };
-use c3po_shared::ids::MessageId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Arriving, Client};
 use rmcp::model::{
@@ -157,7 +156,7 @@ impl ServerHandler for Server {
         if let Call::WaitForMessage(wait) = &mut call {
             wait.timeout.get_or_insert(self.settings.timeout);
         }
-        self.hop.on(Input::Called(settles(&call)));
+        self.hop.on(Input::Called(call.settles()));
         let outcome = tokio::select! {
             outcome = self.pass_on(&call, &context) => outcome,
             () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),
@@ -254,7 +253,7 @@ impl Server {
         match call {
             Call::SetStatus(said) => drop(self.hop.on(Input::Status(said.status))),
             Call::Reply(_) | Call::AckMessages(_) => {
-                drop(self.hop.on(Input::Settled(settles(call))))
+                drop(self.hop.on(Input::Settled(call.settles())))
             }
             _ => {}
         }
@@ -299,15 +298,6 @@ fn reads_on(call: &Call) -> bool {
         _ => None,
     };
     cursor.is_some_and(|cursor| cursor.contains('+'))
-}
-
-/// Returns the messages that a call answers or acknowledges.
-fn settles(call: &Call) -> Vec<MessageId> {
-    match call {
-        Call::Reply(reply) => vec![reply.message_id.clone()],
-        Call::AckMessages(acked) => acked.message_ids.clone(),
-        _ => Vec::new(),
-    }
 }
 
 /// Returns the client's id of the tool use, if it sent one: its hooks report the same.

@@ -25,6 +25,7 @@ pub use replies::{
 };
 
 use crate::agent::AgentRecord;
+use crate::ids::MessageId;
 use crate::message::Message;
 use crate::numbers::make_integers;
 use crate::refusal::Refusal;
@@ -81,6 +82,15 @@ macro_rules! tools {
         }
 
         impl Call {
+    /// Returns the messages that the call answers or acknowledges, so that its caller has read them.
+    pub fn settles(&self) -> Vec<MessageId> {
+        match self {
+            Self::Reply(reply) => vec![reply.message_id.clone()],
+            Self::AckMessages(acked) => acked.message_ids.clone(),
+            _ => Vec::new(),
+        }
+    }
+
             /// Returns the tool that is called.
             pub fn tool(&self) -> Tool {
                 match self { $(Self::$variant(_) => Tool::$variant),+ }

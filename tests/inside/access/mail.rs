@@ -23,7 +23,7 @@ async fn a_receipt_explains_the_evidence_of_each_step() -> Result<()> {
         "the coordinator's store has committed it",
         "on the recipient's host (session 1): its proxy received it",
         "in the session's context (session 1, context 1) by the Stop hook, which continued the turn",
-        "the model's next tool call came after it (session 1, context 1)",
+        "the model named it in a tool call (session 1, context 1)",
     ];
     let said = host.says(&format!("receipt {id}")).await?;
     assert!(

@@ -98,7 +98,7 @@ impl Canary {
         Ok(canary)
     }
 
-    /// Tests a message that ends a wait of the session; the next tool call proves that it was seen.
+    /// Tests a message that ends a wait of the session; its acknowledgement proves that it was seen.
     pub(super) async fn by_wait(&mut self, session: &CommandSession) -> Result<String> {
         let wait = self
             .begin("wait_for_message", json!({"timeout": WAIT_SECONDS}))
@@ -108,7 +108,8 @@ impl Canary {
         let got = self.answer(wait).await.context("wait_for_message")?;
         let took = began.elapsed();
         ensure!(got["id"] == sent.as_str(), "the wait returned {got}");
-        self.call("ping", json!({})).await?;
+        let read = json!({"message_ids": [sent]});
+        self.call("ack_messages", read).await?;
         Self::seen(session, &sent, took).await
     }
 

@@ -63,8 +63,6 @@ pub(super) struct Hop {
     joined: bool,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
     expects_hooks: bool,
-    /// When a tool was called first without any hook before it.
-    called: Option<Instant>,
     session_id: Option<String>,
     /// The conversations before this one.
     left: VecDeque<String>,
@@ -104,7 +102,6 @@ impl Hop {
             generation: 0,
             knows_name: false,
             expects_hooks,
-            called: None,
             session_id: None,
             left: VecDeque::new(),
             context: 0,

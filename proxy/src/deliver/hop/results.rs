@@ -12,8 +12,6 @@ use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight};
 use crate::deliver::note::Note;
 
-/// After how long without any hook a second tool call shows that the session has none.
-const HOOKS_DUE: Duration = Duration::from_secs(10);
 /// How long after its latest report a subagent may still work.
 const SUBAGENT_LASTS: Duration = Duration::from_secs(600);
 
@@ -25,20 +23,11 @@ fn text_of(ids: &[MessageId], waited: Option<Box<Arriving>>, now: Instant) -> Op
 }
 
 impl Hop {
-    /// The model has read the messages that a call names, whichever way they came. If the client has no hooks, any
-    /// call proves that the model went on after everything that it was shown.
+    /// The model has read the messages that a call names, whichever way they came. A call proves nothing of others: the
+    /// model may have made it together with the call whose result showed them.
     pub(super) fn called(&mut self, named: &[MessageId], now: Instant) {
-        if !self.ways.hooks {
-            let first = *self.called.get_or_insert(now);
-            if !self.expects_hooks || now.duration_since(first) >= HOOKS_DUE {
-                if self.evidence.has_transcript() {
-                    // A subagent may have made the call.
-                    self.evidence.want(now + WRITTEN);
-                } else {
-                    let seen = self.shown.proven_by_call();
-                    self.say(seen, Stage::Seen, Via::ToolCall);
-                }
-            }
+        if !self.ways.hooks && self.evidence.has_transcript() {
+            self.evidence.want(now + WRITTEN);
         }
         let known: Vec<_> = self
             .prompted(|_| true)

@@ -176,28 +176,27 @@ fn no_hook_shows_a_message_that_is_being_read_in_parts() {
 }
 
 #[test]
-fn without_hooks_a_later_call_is_the_proof_and_with_hooks_it_is_not() {
-    let check = |expects_hooks, expected: &[Progress]| {
+fn a_call_proves_that_the_message_it_names_was_seen_and_no_other() {
+    for expects_hooks in [false, true] {
         let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, expects_hooks));
         scene.present(1, Via::GetMessages, None);
+        scene.present(2, Via::GetMessages, None);
         // There is no record of this client's session.
         scene.on(Input::ClientState(ClientState::default()));
-        assert_eq!(
-            scene.receipts(),
-            [progress(1, Stage::InSession, Via::GetMessages)]
-        );
-        scene.on(Input::Called(vec![]));
-        assert_eq!(scene.receipts(), expected);
-        scene.passes(10);
-        scene.on(Input::Called(vec![]));
-        assert_eq!(
-            scene.receipts().len(),
-            1 - expected.len(),
-            "hooks that never come are not waited for"
-        );
-    };
-    check(false, &[progress(1, Stage::Seen, Via::ToolCall)]);
-    check(true, &[]);
+        let shown: usize = scene
+            .receipts()
+            .iter()
+            .map(|one| one.message_ids.len())
+            .sum();
+        assert_eq!(shown, 2, "both are in the session");
+        for _ in 0..2 {
+            scene.on(Input::Called(vec![]));
+            scene.passes(10);
+        }
+        assert_eq!(scene.receipts(), [], "calls of the same batch");
+        scene.on(Input::Called(vec![id(2)]));
+        assert_eq!(scene.receipts(), [progress(2, Stage::Seen, Via::ToolCall)]);
+    }
 }
 
 #[test]
