@@ -36,6 +36,8 @@ pub fn message(from: &str, to: &str, text: &str) -> Message {
         response: None,
         status: None,
         awaited: false,
+        question: None,
+        answer: None,
         timestamp,
         expires_at: timestamp + MESSAGE_LIFE,
         repeated: false,

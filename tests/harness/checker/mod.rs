@@ -89,9 +89,8 @@ pub enum Event {
     Began { session: Session, at: Timestamp },
     /// A session was killed before it could report the rest.
     Killed { session: Session },
-    /// A session called a tool, so its model has seen everything shown to it before. Messages are shown by waits, one at a
-    /// time.
-    Called { session: Session, waits: bool },
+    /// A session answers or acknowledges a message, so its model has seen it.
+    Named { session: Session, id: String },
     /// A send ended. `answers` is the message to which it replies.
     Sent {
         key: Key,
@@ -233,10 +232,8 @@ struct Sent<'a> {
 
 /// A message that was shown to a session.
 struct Showing<'a> {
-    /// `place` is where the session is known to have the message, `asked` where the wait began that returned it. It was
-    /// delivered in between.
+    /// Where the session is known to have the message.
     place: Place,
-    asked: Place,
     session: Session,
     shown: &'a Shown,
 }
@@ -248,7 +245,7 @@ struct Story<'a> {
     showings: BTreeMap<&'a str, Vec<Showing<'a>>>,
     began: BTreeMap<Session, Timestamp>,
     killed: BTreeSet<Session>,
-    last_call: BTreeMap<Session, Place>,
+    named: BTreeSet<(Session, &'a str)>,
     histories: BTreeMap<&'a str, &'a [Step]>,
     left: BTreeMap<&'a str, &'a Key>,
     hung: Vec<Finding>,
@@ -257,16 +254,12 @@ struct Story<'a> {
 impl<'a> Story<'a> {
     fn read(events: &'a [Event]) -> Self {
         let mut story = Self::default();
-        let mut asked = BTreeMap::new();
         for (place, event) in events.iter().enumerate() {
             match event {
                 Event::Began { session, at } => drop(story.began.insert(*session, *at)),
                 Event::Killed { session } => drop(story.killed.insert(*session)),
-                Event::Called { session, waits } => {
-                    story.last_call.insert(*session, place);
-                    if *waits {
-                        asked.insert(*session, place);
-                    }
+                Event::Named { session, id } => {
+                    story.named.insert((*session, id));
                 }
                 Event::Sent {
                     key,
@@ -282,10 +275,8 @@ impl<'a> Story<'a> {
                     );
                 }
                 Event::Shown { session, shown } => {
-                    let asked = asked.get(session).copied().unwrap_or(place);
                     let showing = Showing {
                         place,
-                        asked,
                         session: *session,
                         shown,
                     };

@@ -54,12 +54,8 @@ fn check(story: &Story<'_>, id: &str, steps: &[Step], mut complain: impl FnMut(S
                         step.session
                     ));
                 }
-                if !is_left
-                    && !showings
-                        .iter()
-                        .any(|showing| may_have_gone_on(story, showing))
-                {
-                    complain("was seen, and no session that had it went on".to_owned());
+                if !is_left && !showings.iter().any(|showing| is_named(story, id, showing)) {
+                    complain("was seen, and no session that had it named it".to_owned());
                 }
             }
             "answered" => {
@@ -75,21 +71,9 @@ fn check(story: &Story<'_>, id: &str, steps: &[Step], mut complain: impl FnMut(S
     }
 }
 
-/// Returns whether a session called a tool after it may have received the message. The result may still be on its way to the
-/// client while a call is on its way to the proxy.
-fn may_have_gone_on(story: &Story<'_>, showing: &Showing<'_>) -> bool {
-    story
-        .last_call
-        .get(&showing.session)
-        .is_some_and(|last| *last > showing.asked)
-}
-
-/// Returns whether a session called a tool after it received the message.
-fn went_on(story: &Story<'_>, showing: &Showing<'_>) -> bool {
-    story
-        .last_call
-        .get(&showing.session)
-        .is_some_and(|last| *last > showing.place)
+/// Returns whether the session named the message in a call.
+fn is_named(story: &Story<'_>, id: &str, showing: &Showing<'_>) -> bool {
+    story.named.contains(&(showing.session, id))
 }
 
 /// Returns whether that reply was sent, or may have been sent.
@@ -132,12 +116,12 @@ pub(super) fn missing(story: &Story<'_>) -> Vec<Finding> {
             continue;
         }
         let mut wanted = vec!["in_session"];
-        if went_on(story, survivor) {
+        if is_named(story, id, survivor) {
             wanted.push("seen");
         }
         for stage in wanted.into_iter().filter(|stage| !stages.contains(stage)) {
             let why = format!(
-                "is not {stage} but {stages:?}, and session {} had it and lived on",
+                "is not {stage} but {stages:?}, and session {} had it and was not killed",
                 survivor.session
             );
             findings.push(Finding::Receipt {

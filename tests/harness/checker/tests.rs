@@ -43,10 +43,10 @@ fn began(session: Session, at: u64) -> Event {
     }
 }
 
-fn called(session: Session) -> Event {
-    Event::Called {
+fn named(session: Session, number: u64) -> Event {
+    Event::Named {
         session,
-        waits: false,
+        id: id(number),
     }
 }
 
@@ -121,14 +121,14 @@ fn a_correct_record_has_no_findings() {
         sent(4, Outcome::Unknown),
         sent(5, Outcome::Queued),
         shown(1, 1, false),
-        called(1),
+        named(1, 1),
         shown(1, 3, false),
         shown(1, 5, false),
         seen(1),
         in_session(3),
         in_session(5),
     ];
-    // The session's last call was before the third message, so that was not seen.
+    // The session named no other message.
     let report = check(&events);
     assert_eq!(report.findings, []);
     let Report {
@@ -306,18 +306,11 @@ fn a_stage_needs_its_evidence() {
     check_history(&is_shown, &with(("in_session", 3, Some("2"))), 1);
     check_history(&is_shown, &with(("seen", 3, Some("1"))), 1);
     check_history(&is_shown, &with(("expired", 3, None)), 1);
-    let waiting = Event::Called {
-        session: 1,
-        waits: true,
-    };
-    // The call and the message crossed on their way.
-    let crossing = [waiting.clone(), called(1), shown(1, 1, false)];
-    check_history(&crossing, &with(("seen", 3, Some("1"))), 0);
-    let earlier = [called(1), waiting, shown(1, 1, false)];
-    check_history(&earlier, &with(("seen", 3, Some("1"))), 1);
-    let went_on = [shown(1, 1, false), called(1)];
-    check_history(&went_on, &with(("seen", 3, Some("2"))), 1);
-    check_history(&went_on, &with(("seen", 3, Some("1"))), 0);
+    let of_another = [shown(1, 1, false), named(1, 2), named(2, 1)];
+    check_history(&of_another, &with(("seen", 3, Some("1"))), 1);
+    let is_named = [shown(1, 1, false), named(1, 1)];
+    check_history(&is_named, &with(("seen", 3, Some("2"))), 1);
+    check_history(&is_named, &with(("seen", 3, Some("1"))), 0);
 }
 
 #[test]
@@ -347,7 +340,7 @@ fn every_observed_stage_is_in_the_receipt() {
         ["receipt"]
     );
     assert_eq!(
-        found(&[&begin[..], &[called(1), in_session(1)]].concat()),
+        found(&[&begin[..], &[named(1, 1), in_session(1)]].concat()),
         ["receipt"]
     );
     let killed = [

@@ -106,10 +106,14 @@ impl Session {
     }
 
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        self.record.add(Event::Called {
-            session: self.number,
-            waits: tool == "wait_for_message",
-        });
+        let acknowledged = arguments["message_ids"].as_array().into_iter().flatten();
+        for id in acknowledged.chain([&arguments["message_id"]]) {
+            let Some(id) = id.as_str() else { continue };
+            self.record.add(Event::Named {
+                session: self.number,
+                id: id.to_owned(),
+            });
+        }
         match self.answer(tool, arguments).await {
             Ok(answer) => answer,
             Err(error) => {
