@@ -20,6 +20,8 @@ words! {
         LoginNotFound = "LOGIN_NOT_FOUND",
         /// Another answer came first.
         AlreadyAnswered = "ALREADY_ANSWERED",
+        /// The question is not asked any more.
+        Withdrawn = "WITHDRAWN",
         /// The deadline passed without a result.
         Timeout = "TIMEOUT",
         /// The operation was interrupted.
@@ -90,6 +92,7 @@ impl ErrorCode {
             Self::Timeout => -32008,
             Self::Conflict
             | Self::AlreadyAnswered
+            | Self::Withdrawn
             | Self::WouldDeadlock
             | Self::VersionMismatch => -32009,
             Self::RateLimited | Self::QuotaExceeded | Self::LoopSuspected | Self::InboxFull => {
@@ -114,6 +117,7 @@ impl ErrorCode {
             | Self::LoginNotFound => 404,
             Self::Timeout => 408,
             Self::Conflict | Self::AlreadyAnswered | Self::WouldDeadlock | Self::Interrupted => 409,
+            Self::Withdrawn => 410,
             Self::PayloadTooLarge => 413,
             Self::VersionMismatch => 426,
             Self::RateLimited | Self::QuotaExceeded | Self::LoopSuspected | Self::InboxFull => 429,
@@ -133,6 +137,7 @@ impl ErrorCode {
             Self::LoginNotFound => "List the logins with `c3po-coordinator logins list`.",
             Self::MessageNotFound => Advice::UseWholeId.for_models(),
             Self::AlreadyAnswered => Advice::ReadThread.for_models(),
+            Self::Withdrawn => "Nothing is left to do.",
             Self::Timeout => {
                 "The other agent may be busy or offline. Continue with other work and ask again later."
             }
@@ -196,6 +201,7 @@ mod tests {
         check(ErrorCode::Timeout, -32008, 408);
         check(ErrorCode::Conflict, -32009, 409);
         check(ErrorCode::AlreadyAnswered, -32009, 409);
+        check(ErrorCode::Withdrawn, -32009, 410);
         check(ErrorCode::RateLimited, -32029, 429);
         check(ErrorCode::QuotaExceeded, -32029, 429);
         check(ErrorCode::LoopSuspected, -32029, 429);

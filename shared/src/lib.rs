@@ -9,6 +9,7 @@
 //! - [`policy`], [`audit`], [`sent`]: the permissions, the audit log, and the messages that an agent sent recently
 //! - [`event`]: the changes in the log that a client may see, and the envelope of REST v1
 //! - [`guard`]: limits on two agents that message each other without a person
+//! - [`question`]: questions to people and their answers
 //! - [`names`]: host name lookup in a program with its own C library
 //! - [`numbers`]: integers that a client wrote with a fraction
 //! - [`surrogates`]: half characters that a client wrote into JSON
@@ -34,6 +35,7 @@ pub mod message;
 pub mod names;
 pub mod numbers;
 pub mod policy;
+pub mod question;
 pub mod receipt;
 pub mod refusal;
 pub mod sent;

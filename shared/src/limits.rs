@@ -123,6 +123,18 @@ pub const WAITS_PER_KEY: usize = 4_096;
 
 /// The most simultaneous waits of all clients without a key.
 pub const WAITS_WITHOUT_KEY: usize = 32_768;
+/// The most parts of a question to people.
+pub const PARTS_MAX: usize = 4;
+/// The most options of a part.
+pub const OPTIONS_MAX: usize = 10;
+/// The longest label of an option, in characters.
+pub const OPTION_LABEL_MAX: usize = 80;
+/// The largest request of a client that people are asked about, in bytes of JSON. A larger one stays at the terminal.
+pub const REQUEST_MAX: usize = 256 << 10;
+/// The most open questions to people, in total.
+pub const QUESTIONS_MAX: usize = 500;
+/// The most open questions to people of one agent.
+pub const QUESTIONS_PER_AGENT: usize = 20;
 /// The most rules in a policy.
 pub const POLICY_RULES_MAX: usize = 1_000;
 /// The largest rules file, in bytes.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, MessageId};
+use crate::question::{Answer, Question, Verdict};
 use crate::time::Timestamp;
 use crate::vocabulary::{Kind, Priority, ReplyStatus};
 
@@ -55,6 +56,12 @@ pub struct Message {
     /// In replies: whether the original message required an answer. If so, an idle sender is woken for the reply.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaited: bool,
+    /// In a question to people: its parts, and the request of the client behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Box<Question>>,
+    /// In the reply to such a question: the answer, and who gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Box<Answer>>,
     /// When the coordinator accepted it.
     pub timestamp: Timestamp,
     /// When it expires unread.
@@ -76,6 +83,11 @@ impl Message {
             .as_deref()
             .or(self.message.as_deref())
             .unwrap_or_default()
+    }
+
+    /// Returns the verdict of a person that the message carries to the client of its recipient.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.answer.as_ref()?.verdict.as_ref()
     }
 
     /// Returns whether the agent sent or received this message.

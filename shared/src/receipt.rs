@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 use crate::vocabulary::words;
 
 words! {
-    /// The delivery stage of a message. The first six are successes in order; the last three are outcomes without success.
+    /// The delivery stage of a message. Those up to `applied` are successes in order; the others are outcomes without success.
     Stage {
         /// On the sender's disk, waiting for the link. Only the proxy reports this stage.
         QueuedOnHost = "queued_on_host",
@@ -25,6 +25,12 @@ words! {
         Seen = "seen",
         /// A reply exists.
         Answered = "answered",
+        /// The verdict of a person was given to the client that asked, and its dialog closed.
+        Taken = "taken",
+        /// The client acted on the verdict: the tool ran, or its result is the refusal.
+        Applied = "applied",
+        /// The question was decided at the terminal, or is not asked any more.
+        Withdrawn = "withdrawn",
         /// It expired in the inbox, or was removed with the one-shot session that sent it or was to receive it.
         Expired = "expired",
         /// A policy or the recipient's client refused it.
@@ -37,14 +43,22 @@ words! {
 impl Stage {
     /// Returns whether no later stage can follow.
     pub fn is_final(self) -> bool {
-        matches!(self, Self::Answered | Self::Expired | Self::Refused)
+        matches!(
+            self,
+            Self::Answered
+                | Self::Taken
+                | Self::Applied
+                | Self::Withdrawn
+                | Self::Expired
+                | Self::Refused
+        )
     }
 
     /// Returns whether this stage is `wanted` or implies it.
     pub fn reaches(self, wanted: Self) -> bool {
         match self {
-            Self::Expired | Self::Refused | Self::Held => self == wanted,
-            _ => self >= wanted && wanted <= Self::Answered,
+            Self::Withdrawn | Self::Expired | Self::Refused | Self::Held => self == wanted,
+            _ => self >= wanted && wanted <= Self::Applied,
         }
     }
 }
@@ -80,8 +94,18 @@ words! {
         Transcript = "transcript",
         /// The answer itself.
         Reply = "reply",
-        /// Output on a person's terminal.
+        /// Output on a person's terminal, or a decision there.
         Terminal = "terminal",
+        /// A page in a person's browser.
+        Page = "page",
+        /// A notification on a person's phone.
+        Ntfy = "ntfy",
+        /// A dialog of the client.
+        Dialog = "dialog",
+        /// A request to the REST interface.
+        Rest = "rest",
+        /// The end of the session, or of its wait.
+        SessionEnd = "session_end",
     }
 }
 
@@ -165,7 +189,7 @@ pub struct Step {
 /// Returns the stage that sums up a history: the last one if it is an outcome without success, else the furthest.
 pub fn furthest(history: &[Step]) -> Stage {
     match history.last().map(|step| step.stage) {
-        Some(end @ (Stage::Expired | Stage::Refused | Stage::Held)) => end,
+        Some(end @ (Stage::Withdrawn | Stage::Expired | Stage::Refused | Stage::Held)) => end,
         _ => reached(history),
     }
 }
@@ -176,7 +200,7 @@ pub fn reached(history: &[Step]) -> Stage {
     let successes = history
         .iter()
         .map(|step| step.stage)
-        .filter(|stage| *stage <= Stage::Answered);
+        .filter(|stage| *stage <= Stage::Applied);
     successes.max().unwrap_or(Stage::Stored)
 }
 

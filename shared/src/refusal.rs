@@ -128,6 +128,11 @@ impl Refusal {
         .detail("reply_id", reply.as_str())
     }
 
+    /// The question was decided elsewhere, or is not asked any more.
+    pub fn withdrawn(id: &MessageId) -> Self {
+        Self::new(ErrorCode::Withdrawn, format!("{id} is not asked any more"))
+    }
+
     /// A text exceeds its maximum length.
     pub fn too_large(field: &str, count: usize, limit: usize) -> Self {
         Self::new(

@@ -95,6 +95,30 @@ words! {
 }
 
 words! {
+    /// The kind of question to people.
+    QuestionKind {
+        /// A question of an agent, in its own words.
+        Ask = "ask",
+        /// The client asks whether a tool may run.
+        Permission = "permission",
+        /// The client asks the person to choose, for its model.
+        Choice = "choice",
+        /// The client asks whether a plan is accepted.
+        Plan = "plan",
+    }
+}
+
+words! {
+    /// The decision about a request of the client.
+    Decision {
+        /// The tool runs, or the plan is accepted.
+        Allow = "allow",
+        /// It does not.
+        Deny = "deny",
+    }
+}
+
+words! {
     /// The kinds of messages that a reader wants.
     #[derive(Default)]
     KindFilter {

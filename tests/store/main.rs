@@ -49,6 +49,10 @@ macro_rules! every_promise {
                 a_reply_to_a_full_inbox_leaves_the_question_open,
                 a_reply_to_nobody_leaves_the_question_open,
                 an_acknowledged_or_expired_question_can_still_be_answered;
+            concluding:
+                a_withdrawn_question_leaves_the_inbox_and_takes_no_answer,
+                an_answer_is_taken_and_applied_once_in_order,
+                an_expired_question_is_not_withdrawn;
             receipts:
                 a_history_has_each_step_once_in_order_with_its_evidence,
                 a_combined_receipt_records_every_stage_with_its_evidence,
@@ -199,6 +203,7 @@ macro_rules! test_each {
 mod alike;
 mod answering;
 mod auditing;
+mod concluding;
 mod contexts;
 mod cycles;
 mod duties;

@@ -7,6 +7,7 @@ use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, NEWS_LIFE};
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
+use c3po_shared::question::Question;
 use c3po_shared::receipt::{Receipt, Stage, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -38,6 +39,8 @@ pub(super) struct Draft {
     pub(super) priority: Priority,
     pub(super) requires_response: bool,
     pub(super) life: Duration,
+    /// In a question to people: its parts.
+    pub(super) question: Option<Box<Question>>,
     /// The policy check for the call.
     pub(super) permission: Permission,
 }
@@ -62,6 +65,8 @@ impl Draft {
             response: None,
             status: None,
             awaited: false,
+            question: self.question.clone(),
+            answer: None,
             timestamp: now,
             expires_at: now + self.life,
             repeated: false,
@@ -262,4 +267,6 @@ fn says_the_same(accepted: &Message, message: &Message) -> bool {
     texts(accepted) == texts(message)
         && accepted.kind == message.kind
         && accepted.reply_to == message.reply_to
+        && accepted.question == message.question
+        && accepted.answer == message.answer
 }

@@ -36,6 +36,10 @@ pub(super) async fn get_messages(
         .filter(|_| selection.is_filled_by(&placed))
         .map(|last| last.position.to_string());
     let mut page = Page::of(caller, limit);
+    // A verdict is for the client, not for its model.
+    let placed = placed
+        .into_iter()
+        .filter(|placed| placed.message.verdict().is_none());
     for one in placed {
         if !page.add(
             one.message,

@@ -13,6 +13,7 @@ mod page;
 mod part;
 mod permission;
 mod person;
+mod questions;
 mod receipts;
 mod send;
 mod target;
@@ -39,6 +40,7 @@ pub(crate) use identity::{
 pub(crate) use notice::notify_people;
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
+pub(crate) use questions::{answer, open as open_questions, show as show_question};
 pub(crate) use target::select;
 
 use crate::audit::Audit;
@@ -372,6 +374,10 @@ async fn dispatch(
         Call::GetAgentStatus(call) => agents::status(services, caller, call).await?,
         Call::SetStatus(call) => agents::set_status(services, caller, call).await?,
         Call::Ping(_) => agents::ping(caller),
+        Call::RequestPermission(call) => {
+            questions::request_permission(services, caller, id, call).await?
+        }
+        Call::Conclude(call) => questions::conclude(services, caller, call).await?,
     };
     Ok(reply.into())
 }

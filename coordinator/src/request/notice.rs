@@ -40,6 +40,8 @@ async fn store(services: &Services, title: &str, text: String) -> Result<SendOut
         response: None,
         status: None,
         awaited: false,
+        question: None,
+        answer: None,
         timestamp: now,
         expires_at: now + services.message_life,
         repeated: false,

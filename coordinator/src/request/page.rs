@@ -153,6 +153,8 @@ pub(super) mod tests {
             response: None,
             status: None,
             awaited: false,
+            question: None,
+            answer: None,
             timestamp: Timestamp::from_millis(0),
             expires_at: Timestamp::from_millis(0),
             repeated: false,

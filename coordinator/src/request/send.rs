@@ -45,6 +45,7 @@ pub(super) async fn send_message(
         priority: call.priority.unwrap_or_default(),
         requires_response: call.requires_response.unwrap_or(true),
         life: life(services, call.expires_in)?,
+        question: None,
     };
     match target {
         Target::One(name, host) => {
@@ -121,6 +122,7 @@ pub(super) async fn broadcast(
         priority: call.priority.unwrap_or_default(),
         requires_response: false,
         life: services.message_life,
+        question: None,
     };
     Ok(Reply::Copies(
         copies(services, caller, id, draft, recipients).await,
@@ -248,23 +250,32 @@ pub(super) async fn reply(
         services,
         caller,
         turn,
-        store_reply(services, caller, id, &question, &call),
+        store_reply(services, caller, id, &question, |reply| {
+            envelope_of_reply(caller, &question, &call, reply, services.message_life)
+        }),
     )
     .await?;
     Ok(Reply::Sent(Sent { message, receipt }))
 }
 
-async fn store_reply(
+/// Stores a reply, made for the first id that is free, and settles the question.
+pub(super) async fn store_reply(
     services: &Services,
     caller: &Caller,
     id: CallId,
     question: &Message,
-    call: &tools::ReplyTo,
+    envelope: impl Fn(MessageId) -> Message,
 ) -> Result<Accepted, Refusal> {
-    let asked = &call.message_id;
+    let asked = &question.id;
+    // An answer of a person is never refused: the asker waits for it.
+    let bound = if caller.agent == AgentId::human() {
+        usize::MAX
+    } else {
+        INBOX_MAX
+    };
     for attempt in 0..ID_TRIES {
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
-        let message = envelope_of_reply(caller, question, call, reply, services.message_life);
+        let message = envelope(reply);
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
         let bytes = services
             .store_quota
@@ -276,7 +287,7 @@ async fn store_reply(
         let answer = Send {
             message,
             call: id,
-            bound: INBOX_MAX,
+            bound,
             kept,
             spares_away: false,
             one_shot,
@@ -293,6 +304,7 @@ async fn store_reply(
         {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
+            AnswerOutcome::Withdrawn => return Err(Refusal::withdrawn(asked)),
             AnswerOutcome::AlreadyAnswered(reply) => {
                 return Err(Refusal::already_answered(asked, &reply));
             }
@@ -332,6 +344,8 @@ fn envelope_of_reply(
         response: Some(call.response.clone()),
         status: Some(call.status.unwrap_or(ReplyStatus::Success)),
         awaited: question.requires_response,
+        question: None,
+        answer: None,
         timestamp: now,
         expires_at: now + life,
         repeated: false,

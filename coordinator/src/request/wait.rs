@@ -172,6 +172,8 @@ impl Wanted {
                 arrival.sole
                     && arrival.is_fresh()
                     && kind.admits(message.kind)
+                    // A verdict is for the client, not for its model.
+                    && message.verdict().is_none()
                     && caller.memory.hand(&message.id, Instant::now())
             }
             Self::Answer(id) => {
@@ -250,7 +252,9 @@ async fn next_message(
         let complete = !selection.is_filled_by(&page);
         for placed in page {
             after = placed.position;
-            if caller.memory.hand(&placed.message.id, Instant::now()) {
+            if placed.message.verdict().is_none()
+                && caller.memory.hand(&placed.message.id, Instant::now())
+            {
                 return Ok(Some(result(
                     caller,
                     placed.message,

@@ -3,17 +3,15 @@
 use axum::Json;
 use axum::extract::State;
 use c3po_shared::audit::{Entry, Event};
-use c3po_shared::ids::MessageId;
 use c3po_shared::login::{LoginRecord, LoginReply, LoginRequest, PAGE};
-use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::LoginScope;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::AppState;
-use super::endpoint::{Body, By, InPath, Refused, RestAnswer};
+use super::endpoint::{Body, By, InPath, RestAnswer};
 use super::keys::Named;
 use crate::auth::logins::{self, NewLogin};
 use crate::auth::{self, Right};
@@ -77,12 +75,6 @@ pub(super) struct Me {
     answers_as: Option<String>,
     /// Its rights, in words.
     rights: Vec<&'static str>,
-}
-
-/// The id of a question in a path.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Asked {
-    id: MessageId,
 }
 
 /// `POST /api/v1/login`
@@ -176,11 +168,6 @@ pub(super) async fn revoke(
         changed(&server, "revoked", &login, principal.name()).await;
     }
     Ok(Json(logins::shown(login)))
-}
-
-/// `POST /api/v1/questions/{id}/answer`: there are no questions yet, so only the right is checked.
-pub(super) async fn answer(InPath(Asked { id }): InPath<Asked>) -> Result<Json<()>, Refused> {
-    Err(Refusal::message_not_found(&id).into())
 }
 
 /// Logs a change of a login with its author, writes it to the audit, and applies it here at once.

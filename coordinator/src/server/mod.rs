@@ -25,6 +25,7 @@ mod origins;
 mod pages;
 mod pairs;
 mod policy;
+mod questions;
 mod rest;
 mod routes;
 mod tls;

@@ -9,7 +9,7 @@ use super::{
     AppState, audit, description, download, events, hosts, invites, join as joining, keys, logins,
     pairs, policy, rest, v1,
 };
-use crate::auth::Right::{Administer, Answer, Look, MakeLogin, Operate, Remove, Speak};
+use crate::auth::Right::{Administer, Look, MakeLogin, Operate, Remove, Speak};
 
 const KEYS: &str = "/api/keys";
 const KEY: &str = "/api/keys/{id}";
@@ -25,7 +25,7 @@ const PROGRAM: &str = "/download/{machine}/c3po";
 /// Returns the REST routes, including that of their OpenAPI document.
 pub(super) fn router(server: &AppState) -> Router<AppState> {
     let table = for_new_hosts(for_administrators(for_monitors(Table::new(server))));
-    v1::routes(for_people(table)).finish()
+    super::questions::routes(v1::routes(for_people(table))).finish()
 }
 
 fn for_monitors(table: Table) -> Table {
@@ -187,7 +187,6 @@ fn for_new_hosts(table: Table) -> Table {
 }
 
 fn for_people(table: Table) -> Table {
-    let answer = "Answer a question for people; there are no questions yet";
     table
         .row(
             login::PATH,
@@ -218,11 +217,5 @@ fn for_people(table: Table) -> Table {
             Access::ADMITTED.lasting(),
             "Revoke a login; a login may revoke itself",
             delete(logins::revoke),
-        )
-        .row(
-            "/api/v1/questions/{id}/answer",
-            Access::by(Answer),
-            answer,
-            post(logins::answer),
         )
 }

@@ -100,7 +100,7 @@ pub(super) struct OneAgent {
 /// The id of a message in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct OneMessage {
-    id: MessageId,
+    pub(super) id: MessageId,
 }
 
 /// A position in a list.
@@ -135,7 +135,7 @@ pub(super) enum SentOrCopies {
 
 /// A created message, with the rate limit of its sender.
 #[derive(Debug)]
-pub(super) struct Created<T>(Option<RateAllowance>, T);
+pub(super) struct Created<T>(pub(super) Option<RateAllowance>, pub(super) T);
 
 impl<T: JsonSchema> OperationOutput for Created<T> {
     type Inner = T;
@@ -196,6 +196,22 @@ impl FromRequestParts<AppState> for Acting {
 }
 
 impl OperationInput for Acting {}
+
+/// The id of the call that a request makes.
+#[derive(Debug)]
+pub(super) struct Called(pub(super) CallId);
+
+impl FromRequestParts<AppState> for Called {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, server: &AppState) -> Result<Self, Refused> {
+        let By(principal) = By::from_request_parts(parts, server).await?;
+        let call = call_id(&principal, parts.uri.path(), &parts.headers)?;
+        Ok(Self(call))
+    }
+}
+
+impl OperationInput for Called {}
 
 /// Returns the id of the call: the same for each request of a principal to a path with the same `Idempotency-Key`.
 fn call_id(principal: &Principal, path: &str, headers: &HeaderMap) -> Result<CallId, Refusal> {

@@ -7,6 +7,7 @@
 
 mod agent;
 mod audit;
+mod conclusion;
 mod duty;
 mod fill;
 mod guard;
@@ -35,6 +36,7 @@ use tokio::time::Instant;
 
 pub use self::agent::{Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
+pub use self::conclusion::Conclusion;
 pub use self::duty::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, DutyStore};
 pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
@@ -150,6 +152,8 @@ pub enum AnswerOutcome {
     NotFound,
     /// The message was already answered by this reply; nothing changed.
     AlreadyAnswered(MessageId),
+    /// The question was withdrawn; nothing changed.
+    Withdrawn,
 }
 
 /// A message and its position in its recipient's inbox.
@@ -400,6 +404,11 @@ pub trait Store:
     ///
     /// This is one atomic step. The first answer wins. If the reply cannot be sent, the question stays open.
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome>;
+
+    /// Records what became of a question, and wakes its asker. `withdrawn` takes it out of its inbox.
+    ///
+    /// Returns whether that was news, or `None` if the agent did not ask such a question.
+    async fn conclude(&self, conclusion: &Conclusion) -> Result<Option<bool>>;
 
     /// Returns the messages of the inbox by position, shown or not.
     ///

@@ -137,6 +137,11 @@ fn evidence(step: &Step) -> String {
             "it expired, or the one-shot session of its sender or recipient ended".to_owned()
         }
         (Stage::Refused, _) => "a policy or the recipient's client refused it".to_owned(),
+        (Stage::Taken, _) => "the client that asked took the verdict".to_owned(),
+        (Stage::Applied, _) => "the client that asked acted on the verdict".to_owned(),
+        (Stage::Withdrawn, Some(Via::Terminal)) => "it was decided at the terminal".to_owned(),
+        (Stage::Withdrawn, Some(Via::SessionEnd)) => "the session that asked has ended".to_owned(),
+        (Stage::Withdrawn, _) => "the agent that asked needs no answer any more".to_owned(),
         (Stage::Held, _) => "the recipient's client holds it for a person".to_owned(),
     }
 }
@@ -157,9 +162,7 @@ fn way(via: Option<Via>) -> String {
         Some(Via::AsyncRewake) => "the waiting hook, confirmed by the prompt that it made",
         Some(Via::Channel) => "a channel notification, confirmed by the prompt that it made",
         Some(Via::Transcript) => "an earlier way, as the client's own transcript shows",
-        Some(Via::Deliver | Via::ToolCall | Via::Hook | Via::Reply | Via::Terminal) => {
-            "another way"
-        }
+        Some(_) => "another way",
     };
     format!(" by {words}")
 }

@@ -45,6 +45,8 @@ pub(super) fn of_refusal(agent: &AgentId, line: &Line, refusal: &Refusal) -> Mes
         response: None,
         status: None,
         awaited: false,
+        question: None,
+        answer: None,
         timestamp: now,
         expires_at: now + MESSAGE_LIFE,
         repeated: false,

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, MessageId};
-use crate::receipt::Stage;
+use crate::question::Question;
+use crate::receipt::{Stage, Via};
 use crate::refusal::Refusal;
 use crate::vocabulary::{KindFilter, Priority, ReplyStatus, State, Status};
 
@@ -214,4 +215,26 @@ pub(super) fn apply_older_name(name: &str, wait: &mut WaitForMessage) -> Result<
         }
         _ => Ok(()),
     }
+}
+
+/// `request_permission`, of a proxy
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RequestPermission {
+    /// The text for lists and notifications.
+    pub message: String,
+    /// The request of the client.
+    pub question: Question,
+}
+
+/// `conclude`, of a proxy
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Conclude {
+    /// A question of the caller.
+    pub message_id: MessageId,
+    /// `taken`, `applied` or `withdrawn`.
+    pub stage: Stage,
+    /// The evidence, or the reason.
+    pub via: Via,
 }

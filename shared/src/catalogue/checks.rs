@@ -42,6 +42,16 @@ impl Call {
                 optional("description", call.description.as_deref(), LABEL_MAX)
             }
             Self::RegisterAgent(call) => check_registration(call),
+            Self::RequestPermission(call) => {
+                filled("message", &call.message)?;
+                call.question.check()
+            }
+            Self::Conclude(call) => match call.stage {
+                Stage::Taken | Stage::Applied | Stage::Withdrawn => Ok(()),
+                stage => Err(Refusal::invalid(format!(
+                    "stage: '{stage}' is not one of taken, applied, withdrawn"
+                ))),
+            },
             Self::GetAgentStatus(_)
             | Self::GetThread(_)
             | Self::MessageStatus(_)

@@ -71,6 +71,7 @@ pub fn listing() -> &'static [Listing] {
     LISTING.get_or_init(|| {
         Tool::ALL
             .iter()
+            .filter(|tool| tool.is_listed())
             .map(|&tool| Listing {
                 tool,
                 schema: tool.schema(),

@@ -14,8 +14,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 pub use arguments::{
-    AckMessages, Broadcast, GetAgentStatus, GetMessages, GetThread, ListAgents, MessageStatus,
-    Nothing, RegisterAgent, ReplyTo, SendMessage, SetStatus, WaitForMessage,
+    AckMessages, Broadcast, Conclude, GetAgentStatus, GetMessages, GetThread, ListAgents,
+    MessageStatus, Nothing, RegisterAgent, ReplyTo, RequestPermission, SendMessage, SetStatus,
+    WaitForMessage,
 };
 pub use listing::{INSTRUCTIONS, Listing, listing, schema_of};
 pub use received::Received;
@@ -28,7 +29,7 @@ use crate::agent::AgentRecord;
 use crate::ids::MessageId;
 use crate::message::Message;
 use crate::numbers::make_integers;
-use crate::refusal::Refusal;
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Defines the enum of calls from one table. Its columns: variant, name on the wire, arguments, whether clients may load the
 /// tool lazily, whether it only reads, and its description for models.
@@ -44,7 +45,7 @@ macro_rules! tools {
         pub enum Call { $(#[doc = $description] $variant($arguments)),+ }
 
         impl Tool {
-            /// Every listed tool, in listing order.
+            /// Every tool, in listing order.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// Returns the tool's name.
@@ -60,6 +61,11 @@ macro_rules! tools {
             /// Returns whether clients should load the tool's schema at startup.
             pub fn always_loaded(self) -> bool {
                 match self { $(Self::$variant => tools!(@$load)),+ }
+            }
+
+            /// Returns whether clients see the tool. Others are for proxies alone.
+            pub fn is_listed(self) -> bool {
+                match self { $(Self::$variant => stringify!($load) != "unlisted"),+ }
             }
 
             /// Returns whether the tool changes nothing.
@@ -82,15 +88,6 @@ macro_rules! tools {
         }
 
         impl Call {
-    /// Returns the messages that the call answers or acknowledges, so that its caller has read them.
-    pub fn settles(&self) -> Vec<MessageId> {
-        match self {
-            Self::Reply(reply) => vec![reply.message_id.clone()],
-            Self::AckMessages(acked) => acked.message_ids.clone(),
-            _ => Vec::new(),
-        }
-    }
-
             /// Returns the tool that is called.
             pub fn tool(&self) -> Tool {
                 match self { $(Self::$variant(_) => Tool::$variant),+ }
@@ -99,6 +96,7 @@ macro_rules! tools {
     };
     (@always) => { true };
     (@deferred) => { false };
+    (@unlisted) => { false };
     (@reads) => { true };
     (@writes) => { false };
 }
@@ -134,6 +132,10 @@ tools! {
         "Publish your capabilities and role, or change your agent id. Everything else works without it.";
     Ping(Nothing) = "ping", deferred, reads,
         "Show your agent id and check the connection to the coordinator.";
+    RequestPermission(RequestPermission) = "request_permission", unlisted, writes,
+        "Ask people for a decision that the client waits for.";
+    Conclude(Conclude) = "conclude", unlisted, writes,
+        "Report what became of a question to people: its verdict was taken or applied, or it is withdrawn.";
 }
 
 impl Tool {
@@ -162,6 +164,15 @@ impl Tool {
 }
 
 impl Call {
+    /// Returns the messages that the call answers or acknowledges, so that its caller has read them.
+    pub fn settles(&self) -> Vec<MessageId> {
+        match self {
+            Self::Reply(reply) => vec![reply.message_id.clone()],
+            Self::AckMessages(acked) => acked.message_ids.clone(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Parses a call from its name and the JSON of its arguments, and checks every value.
     ///
     /// Errors: `NOT_SUPPORTED` for an unknown tool name, `INVALID_REQUEST` and `PAYLOAD_TOO_LARGE` for arguments.
@@ -185,16 +196,15 @@ impl Call {
         for argument in arguments.values_mut() {
             make_integers(argument);
         }
-        Self::read(name, arguments)
+        match Tool::named(name) {
+            Some(tool) if !tool.is_listed() => Err(unknown(name)),
+            _ => Self::read(name, arguments),
+        }
     }
 
     fn read<'de, D: Deserializer<'de>>(name: &str, arguments: D) -> Result<Self, Refusal> {
         let Some(tool) = Tool::named(name) else {
-            let error = format!(
-                "there is no tool named {}",
-                name.chars().take(80).collect::<String>()
-            );
-            return Err(Refusal::new(crate::refusal::ErrorCode::NotSupported, error));
+            return Err(unknown(name));
         };
         let mut call = tool
             .with(arguments)
@@ -205,6 +215,12 @@ impl Call {
         call.check()?;
         Ok(call)
     }
+}
+
+fn unknown(name: &str) -> Refusal {
+    let name: String = name.chars().take(80).collect();
+    let error = format!("there is no tool named {name}");
+    Refusal::new(ErrorCode::NotSupported, error)
 }
 
 /// The reply of a tool: one JSON object.
@@ -221,7 +237,7 @@ pub enum Reply {
     AgentDetails(AgentDetails),
     /// `set_status`
     StatusSet(StatusSet),
-    /// `send_message` to one agent, or `reply`
+    /// `send_message` to one agent, `reply`, or `request_permission`
     Sent(Sent),
     /// `send_message` to a role, or `broadcast`
     Copies(Copies),
@@ -235,6 +251,6 @@ pub enum Reply {
     TimedOut(TimedOut),
     /// `get_thread`
     Thread(Thread),
-    /// `message_status`, `wait_for_message` with `until`
+    /// `message_status`, `wait_for_message` with `until`, `conclude`
     Tracked(Tracked),
 }

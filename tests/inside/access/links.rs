@@ -108,7 +108,9 @@ async fn linked(gate: &Gate, name: &str, who: &Who) -> Result<(Link, Value, Stri
 }
 
 fn tools() -> Vec<&'static str> {
-    Tool::ALL.iter().map(|tool| tool.name()).collect()
+    // Only questions of the caller can be concluded, and no message here is one.
+    let tools = Tool::ALL.iter().filter(|tool| **tool != Tool::Conclude);
+    tools.map(|tool| tool.name()).collect()
 }
 
 /// Returns arguments for a valid call by `mine`, about these two messages.

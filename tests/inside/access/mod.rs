@@ -41,6 +41,15 @@ fn arguments(tool: Tool, text: &str, [asked, told]: [&str; 2]) -> Value {
         Tool::WaitForMessage => json!({"timeout": 1}),
         Tool::Broadcast => json!({"message": text}),
         Tool::GetMessages | Tool::ListAgents | Tool::RegisterAgent | Tool::Ping => json!({}),
+        Tool::RequestPermission => {
+            let part = json!({"id": "1", "text": text, "allow_text": true});
+            let request = json!({"tool": "Bash", "input": "{}"});
+            json!({"message": text,
+                "question": {"kind": "permission", "parts": [part], "request": request}})
+        }
+        Tool::Conclude => {
+            json!({"message_id": asked, "stage": "withdrawn", "via": "terminal"})
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use super::records::{self, corrupt};
 use super::{RedisStore, agents};
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
-    AnswerOutcome, Result, Send, SendOutcome, Settled, StoreError, StoredMessage, Tenure, Wake,
+    AnswerOutcome, Conclusion, Result, Send, SendOutcome, Settled, StoreError, StoredMessage,
+    Tenure, Wake,
 };
 
 /// How many messages one call changes, with up to nine commands each: no call runs more than 500.
@@ -64,6 +65,7 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
     let told: Vec<Value> = store.connection.invoke(&call).await?;
     match told.first().map(read::<String>).transpose()?.as_deref() {
         Some("unknown") => Ok(AnswerOutcome::NotFound),
+        Some("withdrawn") => Ok(AnswerOutcome::Withdrawn),
         Some("answered") => Ok(AnswerOutcome::AlreadyAnswered(records::parse(&fact::<
             String,
         >(
@@ -71,6 +73,28 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
         )?)?)),
         _ => outcome(store, answer, told).map(AnswerOutcome::Sent),
     }
+}
+
+/// Records what became of a question.
+pub(super) async fn conclude(store: &RedisStore, conclusion: &Conclusion) -> Result<Option<bool>> {
+    let question = &conclusion.question;
+    if question.from() != conclusion.asker {
+        return Ok(None);
+    }
+    let keys = store.names.agent(&question.to()).into_iter();
+    let keys = keys.chain([store.names.message(question)]);
+    let mut call = store.names.call("conclude", keys);
+    call.arg(store.wakes.origin())
+        .arg(question.as_str())
+        .arg(conclusion.stage.as_str())
+        .arg(conclusion.via.as_str())
+        .arg(conclusion.key.as_deref().unwrap_or_default());
+    let recorded: Option<bool> = store.connection.invoke(&call).await?;
+    if recorded == Some(true) {
+        store.wakes.log_grew();
+        store.wakes.wake(Wake::Receipt(conclusion.asker.clone()));
+    }
+    Ok(recorded)
 }
 
 /// Returns the key of the message, and of its thread unless the message begins the thread.

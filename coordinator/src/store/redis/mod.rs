@@ -42,9 +42,9 @@ use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Ending, Excerpt, Fill, Namesake,
-    Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store, StoreError,
-    StoredMessage, Stretch, Tenure, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
+    Namesake, Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store,
+    StoreError, StoredMessage, Stretch, Tenure, Wake,
 };
 use connection::RedisConnection;
 use inbox::List;
@@ -222,6 +222,10 @@ impl Store for RedisStore {
 
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {
         self.within(messages::answer(self, answer)).await
+    }
+
+    async fn conclude(&self, conclusion: &Conclusion) -> Result<Option<bool>> {
+        self.within(messages::conclude(self, conclusion)).await
     }
 
     async fn inbox(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
-use c3po_shared::receipt::{Stage, Step, Via};
+use c3po_shared::receipt::{Stage, Step, Via, furthest};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, State};
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
@@ -260,6 +260,9 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
     };
     if let Some(first) = question.reply {
         return Ok(AnswerOutcome::AlreadyAnswered(first));
+    }
+    if furthest(&question.history) == Stage::Withdrawn {
+        return Ok(AnswerOutcome::Withdrawn);
     }
     let outcome = put(work, answer)?;
     if outcome == SendOutcome::Stored {

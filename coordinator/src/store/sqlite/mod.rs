@@ -41,9 +41,9 @@ use self::inbox::Part;
 use self::room::DiskRoom;
 use self::worker::{Announcements, Work, Worker};
 use super::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Ending, Excerpt, Fill, Namesake,
-    Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store, StoreError,
-    StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
+    Namesake, Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store,
+    StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -338,6 +338,21 @@ impl Store for SqliteStore {
         self.writer
             .run(move |work| progress::acknowledge(work, &agent, tenure.as_ref(), &messages))
             .await
+    }
+
+    async fn conclude(&self, conclusion: &Conclusion) -> Result<Option<bool>> {
+        let report = conclusion.clone();
+        let recorded = self
+            .writer
+            .run(move |work| progress::conclude(work, &report))
+            .await?;
+        if recorded == Some(true) && conclusion.stage == Stage::Withdrawn {
+            self.waits
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .end(&conclusion.question);
+        }
+        Ok(recorded)
     }
 
     async fn advance(

@@ -10,7 +10,7 @@ use super::audit;
 use super::messages::MessageRow;
 use super::rows::{integer, stamp};
 use super::worker::Work;
-use crate::store::{CONTEXTS_KEPT, Result, Settled, Tenure, Wake};
+use crate::store::{CONTEXTS_KEPT, Conclusion, Result, Settled, Tenure, Wake};
 
 /// How many rows one step of a sweep changes, so that sends never wait long for it.
 const SWEEP_STEP: usize = 500;
@@ -85,6 +85,40 @@ pub(super) fn advance(
 
 fn key_of(tenure: Option<&Tenure>) -> Option<&str> {
     tenure.and_then(|tenure| tenure.key.as_deref())
+}
+
+/// Records what became of a question. Returns whether that was news, or `None` if the agent did not ask it.
+pub(super) fn conclude(work: &mut Work<'_>, conclusion: &Conclusion) -> Result<Option<bool>> {
+    let (id, asker) = (&conclusion.question, &conclusion.asker);
+    let Some(mut question) = MessageRow::find(work, id)?.filter(|question| question.from == *asker)
+    else {
+        return Ok(None);
+    };
+    if !conclusion.follows(furthest(&question.history)) {
+        return Ok(Some(false));
+    }
+    question.history.push(Step {
+        stage: conclusion.stage,
+        at: work.now,
+        via: Some(conclusion.via),
+        session: None,
+        reply_id: None,
+    });
+    if conclusion.stage == Stage::Withdrawn {
+        question.settle(work)?;
+    } else {
+        question.write_history(work)?;
+    }
+    audit::record(work, Event::Receipt, asker, |entry| Entry {
+        stage: Some(conclusion.stage),
+        via: Some(conclusion.via),
+        ..entry
+            .under(conclusion.key.as_deref())
+            .to(&question.to)
+            .about_message(id)
+    })?;
+    work.wakes.push(Wake::Receipt(question.from));
+    Ok(Some(true))
 }
 
 /// The session and context that messages reached.

@@ -79,7 +79,7 @@ define('send', LARGE, function(keys, args)
   return { 'stored', position, is_sole }
 end)
 
--- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'} or {'answered', reply}.
+-- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'}, {'withdrawn'} or {'answered', reply}.
 -- KEYS: -, keys of the agent that answers, the question, keys of the agent that asked, the reply, its thread
 -- ARGV: origin of the wake, question, then of the reply as for `put`
 define('answer', SMALL, function(keys, args)
@@ -99,6 +99,9 @@ define('answer', SMALL, function(keys, args)
   if not expire_due() then
     return AGAIN
   end
+  if string.find(redis.call('HGET', keys[6], 'history') or '', '\nwithdrawn ', 1, true) then
+    return { 'withdrawn' }
+  end
   use(keys, 7)
   local due, refused, is_sole = refusal(keys[11], args, 3)
   if refused then
@@ -113,6 +116,49 @@ define('answer', SMALL, function(keys, args)
   settle(question, facts)
   publish(args[1])
   return { 'stored', position, is_sole }
+end)
+
+-- The last words of a history that a conclusion may follow.
+local CONCLUDES = { taken = { answered = true }, applied = { answered = true, taken = true } }
+local ENDS = { answered = true, taken = true, applied = true, withdrawn = true, expired = true, refused = true }
+
+-- Records what became of a question. Returns 1 if that was news, else 0, or nothing without such a question.
+-- KEYS: -, keys of the agent that was asked, the question
+-- ARGV: origin of the wake, question, stage, via, the key that is used or ''
+define('conclude', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local question, stage = args[2], args[3]
+  local kept = redis.call('HMGET', keys[6], 'facts', 'history')
+  local facts = read_facts(kept[1], question)
+  if not facts then
+    return false
+  end
+  if tonumber(facts.expires) <= now then
+    expire_one(question, facts.expires, facts.expires)
+    kept[2] = redis.call('HGET', keys[6], 'history')
+  end
+  local history = kept[2] or ''
+  local last = string.match(history, '([%a_]+) %d+ %S+ %S+ %S+$')
+  local follows
+  if stage == 'withdrawn' then
+    follows = not ENDS[last]
+  else
+    follows = CONCLUDES[stage][last]
+  end
+  if not follows then
+    return 0
+  end
+  redis.call('HSET', keys[6], 'history', history .. step(stage, now, args[4], '-', '-'))
+  if stage == 'withdrawn' then
+    settle(question, facts)
+    redis.call('HDEL', waits_key(facts.from), question)
+  end
+  log('receipt', facts.from,
+    { 'key', args[5], 'to', name, 'message_id', question, 'stage', stage, 'via', args[4] })
+  wake('receipt', facts.from)
+  publish(args[1])
+  return 1
 end)
 
 -- Removes messages from the inbox. Returns nothing if the session is outdated, else for each message 1 if it was removed,

@@ -1,0 +1,308 @@
+//! Questions to people: requests of clients, answers and verdicts of people, and what became of them.
+
+use std::sync::Arc;
+
+use c3po_shared::catalogue::{self as tools, Reply, Sent};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
+use c3po_shared::limits::PAGE_MAX;
+use c3po_shared::message::Message;
+use c3po_shared::policy::Verb;
+use c3po_shared::question::{Answer, AnswerContent, ClientRequest, Part, Question, Verdict};
+use c3po_shared::receipt::{Receipt, Stage, Step, Via, furthest};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::{Decision, Kind, Priority, QuestionKind, ReplyStatus};
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
+
+use super::deposit::{Draft, deposit, take_turn};
+use super::permission::Permission;
+use super::receipts::tracked;
+use super::send::store_reply;
+use super::{Caller, Memory, Services, begin_read, check_right};
+use crate::auth::{Principal, Right};
+use crate::store::{Conclusion, Quota, Selection};
+
+/// How many bytes of the hash of a request are kept.
+const HASH_BYTES: usize = 16;
+
+/// A question as people see it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The question. Its message always has parts.
+    pub(crate) message: Message,
+    /// The stages that it has reached.
+    pub(crate) history: Vec<Step>,
+    /// The reply, if there is one.
+    pub(crate) reply: Option<Message>,
+}
+
+/// `request_permission`
+pub(super) async fn request_permission(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    call: tools::RequestPermission,
+) -> Result<Reply, Refusal> {
+    let mut question = call.question;
+    if let Some(request) = &mut question.request {
+        request.hash = hash(request);
+    }
+    question.needs_person = true;
+    take_turn(services, caller, id, Verb::Message)?;
+    let draft = Draft {
+        permission: Permission::of(services, caller, Verb::Message).await?,
+        kind: Kind::Message,
+        thread: None,
+        title: None,
+        message: call.message,
+        context: None,
+        priority: Priority::High,
+        requires_response: true,
+        life: services.message_life,
+        question: Some(Box::new(question)),
+    };
+    let human = AgentId::human();
+    services
+        .store
+        .introduce(&human, None, &Quota::default())
+        .await?;
+    let (message, receipt) = deposit(services, caller, id, &draft, &human).await?;
+    Ok(Reply::Sent(Sent { message, receipt }))
+}
+
+/// Returns the hash of a request, in hexadecimal digits.
+fn hash(request: &ClientRequest) -> String {
+    let shown = format!("{}\n{}", request.tool, request.input);
+    let digest = digest(&SHA256, shown.as_bytes());
+    HEXLOWER.encode(&digest.as_ref()[..HASH_BYTES])
+}
+
+/// `conclude`
+pub(super) async fn conclude(
+    services: &Services,
+    caller: &Caller,
+    call: tools::Conclude,
+) -> Result<Reply, Refusal> {
+    let id = call.message_id;
+    let conclusion = Conclusion {
+        asker: caller.agent.clone(),
+        question: id.clone(),
+        stage: call.stage,
+        via: call.via,
+        key: caller.principal.key_id().map(str::to_owned),
+    };
+    let concluded = services.store.conclude(&conclusion).await?;
+    let kept = services.store.message(&id).await?;
+    match (concluded, kept) {
+        (Some(_), Some(kept)) => Ok(Reply::Tracked(tracked(kept))),
+        _ => Err(Refusal::message_not_found(&id)),
+    }
+}
+
+/// Returns the open questions to people, oldest first. Errors: as for [`begin_read`].
+pub(crate) async fn open(
+    services: &Services,
+    principal: &Principal,
+) -> Result<Vec<Message>, Refusal> {
+    let _reading = begin_read(principal).await?;
+    let selection = Selection {
+        limit: PAGE_MAX,
+        ..Selection::default()
+    };
+    let placed = services.store.inbox(&AgentId::human(), selection).await?;
+    let messages = placed.into_iter().map(|placed| placed.message);
+    Ok(messages
+        .filter(|message| message.requires_response)
+        .map(with_parts)
+        .collect())
+}
+
+/// Returns one question to people.
+///
+/// Errors: `MESSAGE_NOT_FOUND`, and those of [`begin_read`].
+pub(crate) async fn show(
+    services: &Services,
+    principal: &Principal,
+    id: &MessageId,
+) -> Result<Asked, Refusal> {
+    let _reading = begin_read(principal).await?;
+    let kept = services.store.message(id).await?;
+    let is_question =
+        |message: &Message| message.to_agent == AgentId::human() && message.requires_response;
+    let kept = kept
+        .filter(|kept| is_question(&kept.message))
+        .ok_or_else(|| Refusal::message_not_found(id))?;
+    let reply = match &kept.reply {
+        Some(reply) => services
+            .store
+            .message(reply)
+            .await?
+            .map(|kept| kept.message),
+        None => None,
+    };
+    Ok(Asked {
+        message: with_parts(kept.message),
+        history: kept.history,
+        reply,
+    })
+}
+
+/// Adds the part of a question that is a plain message.
+fn with_parts(mut message: Message) -> Message {
+    if message.question.is_none() {
+        let part = Part {
+            id: "1".to_owned(),
+            text: message.text().to_owned(),
+            options: Vec::new(),
+            multi: false,
+            allow_text: true,
+        };
+        message.question = Some(Box::new(Question {
+            kind: QuestionKind::Ask,
+            parts: vec![part],
+            needs_person: false,
+            request: None,
+        }));
+    }
+    message
+}
+
+/// Answers a question for people, or gives a verdict. The first answer wins.
+///
+/// Errors: `MESSAGE_NOT_FOUND`, `FORBIDDEN`, `INVALID_REQUEST`, `ALREADY_ANSWERED` with `by`, `via` and `at`, `WITHDRAWN`, and
+/// those of the store.
+pub(crate) async fn answer(
+    services: &Services,
+    principal: &Arc<Principal>,
+    call: CallId,
+    id: &MessageId,
+    content: AnswerContent,
+) -> Result<Sent, Refusal> {
+    let asked = show(services, principal, id).await?;
+    let question = asked.message.question.as_deref();
+    let question = question.ok_or_else(|| Refusal::message_not_found(id))?;
+    let right = if question.needs_verdict() {
+        Right::Verdict
+    } else {
+        Right::Answer
+    };
+    check_right(services, principal, right)?;
+    if question.needs_person && principal.login_id().is_none() {
+        let error = "only a person who has logged in may answer this question";
+        return Err(Refusal::new(ErrorCode::Forbidden, error)
+            .suggest("Log in: a link is made by `c3po-coordinator login NAME`."));
+    }
+    check_open(&asked)?;
+    let content = question.accept(content)?;
+    let by = principal.answers_as().unwrap_or_default().to_owned();
+    let answer = Answer {
+        by,
+        via: content.via.unwrap_or(Via::Rest),
+        parts: content.parts,
+        verdict: content.verdict,
+    };
+    let caller = person(principal);
+    let text = in_words(question, &answer);
+    let envelope =
+        |reply: MessageId| reply_with(&caller, &asked.message, reply, &text, &answer, services);
+    let stored = store_reply(services, &caller, call, &asked.message, envelope).await;
+    let (message, receipt): (Message, Receipt) = match stored {
+        Ok(accepted) => accepted,
+        Err(refusal) if refusal.code == ErrorCode::AlreadyAnswered => {
+            // It was answered a moment ago.
+            check_open(&show(services, principal, id).await?)?;
+            return Err(refusal);
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    Ok(Sent { message, receipt })
+}
+
+/// Refuses an answer to a question that is not open any more.
+fn check_open(asked: &Asked) -> Result<(), Refusal> {
+    let id = &asked.message.id;
+    if let Some(reply) = &asked.reply {
+        let refusal =
+            Refusal::already_answered(id, &reply.id).detail("at", reply.timestamp.to_string());
+        let Some(answer) = &reply.answer else {
+            return Err(refusal.detail("by", reply.from_agent.as_str()));
+        };
+        return Err(refusal
+            .detail("by", answer.by.as_str())
+            .detail("via", answer.via.as_str()));
+    }
+    match furthest(&asked.history) {
+        Stage::Withdrawn | Stage::Expired => Err(Refusal::withdrawn(id)),
+        _ => Ok(()),
+    }
+}
+
+fn person(principal: &Arc<Principal>) -> Caller {
+    Caller {
+        agent: AgentId::human(),
+        principal: Arc::clone(principal),
+        host: None,
+        tenure: None,
+        dead: Arc::default(),
+        renamable: false,
+        memory: Arc::new(Memory::default()),
+    }
+}
+
+/// Returns the answer as the asker reads it.
+fn in_words(question: &Question, answer: &Answer) -> String {
+    let decision = answer.verdict.as_ref().map(|verdict| match verdict {
+        Verdict {
+            decision: Decision::Deny,
+            text: Some(text),
+            ..
+        } => format!("deny: {text}"),
+        verdict => verdict.decision.to_string(),
+    });
+    let parts = answer.parts.iter().filter_map(|one| {
+        let part = question.parts.iter().find(|part| part.id == one.id)?;
+        Some(part.in_words(one))
+    });
+    decision
+        .into_iter()
+        .chain(parts)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn reply_with(
+    caller: &Caller,
+    question: &Message,
+    id: MessageId,
+    text: &str,
+    answer: &Answer,
+    services: &Services,
+) -> Message {
+    let now = Timestamp::now();
+    Message {
+        id,
+        thread_id: question.thread_id.clone(),
+        kind: Kind::Reply,
+        from_agent: caller.agent.clone(),
+        from_host: None,
+        to_agent: question.from_agent.clone(),
+        title: None,
+        message: None,
+        context: None,
+        priority: question.priority,
+        requires_response: false,
+        reply_to: Some(question.id.clone()),
+        message_id: Some(question.id.clone()),
+        response: Some(text.to_owned()),
+        status: Some(ReplyStatus::Success),
+        // A verdict goes to the client that asked, not to its model.
+        awaited: answer.verdict.is_none(),
+        question: None,
+        answer: Some(Box::new(answer.clone())),
+        timestamp: now,
+        expires_at: now + services.message_life,
+        repeated: false,
+        rest: None,
+    }
+}

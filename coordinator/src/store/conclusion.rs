@@ -1,0 +1,32 @@
+//! What became of a question, as its asker reports it.
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::receipt::{Stage, Via};
+
+/// The report of an agent about a question that it asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conclusion {
+    /// The agent.
+    pub asker: AgentId,
+    /// The question.
+    pub question: MessageId,
+    /// `taken`, `applied` or `withdrawn`.
+    pub stage: Stage,
+    /// The evidence, or the reason.
+    pub via: Via,
+    /// The id of the key that is used, for the log.
+    pub key: Option<String>,
+}
+
+impl Conclusion {
+    /// Returns whether it adds a step to a history that ends like that: `withdrawn` to a question that is open, `taken` and
+    /// `applied` to one that is answered.
+    pub(super) fn follows(&self, furthest: Stage) -> bool {
+        match self.stage {
+            Stage::Withdrawn => !furthest.is_final(),
+            Stage::Taken => furthest == Stage::Answered,
+            Stage::Applied => matches!(furthest, Stage::Answered | Stage::Taken),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Questions to people, and their answers.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::limits::{OPTION_LABEL_MAX, OPTIONS_MAX, PARTS_MAX, REQUEST_MAX, TEXT_MAX};
+use crate::receipt::Via;
+use crate::refusal::Refusal;
+use crate::text::check_plain;
+use crate::vocabulary::{Decision, QuestionKind};
+
+/// The longest id of a part or an option, in bytes.
+const ID_MAX: usize = 40;
+/// The most rules that a client offers to add with an allowance.
+const SUGGESTIONS_MAX: usize = 10;
+
+/// A question to people. Its message carries the text for lists and notifications.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Question {
+    /// Who asks, and what an answer decides.
+    pub kind: QuestionKind,
+    /// One part, or up to four in a question of the client.
+    pub parts: Vec<Part>,
+    /// Whether only a login may answer, and no agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_person: bool,
+    /// The request of the client; absent for a question of an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<ClientRequest>,
+}
+
+/// One part of a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Part {
+    /// The id, unique in its question.
+    pub id: String,
+    /// The text.
+    pub text: String,
+    /// The options to choose from; none if only a text answers it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<Choice>,
+    /// Whether more than one option may be chosen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub multi: bool,
+    /// Whether a text may answer it instead of an option.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_text: bool,
+}
+
+/// One option of a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Choice {
+    /// The id, unique in its part.
+    pub id: String,
+    /// The label that people read.
+    pub label: String,
+}
+
+/// A request of the client that waits for a person: all that a verdict decides about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientRequest {
+    /// The tool.
+    pub tool: String,
+    /// Its input, as the JSON text that the client reported.
+    pub input: String,
+    /// The rules that the client offers to add with an allowance, in its own form.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<Value>,
+    /// The kind of subagent that uses the tool; absent for the session itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+    /// A hash of tool and input, set by the coordinator. A verdict repeats it, so it decides about nothing else.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
+}
+
+/// An answer of a person, as it is stored with the reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Who answered: the name of a login, `terminal@HOST`, `local`, or `triage/NAME`.
+    pub by: String,
+    /// The way by which the answer came.
+    pub via: Via,
+    /// The answers to the parts, in their order; empty if a verdict without them decides the question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartAnswer>,
+    /// The verdict on a request of the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+/// The answer to one part: options, a text, or both.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartAnswer {
+    /// The id of the part. May be left out if the question has only one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// The ids of the chosen options.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// The text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// The verdict on a request of the client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Verdict {
+    /// The decision.
+    pub decision: Decision,
+    /// With `allow`: the position of the client's suggestion that is accepted too, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<usize>,
+    /// With `deny`: the reason, which the model reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The hash of the request that was shown.
+    pub request_hash: String,
+}
+
+/// The content of an answer, as a person's page or command sends it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerContent {
+    /// The answers to the parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartAnswer>,
+    /// The verdict, if the client asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// The way, if the sender is a page or a terminal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Via>,
+}
+
+impl Question {
+    /// Returns an error for the first value that is out of its bounds.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let bounds = [
+            ("parts", self.parts.len(), PARTS_MAX),
+            ("suggestions", self.suggestions().len(), SUGGESTIONS_MAX),
+        ];
+        for (field, count, limit) in bounds {
+            if count > limit {
+                return Err(Refusal::too_large(field, count, limit));
+            }
+        }
+        if self.parts.is_empty() || (self.kind == QuestionKind::Ask) != self.request.is_none() {
+            return Err(Refusal::invalid("the question is incomplete"));
+        }
+        if let Some(request) = &self.request {
+            let bytes = serde_json::to_string(request).map_or(usize::MAX, |json| json.len());
+            if bytes > REQUEST_MAX {
+                return Err(Refusal::too_large("request", bytes, REQUEST_MAX));
+            }
+        }
+        check_unique("parts", self.parts.iter().map(|part| &part.id))?;
+        self.parts.iter().try_for_each(Part::check)
+    }
+
+    /// Returns the rules that the client offers.
+    pub fn suggestions(&self) -> &[Value] {
+        self.request
+            .as_ref()
+            .map_or(&[], |request| &request.suggestions)
+    }
+
+    /// Returns whether a verdict decides it, and not words.
+    pub fn needs_verdict(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// Checks an answer against the question. Returns it with the id of each part.
+    ///
+    /// Errors: `INVALID_REQUEST` for parts or options that the question does not have, for no answer to a part, and for a
+    /// verdict on another request than the one that is stored.
+    pub fn accept(&self, content: AnswerContent) -> Result<AnswerContent, Refusal> {
+        self.check_verdict(content.verdict.as_ref())?;
+        let denies = content
+            .verdict
+            .as_ref()
+            .is_some_and(|verdict| verdict.decision == Decision::Deny);
+        let answers_parts =
+            matches!(self.kind, QuestionKind::Ask | QuestionKind::Choice) && !denies;
+        let parts = if answers_parts {
+            let answered = self.parts.iter().map(|part| self.answer_to(part, &content));
+            answered.collect::<Result<_, _>>()?
+        } else {
+            Vec::new()
+        };
+        let known = |answer: &PartAnswer| {
+            answer.id.is_empty() || self.parts.iter().any(|part| part.id == answer.id)
+        };
+        if content.parts.len() > parts.len() || !content.parts.iter().all(known) {
+            return Err(Refusal::invalid(
+                "the answer has a part that the question does not have",
+            ));
+        }
+        Ok(AnswerContent { parts, ..content })
+    }
+
+    fn answer_to(&self, part: &Part, content: &AnswerContent) -> Result<PartAnswer, Refusal> {
+        let is_only = self.parts.len() == 1;
+        let of_part =
+            |answer: &&PartAnswer| answer.id == part.id || (is_only && answer.id.is_empty());
+        let answer = content.parts.iter().find(of_part);
+        let answer =
+            answer.ok_or_else(|| Refusal::invalid(format!("part {} has no answer", part.id)))?;
+        part.check_answer(answer)?;
+        Ok(PartAnswer {
+            id: part.id.clone(),
+            ..answer.clone()
+        })
+    }
+
+    fn check_verdict(&self, verdict: Option<&Verdict>) -> Result<(), Refusal> {
+        let (request, verdict) = match (&self.request, verdict) {
+            (None, None) => return Ok(()),
+            (Some(request), Some(verdict)) => (request, verdict),
+            (Some(_), None) => {
+                return Err(Refusal::invalid("the client's request needs a verdict"));
+            }
+            (None, Some(_)) => {
+                return Err(Refusal::invalid("the question needs words, not a verdict"));
+            }
+        };
+        if verdict.request_hash != request.hash {
+            let error = "request_hash is not that of this request";
+            return Err(
+                Refusal::invalid(error).suggest("Show the request again before you decide.")
+            );
+        }
+        let is_allowed = verdict.decision == Decision::Allow;
+        match verdict.suggestion {
+            Some(_) if !is_allowed => return Err(Refusal::invalid("suggestion belongs to allow")),
+            Some(index) if index >= request.suggestions.len() => {
+                return Err(Refusal::invalid(format!("there is no suggestion {index}")));
+            }
+            _ => {}
+        }
+        check_length(
+            "text",
+            verdict.text.as_deref().unwrap_or_default(),
+            TEXT_MAX,
+        )
+    }
+}
+
+impl Part {
+    fn check(&self) -> Result<(), Refusal> {
+        if self.options.len() > OPTIONS_MAX {
+            return Err(Refusal::too_large(
+                "options",
+                self.options.len(),
+                OPTIONS_MAX,
+            ));
+        }
+        if self.options.is_empty() && !self.allow_text {
+            return Err(Refusal::invalid("a part without options needs allow_text"));
+        }
+        check_length("text", &self.text, TEXT_MAX)?;
+        for option in &self.options {
+            check_plain("option", &option.label)?;
+            check_length("option", &option.label, OPTION_LABEL_MAX)?;
+            if option.label.trim().is_empty() {
+                return Err(Refusal::invalid("an option is empty"));
+            }
+        }
+        check_unique("options", self.options.iter().map(|option| &option.id))
+    }
+
+    fn check_answer(&self, answer: &PartAnswer) -> Result<(), Refusal> {
+        let text = answer.text.as_deref().unwrap_or_default();
+        check_length("text", text, TEXT_MAX)?;
+        if !text.is_empty() && !self.allow_text {
+            return Err(Refusal::invalid(format!(
+                "part {} takes options only",
+                self.id
+            )));
+        }
+        if answer.options.len() > 1 && !self.multi {
+            return Err(Refusal::invalid(format!(
+                "part {} takes one option",
+                self.id
+            )));
+        }
+        check_unique("options", answer.options.iter())?;
+        let is_known = |id: &String| self.options.iter().any(|option| option.id == *id);
+        if let Some(id) = answer.options.iter().find(|id| !is_known(id)) {
+            let id: String = id.chars().take(ID_MAX).collect();
+            return Err(Refusal::invalid(format!(
+                "part {} has no option {id}",
+                self.id
+            )));
+        }
+        if answer.options.is_empty() && text.trim().is_empty() {
+            return Err(Refusal::invalid(format!("part {} has no answer", self.id)));
+        }
+        Ok(())
+    }
+
+    /// Returns the answer as people and models read it: the labels of the options, then the text.
+    pub fn in_words(&self, answer: &PartAnswer) -> String {
+        let chosen = |option: &&Choice| answer.options.contains(&option.id);
+        let labels = self
+            .options
+            .iter()
+            .filter(chosen)
+            .map(|option| option.label.as_str());
+        let text = answer.text.as_deref().filter(|text| !text.is_empty());
+        labels.chain(text).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn check_length(field: &str, text: &str, limit: usize) -> Result<(), Refusal> {
+    let count = text.chars().count();
+    if count > limit {
+        return Err(Refusal::too_large(field, count, limit));
+    }
+    Ok(())
+}
+
+fn check_unique<'a>(
+    field: &str,
+    ids: impl Iterator<Item = &'a String> + Clone,
+) -> Result<(), Refusal> {
+    let mut seen = std::collections::HashSet::new();
+    for id in ids {
+        if id.is_empty() || id.len() > ID_MAX || !seen.insert(id) {
+            return Err(Refusal::invalid(format!(
+                "{field}: an id is empty, too long or not unique"
+            )));
+        }
+    }
+    Ok(())
+}
