@@ -7,6 +7,7 @@
 //! - [`deliver`]: the last hop, from this host into the model's context
 //! - [`local`]: the unix socket that hooks ask
 //! - [`hook`]: the short process that asks
+//! - [`relay`]: requests of the client for a person's decision, asked elsewhere
 //! - [`mcp`]: the MCP server on stdio
 //! - [`proxy`]: the process beside a session, made of those above
 //! - [`commands`]: the commands of people
@@ -20,3 +21,4 @@ pub mod local;
 pub mod logs;
 pub mod mcp;
 pub mod proxy;
+pub mod relay;

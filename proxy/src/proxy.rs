@@ -15,6 +15,7 @@ use crate::deliver::{self, Arrivals, LastHop};
 use crate::link::{self, Link};
 use crate::local::{self, Rendezvous};
 use crate::mcp;
+use crate::relay::{FrontDesk, Incoming, Relay, Verdicts};
 
 /// How long the end may take: clients kill a server that is still there after 100 ms.
 const END_MAX: Duration = Duration::from_millis(70);
@@ -33,15 +34,26 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
     let place = Rendezvous::of_session(&config.sockets);
     let arrivals = Arc::new(Arrivals::new(&config));
-    let link = Link::of_session(config, arrivals.clone());
+    let verdicts = Arc::new(Verdicts::default());
+    let incoming = Incoming::new(verdicts.clone(), arrivals.clone());
+    let (tracker, relays) = (TaskTracker::new(), config.relays);
+    let link = Link::of_session(config.clone(), Arc::new(incoming));
     let hop = LastHop::new(arrivals, link.clone());
+    let relay = Relay::new(
+        &config,
+        link.clone(),
+        verdicts,
+        tracker.clone(),
+        stop.clone(),
+    );
+    tracker.spawn(relay.clone().run());
+    let desk = FrontDesk::new(hop.clone(), relays.then_some(relay));
     let mut signals = Signals::listen().context("listening for signals")?;
-    let tracker = TaskTracker::new();
     tracker.spawn(link::run(link.clone(), stop.clone()));
     tracker.spawn(link::leftovers::send(link.clone(), stop.clone()));
     tracker.spawn(deliver::run(hop.clone(), stop.clone()));
     match place {
-        Ok(place) => drop(tracker.spawn(local::serve(Arc::new(hop.clone()), place, stop.clone()))),
+        Ok(place) => drop(tracker.spawn(local::serve(Arc::new(desk), place, stop.clone()))),
         Err(error) => tracing::warn!("the hooks of this session get no answers: {error}"),
     }
     let serving = tracker.spawn(mcp::serve(link, hop, settings, stop.clone()));

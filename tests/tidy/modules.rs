@@ -17,7 +17,7 @@ const MAPS: &[Map] = &[
             &["main"],
             &["lib"],
             &["proxy", "hook", "commands"],
-            &["mcp"],
+            &["mcp", "relay"],
             &["deliver"],
             &["local", "link"],
             &["logs"],

@@ -22,7 +22,7 @@ use coordinators::{Fingerprints, Written};
 use names::{agent, host_name};
 pub use person::{Person, PersonLogin};
 use places::base;
-pub use places::{HookEnvironment, Places, Sockets};
+pub use places::{HookEnvironment, Places, Sockets, may_wait_for_people};
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -84,6 +84,8 @@ pub struct Config {
     pub one_shot: bool,
     /// Whether a program reads the session's answers, and takes each for the answer to its own prompt.
     pub headless: bool,
+    /// Whether requests of the client are relayed: `C3PO_RELAY_PERMISSIONS`, or `relay_permissions` with a terminal.
+    pub relays: bool,
     /// Errors. Commands refuse to run; a proxy runs, reports them, and connects if it still can.
     pub problems: Vec<String>,
     /// Errors with a fall-back.
@@ -106,6 +108,8 @@ struct File {
     timeout: Option<u64>,
     token: Option<Secret>,
     fingerprint: Option<Fingerprints>,
+    #[serde(default)]
+    relay_permissions: bool,
 }
 
 impl File {
@@ -265,6 +269,8 @@ impl Config {
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             one_shot,
             headless: reader != Reader::Person,
+            relays: places::relays(variable)
+                .unwrap_or(file.relay_permissions && reader == Reader::Person),
             problems,
             warnings,
         }

@@ -60,6 +60,17 @@ pub struct HookEnvironment {
     pub headless: bool,
 }
 
+/// Returns whether a hook of the client may wait for people: where a dialog is open beside it, or where
+/// `C3PO_RELAY_PERMISSIONS` allows it.
+pub fn may_wait_for_people() -> bool {
+    relays(&variable).unwrap_or_else(|| !HookEnvironment::read().headless)
+}
+
+/// Returns the value of `C3PO_RELAY_PERMISSIONS`, if it is set.
+pub(super) fn relays(variable: &dyn Fn(&str) -> Option<String>) -> Option<bool> {
+    variable("C3PO_RELAY_PERMISSIONS").map(|value| matches!(value.trim(), "true" | "1"))
+}
+
 impl HookEnvironment {
     /// Reads the environment of this process.
     pub fn read() -> Self {

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use c3po_shared::limits::REQUEST_MAX;
 use c3po_shared::surrogates;
 use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::local::MARK;
-use crate::local::protocol::{Event, Name};
+use crate::local::protocol::{Event, Name, ToolRequest};
 
 /// The longest prompt of ours, in bytes. Longer prompts are not ours, and would not fit into a line.
 const PROMPT_MAX: usize = 128 << 10;
@@ -26,6 +29,9 @@ struct HookInput {
     transcript_path: Option<PathBuf>,
     notification_type: Option<String>,
     tool_name: Option<String>,
+    tool_input: Option<Box<RawValue>>,
+    permission_suggestions: Option<Vec<Value>>,
+    agent_type: Option<String>,
     tool_use_id: Option<String>,
     tool_calls: Option<Vec<ToolCall>>,
     stop_hook_active: Option<bool>,
@@ -64,7 +70,18 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
         .unwrap_or_default()
         .into_iter()
         .filter_map(|call| call.tool_use_id);
+    let asked = input.tool_input.filter(|_| name == Name::PermissionRequest);
+    let request = asked
+        .filter(|asked| asked.get().len() <= REQUEST_MAX)
+        .map(|asked| {
+            Box::new(ToolRequest {
+                input: asked.get().to_owned(),
+                suggestions: input.permission_suggestions.unwrap_or_default(),
+                subagent: input.agent_type,
+            })
+        });
     Some(Event {
+        request,
         session_id: input.session_id,
         agent_id: input.agent_id,
         source: input.source,

@@ -16,7 +16,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::config::HookEnvironment;
+use crate::config::{HookEnvironment, may_wait_for_people};
 use crate::local::protocol::{Answer, Event, Name};
 use crate::local::{self, Conversation};
 pub use input::{event, name};
@@ -44,6 +44,8 @@ pub fn run(event: Option<&str>, beginning: Option<&str>) -> Option<ExitCode> {
             Run {
                 name,
                 starts: beginning == Some("session-start"),
+                waits: name == Name::Wait
+                    || (name == Name::PermissionRequest && may_wait_for_people()),
                 client,
             },
             began,
@@ -61,6 +63,8 @@ struct Run {
     name: Name,
     /// Whether it starts with the session.
     starts: bool,
+    /// Whether it lasts as long as its client wants. The client goes on beside it.
+    waits: bool,
     /// The parent at the start. A later one adopted this process as an orphan.
     client: u32,
 }
@@ -85,7 +89,7 @@ fn ended_in_time(run: Run, began: Instant) -> ExitCode {
     let Ok(_worker) = thread::Builder::new().spawn(work) else {
         return ExitCode::SUCCESS;
     };
-    let waits = run.name == Name::Wait;
+    let waits = run.waits;
     let code = loop {
         let pause = if waits {
             LOOK

@@ -249,9 +249,14 @@ impl Link {
     ///
     /// A send or reply with `queue_if_down` is queued on this host if no coordinator is reachable.
     pub async fn call(&self, call: Call) -> CallResult {
+        self.call_as(CallId::fresh(), call).await
+    }
+
+    /// Calls a tool under a given id. A call that is made again under the same id is applied once.
+    pub async fn call_as(&self, id: CallId, call: Call) -> CallResult {
         self.begin();
         let (keeps_order, wants_queue) = (keeps_order(&call), wants_queue(&call));
-        let outgoing = OutgoingCall::new(CallId::fresh(), call, Instant::now());
+        let outgoing = OutgoingCall::new(id, call, Instant::now());
         let agent = self.shared.status.borrow().agent.clone();
         if keeps_order && !queue::is_empty(&self.shared, &agent).await {
             let sent = queue::wait_behind(&self.shared, &agent).await;

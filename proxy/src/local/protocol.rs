@@ -95,6 +95,22 @@ pub struct Event {
     /// The token that opens it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messaging_token: Option<String>,
+    /// For a permission request: what is asked, unless it is too long to be shown to people elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Box<ToolRequest>>,
+}
+
+/// A request of the client for a person's decision about a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolRequest {
+    /// The input of the tool, as the client wrote it.
+    pub input: String,
+    /// The rules that the client offers to add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<serde_json::Value>,
+    /// The kind of subagent that uses the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
 }
 
 /// The answer to a hook.
@@ -179,6 +195,7 @@ impl Event {
             stop_hook_active: false,
             messaging_socket: None,
             messaging_token: None,
+            request: None,
         }
     }
 }

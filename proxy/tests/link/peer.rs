@@ -179,6 +179,7 @@ pub(crate) fn run_as(
         channel: false,
         is_plugin: false,
         one_shot: false,
+        relays: false,
         headless: false,
         problems: Vec::new(),
         warnings: Vec::new(),

@@ -1,0 +1,345 @@
+//! Requests of the client for a person's decision, relayed to people who are elsewhere.
+//!
+//! The client runs a hook while its dialog is open, and uses whichever decision comes first. [`FrontDesk`] answers that hook:
+//! `request` makes the question and the output, `verdicts` holds the decisions that arrive, `watch` and `record` see what became
+//! of the dialog in the client's own files. Nothing is decided by silence: without a verdict the hook prints nothing.
+
+mod record;
+mod request;
+mod verdicts;
+mod watch;
+
+use std::collections::HashMap;
+use std::os::unix::process::parent_id;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use c3po_shared::catalogue::{AckMessages, Call, Conclude, Sent};
+use c3po_shared::ids::{CallId, MessageId};
+use c3po_shared::message::Message;
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::deliver::LastHop;
+use crate::link::Link;
+use crate::local::protocol::{Answer, Event, Name};
+use crate::local::{Desk, process_age};
+use request::Asked;
+pub use verdicts::{Incoming, Verdicts};
+use watch::Watch;
+
+/// The offers of relayed verdicts are numbered from here, beyond those of messages.
+const FIRST_OFFER: u64 = 1 << 63;
+/// The pause before a call is repeated while no coordinator is reachable.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long a conclusion is repeated.
+const RETRIED_FOR: Duration = Duration::from_secs(600);
+/// How long after the end of a hook its client is looked for: a client that ends takes its hooks with it.
+const CLIENT_ENDS: Duration = Duration::from_millis(300);
+/// How often verdicts that nothing waits for are removed.
+const CLEANED: Duration = Duration::from_secs(30);
+
+/// Answers the hooks of a session: requests for a decision here, and all others by the last hop.
+pub struct FrontDesk {
+    hop: LastHop,
+    relay: Option<Arc<Relay>>,
+}
+
+impl FrontDesk {
+    /// Makes the desk of a session. Without `relay`, requests stay at the terminal.
+    pub fn new(hop: LastHop, relay: Option<Arc<Relay>>) -> Self {
+        Self { hop, relay }
+    }
+
+    fn relay_of(&self, offer: u64) -> Option<&Arc<Relay>> {
+        self.relay.as_ref().filter(|_| offer >= FIRST_OFFER)
+    }
+}
+
+impl Desk for FrontDesk {
+    async fn heard(&self, event: Event) -> Answer {
+        let asked = match (&self.relay, event.name) {
+            (Some(_), Name::PermissionRequest) => Asked::of(&event),
+            _ => None,
+        };
+        let answer = self.hop.heard(event).await;
+        match (&self.relay, asked) {
+            (Some(relay), Some(asked)) => Arc::clone(relay).ask(asked).await,
+            _ => answer,
+        }
+    }
+
+    fn printed(&self, offer: u64) {
+        match self.relay_of(offer) {
+            Some(relay) => relay.printed(offer),
+            None => self.hop.printed(offer),
+        }
+    }
+
+    fn not_printed(&self, offer: u64) {
+        match self.relay_of(offer) {
+            Some(relay) => drop(relay.offered(offer)),
+            None => self.hop.not_printed(offer),
+        }
+    }
+}
+
+/// Relays the requests of one session.
+pub struct Relay {
+    link: Link,
+    verdicts: Arc<Verdicts>,
+    /// The folder of the client's settings.
+    client_dir: std::path::PathBuf,
+    /// How many dialogs are relayed now.
+    open: AtomicUsize,
+    last_offer: AtomicU64,
+    /// The verdicts that hooks are printing.
+    offers: Mutex<HashMap<u64, Offer>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// A verdict on its way into the client.
+struct Offer {
+    question: MessageId,
+    asked: Asked,
+    verdict: Message,
+    watch: Watch,
+}
+
+/// Counts an open dialog.
+struct OpenDialog<'a>(&'a AtomicUsize);
+
+impl<'a> OpenDialog<'a> {
+    fn count(open: &'a AtomicUsize) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open)
+    }
+}
+
+impl Drop for OpenDialog<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A question without a verdict. If its hook ends, it is withdrawn.
+struct Unanswered {
+    relay: Arc<Relay>,
+    question: Option<MessageId>,
+}
+
+impl Unanswered {
+    fn is_answered(mut self) {
+        self.question = None;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(question) = self.question.take() {
+            let relay = Arc::clone(&self.relay);
+            self.relay.tasks.spawn(async move {
+                // A person who declines at the terminal ends the hook, and so does the end of the client.
+                sleep(CLIENT_ENDS).await;
+                let via = if process_age(parent_id()).is_some() {
+                    Via::Terminal
+                } else {
+                    Via::SessionEnd
+                };
+                relay.conclude(question, Stage::Withdrawn, via).await;
+            });
+        }
+    }
+}
+
+impl Relay {
+    /// Makes the relay of a session, whose tasks run until `stop`.
+    pub fn new(
+        config: &Config,
+        link: Link,
+        verdicts: Arc<Verdicts>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            link,
+            verdicts,
+            client_dir: config.places.claude_dir.clone(),
+            open: AtomicUsize::default(),
+            last_offer: AtomicU64::new(FIRST_OFFER),
+            offers: Mutex::default(),
+            tasks,
+            stop,
+        })
+    }
+
+    /// Removes verdicts that came too late, until `stop`.
+    pub async fn run(self: Arc<Self>) {
+        while self
+            .stop
+            .run_until_cancelled(sleep(CLEANED))
+            .await
+            .is_some()
+        {
+            for late in self.verdicts.take_unclaimed(CLEANED) {
+                self.acknowledge(late).await;
+            }
+        }
+    }
+
+    /// Asks people, and returns what the hook prints: the first verdict, or nothing if the dialog closes before.
+    async fn ask(self: Arc<Self>, asked: Asked) -> Answer {
+        let _open = OpenDialog::count(&self.open);
+        let watch = Watch::begin(&self.client_dir, &asked);
+        let mut closed = std::pin::pin!(watch.dialog_closes(&self.open));
+        let question = tokio::select! {
+            question = self.send(&asked) => question,
+            () = &mut closed => return Answer::default(),
+        };
+        let question = match question {
+            Ok(question) => question,
+            Err(refusal) => {
+                tracing::warn!("a request of the client stays at the terminal: {refusal}");
+                return Answer::default();
+            }
+        };
+        let verdict = self.verdicts.expect(&question);
+        let unanswered = Unanswered {
+            relay: Arc::clone(&self),
+            question: Some(question.clone()),
+        };
+        let verdict = tokio::select! {
+            biased;
+            () = &mut closed => return Answer::default(),
+            verdict = verdict => match verdict {
+                Ok(verdict) => verdict,
+                Err(_) => return Answer::default(),
+            },
+        };
+        unanswered.is_answered();
+        self.tasks
+            .spawn(acknowledged(Arc::clone(&self), verdict.id.clone()));
+        let Some(stdout) = asked.output(&verdict) else {
+            return Answer::default();
+        };
+        let number = self.last_offer.fetch_add(1, Ordering::Relaxed);
+        let watch = Watch::begin(&self.client_dir, &asked);
+        let offer = Offer {
+            question,
+            asked,
+            verdict,
+            watch,
+        };
+        self.offers().insert(number, offer);
+        Answer {
+            stdout,
+            offer: Some(number),
+            ..Answer::default()
+        }
+    }
+
+    /// Stores the question, under one call id however often it is sent.
+    async fn send(&self, asked: &Asked) -> Result<MessageId, Refusal> {
+        let id = CallId::fresh();
+        loop {
+            match self
+                .link
+                .call_as(id, Call::RequestPermission(asked.call()))
+                .await
+            {
+                Ok(reply) => return Ok(reply.read::<Sent>()?.message.id),
+                Err(refusal) if passes(&refusal) => sleep(RETRY).await,
+                Err(refusal) => return Err(refusal),
+            }
+        }
+    }
+
+    fn offers(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Offer>> {
+        self.offers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn offered(&self, number: u64) -> Option<Offer> {
+        self.offers().remove(&number)
+    }
+
+    /// The hook has printed the verdict and ended: now the client decides what becomes of it.
+    fn printed(self: &Arc<Self>, number: u64) {
+        let Some(offer) = self.offered(number) else {
+            return;
+        };
+        let relay = Arc::clone(self);
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            stop.run_until_cancelled(relay.follow(offer)).await;
+        });
+    }
+
+    async fn follow(&self, offer: Offer) {
+        let Offer {
+            question,
+            asked,
+            verdict,
+            watch,
+        } = offer;
+        if !watch.takes(&asked, &verdict).await {
+            return;
+        }
+        self.conclude(question.clone(), Stage::Taken, Via::Transcript)
+            .await;
+        if watch.applies(&asked, &verdict).await {
+            self.conclude(question, Stage::Applied, Via::Transcript)
+                .await;
+        }
+    }
+
+    async fn conclude(&self, message_id: MessageId, stage: Stage, via: Via) {
+        let call = Call::Conclude(Conclude {
+            message_id,
+            stage,
+            via,
+        });
+        self.repeat(call).await;
+    }
+
+    async fn acknowledge(&self, verdict: MessageId) {
+        let message_ids = vec![verdict];
+        self.repeat(Call::AckMessages(AckMessages { message_ids }))
+            .await;
+    }
+
+    /// Makes a call until a coordinator answers it.
+    async fn repeat(&self, call: Call) {
+        let calling = async {
+            while let Err(refusal) = self.link.call(call.clone()).await {
+                if !passes(&refusal) {
+                    tracing::debug!("a relayed request was not concluded: {refusal}");
+                    return;
+                }
+                sleep(RETRY).await;
+            }
+        };
+        // After that, the coordinator ends questions of sessions that are over.
+        let _ = timeout(RETRIED_FOR, calling).await;
+    }
+}
+
+async fn acknowledged(relay: Arc<Relay>, verdict: MessageId) {
+    relay.acknowledge(verdict).await;
+}
+
+/// Returns whether the reason for a refusal passes by itself.
+fn passes(refusal: &Refusal) -> bool {
+    matches!(
+        refusal.code,
+        ErrorCode::CoordDown
+            | ErrorCode::StoreUnavailable
+            | ErrorCode::RateLimited
+            | ErrorCode::Timeout
+    )
+}

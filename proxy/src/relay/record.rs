@@ -1,0 +1,174 @@
+//! The client's transcript as evidence of a decision: which tool was asked about, who decided, and what came of it.
+
+use c3po_shared::vocabulary::Decision;
+use serde_json::Value;
+
+/// What the transcript shows of one use of a tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Fate {
+    /// The decision of a hook that the client has used.
+    pub(super) by_hook: Option<Decision>,
+    /// The result of the tool.
+    pub(super) result: Option<ToolResult>,
+}
+
+/// The result of a tool, or of its refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ToolResult {
+    /// The text.
+    pub(super) text: String,
+    /// Whether the tool was refused.
+    pub(super) is_refused: bool,
+}
+
+/// Returns the use of a tool with that input that the transcript shows last, and that has no result yet if possible.
+pub(super) fn tool_use(transcript: &str, tool: &str, input: &Value) -> Option<String> {
+    let mut uses = Vec::new();
+    let mut over = Vec::new();
+    for line in lines(transcript) {
+        for block in blocks(&line) {
+            match block["type"].as_str() {
+                Some("tool_use") if block["name"] == tool && is_same(&block["input"], input) => {
+                    uses.extend(block["id"].as_str().map(str::to_owned));
+                }
+                Some("tool_result") => {
+                    over.extend(block["tool_use_id"].as_str().map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+    }
+    let open = uses.iter().find(|id| !over.contains(id));
+    open.or(uses.last()).cloned()
+}
+
+/// Returns what the transcript shows of the use of a tool.
+pub(super) fn fate(transcript: &str, tool_use: &str) -> Fate {
+    let mut fate = Fate::default();
+    for line in lines(transcript) {
+        let attached = &line["attachment"];
+        if attached["type"] == "hook_permission_decision" && attached["toolUseID"] == tool_use {
+            fate.by_hook = attached["decision"]
+                .as_str()
+                .and_then(|word| word.parse().ok());
+        }
+        for block in blocks(&line) {
+            if block["type"] == "tool_result" && block["tool_use_id"] == tool_use {
+                fate.result = Some(ToolResult {
+                    text: text_of(&block["content"]),
+                    is_refused: line.get("toolDenialKind").is_some(),
+                });
+            }
+        }
+    }
+    fate
+}
+
+/// Returns the lines that can be parsed. The last one may be half written.
+fn lines(transcript: &str) -> impl Iterator<Item = Value> {
+    let is_of_tools = |line: &&str| line.contains("tool_use") || line.contains("toolUseID");
+    transcript
+        .lines()
+        .filter(is_of_tools)
+        .filter_map(|line| serde_json::from_str(line).ok())
+}
+
+/// Returns the blocks of a message.
+fn blocks(line: &Value) -> impl Iterator<Item = &Value> {
+    let content = line["message"]["content"].as_array();
+    content.into_iter().flatten()
+}
+
+/// Compares inputs of tools, whose members may be in another order.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .all(|(name, value)| other.get(name).is_some_and(|of| is_same(value, of)))
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .zip(other)
+                    .all(|(one, other)| is_same(one, other))
+        }
+        _ => one == other,
+    }
+}
+
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => blocks
+            .iter()
+            .filter_map(|block| block["text"].as_str())
+            .collect::<Vec<_>>()
+            .join("\n"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn used(id: &str, command: &str) -> String {
+        let block = json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command, "n": 1}});
+        json!({"type": "assistant", "message": {"content": [block]}}).to_string()
+    }
+
+    fn decided(id: &str, decision: &str) -> String {
+        json!({"type": "attachment", "attachment": {"type": "hook_permission_decision",
+            "decision": decision, "toolUseID": id, "hookEvent": "PermissionRequest"}})
+        .to_string()
+    }
+
+    fn ended(id: &str, text: &str, denial: Option<&str>) -> String {
+        let block = json!({"type": "tool_result", "tool_use_id": id, "content": text});
+        let mut line = json!({"type": "user", "message": {"content": [block]}});
+        if let Some(kind) = denial {
+            line["toolDenialKind"] = json!(kind);
+        }
+        line.to_string()
+    }
+
+    #[test]
+    fn of_equal_uses_the_first_without_a_result_is_meant() {
+        let input = json!({"n": 1, "command": "touch a"});
+        let find = |lines: &[String]| tool_use(&lines.join("\n"), "Bash", &input);
+        let (one, two) = (used("t1", "touch a"), used("t2", "touch a"));
+        assert_eq!(find(&[used("t0", "touch b")]), None);
+        assert_eq!(find(&[one.clone(), two.clone()]).as_deref(), Some("t1"));
+        let over = ended("t1", "", None);
+        assert_eq!(find(&[one, over, two]).as_deref(), Some("t2"));
+        assert_eq!(find(&[]), None);
+        assert_eq!(tool_use(&used("t1", "touch a"), "Write", &input), None);
+    }
+
+    #[test]
+    fn a_decision_and_its_result_belong_to_their_tool_use() {
+        let lines = [
+            used("t1", "a"),
+            decided("t2", "allow"),
+            "{\"half".to_owned(),
+        ];
+        assert_eq!(fate(&lines.join("\n"), "t1"), Fate::default());
+        let lines = [
+            used("t1", "a"),
+            decided("t1", "deny"),
+            ended("t1", "[c3po] ann denied this", Some("permission-rule")),
+        ];
+        let expected = Fate {
+            by_hook: Some(Decision::Deny),
+            result: Some(ToolResult {
+                text: "[c3po] ann denied this".to_owned(),
+                is_refused: true,
+            }),
+        };
+        assert_eq!(fate(&lines.join("\n"), "t1"), expected);
+    }
+}

@@ -1,0 +1,160 @@
+//! The client's files while its dialog is open and afterwards: its session file, and its transcript.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::parent_id;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use c3po_shared::message::Message;
+use c3po_shared::vocabulary::Decision;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::record::{Fate, fate, tool_use};
+use super::request::Asked;
+
+/// How often the files are read while a dialog is open, or its decision is awaited.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often they are read while a tool runs.
+const LOOK_SLOWLY: Duration = Duration::from_secs(1);
+/// How long a session must not wait for a person before its dialog counts as closed.
+const CLOSED_FOR: Duration = Duration::from_millis(300);
+/// How long a client may take to use a verdict.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// How long a tool is followed.
+const APPLIED_WITHIN: Duration = Duration::from_secs(24 * 3_600);
+/// How much of a transcript before the request is read: the use of the tool is in its last lines.
+const BEFORE: u64 = 1 << 20;
+/// How much is read at most.
+const READ_MAX: u64 = 16 << 20;
+
+/// Watches the files of the client from the beginning of a request.
+#[derive(Debug)]
+pub(super) struct Watch {
+    session_file: PathBuf,
+    transcript: Option<PathBuf>,
+    /// Where reading begins.
+    from: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct SessionFile {
+    status: Option<String>,
+}
+
+impl Watch {
+    /// Begins to watch the client that started this process.
+    pub(super) fn begin(client_dir: &Path, asked: &Asked) -> Self {
+        let transcript = asked.transcript();
+        let length = |path: &PathBuf| path.metadata().map_or(0, |file| file.len());
+        let from = transcript.as_ref().map_or(0, length).saturating_sub(BEFORE);
+        Self {
+            session_file: client_dir.join(format!("sessions/{}.json", parent_id())),
+            transcript,
+            from,
+        }
+    }
+
+    /// Waits until the dialog has closed without us: the session has stopped waiting for a person while it was the only
+    /// dialog. Without that file it never resolves.
+    pub(super) async fn dialog_closes(&self, open: &AtomicUsize) {
+        let (mut was_open, mut closed_at) = (false, None);
+        loop {
+            sleep(LOOK).await;
+            match self.is_waiting().await {
+                Some(true) => (was_open, closed_at) = (true, None),
+                Some(false) if was_open && open.load(Ordering::Relaxed) == 1 => {
+                    let at = *closed_at.get_or_insert_with(Instant::now);
+                    if at.elapsed() >= CLOSED_FOR {
+                        return;
+                    }
+                }
+                _ => closed_at = None,
+            }
+        }
+    }
+
+    async fn is_waiting(&self) -> Option<bool> {
+        let path = self.session_file.clone();
+        off_this_thread(move || {
+            let text = std::fs::read(path).ok()?;
+            let file: SessionFile = serde_json::from_slice(&text).ok()?;
+            Some(file.status? == "waiting")
+        })
+        .await
+        .flatten()
+    }
+
+    /// Waits until the client records that it uses the verdict of the hook. Returns whether it did so in time.
+    pub(super) async fn takes(&self, asked: &Asked, verdict: &Message) -> bool {
+        let Some(decision) = verdict.verdict().map(|verdict| verdict.decision) else {
+            return false;
+        };
+        let is_taken = |fate: &Fate| fate.by_hook == Some(decision);
+        self.shows(asked, TAKEN_WITHIN, is_taken).await
+    }
+
+    /// Waits for the result of the tool. Returns whether it is that of the verdict.
+    pub(super) async fn applies(&self, asked: &Asked, verdict: &Message) -> bool {
+        let is_over = |fate: &Fate| fate.result.is_some();
+        if !self.shows(asked, APPLIED_WITHIN, is_over).await {
+            return false;
+        }
+        let (fate, decision) = (self.fate(asked).await, verdict.verdict());
+        let (Some(result), Some(decision)) = (fate.result, decision) else {
+            return false;
+        };
+        match decision.decision {
+            Decision::Allow => !result.is_refused,
+            Decision::Deny => result.text.contains(&asked.refusal(verdict)),
+        }
+    }
+
+    async fn shows(&self, asked: &Asked, within: Duration, wanted: impl Fn(&Fate) -> bool) -> bool {
+        let began = Instant::now();
+        loop {
+            if wanted(&self.fate(asked).await) {
+                return true;
+            }
+            let elapsed = began.elapsed();
+            if elapsed >= within {
+                return false;
+            }
+            sleep(if elapsed < TAKEN_WITHIN {
+                LOOK
+            } else {
+                LOOK_SLOWLY
+            })
+            .await;
+        }
+    }
+
+    async fn fate(&self, asked: &Asked) -> Fate {
+        let Some(path) = self.transcript.clone() else {
+            return Fate::default();
+        };
+        let (from, tool, input) = (self.from, asked.tool().to_owned(), asked.input().clone());
+        let read = off_this_thread(move || {
+            let text = tail(&path, from)?;
+            let id = tool_use(&text, &tool, &input)?;
+            Some(fate(&text, &id))
+        });
+        read.await.flatten().unwrap_or_default()
+    }
+}
+
+fn tail(path: &Path, from: u64) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(READ_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+async fn off_this_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
