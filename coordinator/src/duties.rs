@@ -1,15 +1,16 @@
 //! The runner of duties: claims those that are due, does their work, and finishes them. The store has the rows.
 
+use std::fmt::Display;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::ids::AgentId;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::DutyOutcome;
-use crate::request::Services;
+use crate::request::{Services, end_request};
 use crate::store::{Claimed, Due, Duty, DutyKind, StoreError};
 
 /// The longest time between two looks at the store: a duty that is planned this long ahead is done on time.
@@ -20,6 +21,8 @@ const CLAIM: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 32;
 /// The deadline of the work of one duty, within which a stopped coordinator also ends.
 const WORK: Duration = Duration::from_secs(4);
+/// How long sessions have to come back after all coordinators were away.
+const RETURN: Duration = Duration::from_secs(30);
 
 /// Does duties until `stop` is cancelled, and then finishes the claimed ones.
 pub(crate) async fn keep(services: Arc<Services>, stop: CancellationToken) {
@@ -73,7 +76,7 @@ async fn do_one(services: &Services, claimed: &Claimed) {
         metrics.taken_over(duty.kind);
     }
     let ending = async {
-        match work(services, duty).await? {
+        match work(services, claimed).await? {
             None => services.store.finish(claimed).await,
             Some(left) => services.store.postpone(claimed, left).await,
         }
@@ -91,15 +94,19 @@ async fn do_one(services: &Services, claimed: &Claimed) {
 }
 
 /// Does the work of a duty. Returns the time after which it is due again, or `None` if it is done for good.
-async fn work(services: &Services, duty: &Duty) -> Result<Option<Duration>, StoreError> {
+async fn work(services: &Services, claimed: &Claimed) -> Result<Option<Duration>, StoreError> {
+    let duty = &claimed.duty;
     match duty.kind {
-        DutyKind::Expire => services.store.expire(&agent(duty)?).await,
-        DutyKind::Withdraw => services.store.withdraw(&agent(duty)?).await,
+        // No coordinator ran: sessions need a moment to come back.
+        DutyKind::EndRequest if claimed.late > RETURN => Ok(Some(RETURN)),
+        DutyKind::EndRequest => end_request(services, &object(duty)?).await,
+        DutyKind::Expire => services.store.expire(&object(duty)?).await,
+        DutyKind::Withdraw => services.store.withdraw(&object(duty)?).await,
     }
 }
 
-/// Returns the agent that the duty concerns.
-fn agent(duty: &Duty) -> Result<AgentId, StoreError> {
+/// Returns the id of the object that the duty concerns.
+fn object<T: FromStr<Err: Display>>(duty: &Duty) -> Result<T, StoreError> {
     let id = duty.id.parse();
     id.map_err(|error| StoreError::Corrupt(format!("the duty {duty}: {error}")))
 }

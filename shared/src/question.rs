@@ -70,6 +70,9 @@ pub struct ClientRequest {
     /// The kind of subagent that uses the tool; absent for the session itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,
+    /// The number of the session that asks, set by the coordinator. The request ends with that session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
     /// A hash of tool and input, set by the coordinator. A verdict repeats it, so it decides about nothing else.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,

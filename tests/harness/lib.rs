@@ -15,7 +15,7 @@
 //! - [`hostile`]: real sessions whose people do anything, by a seed, and the guarantees for their messages
 //! - [`corpus`]: hostile texts; [`impostor`]: a hostile coordinator; [`pty`]: a terminal whose bytes are kept
 //! - [`siege`]: malformed and excessive input; [`unfinished`]: unfinished input; [`entry`]: how both connect
-//! - [`browser`]: a real Chromium
+//! - [`browser`]: a real Chromium; [`person`]: a person who answers over REST
 //! - [`small_disk`]: a disk that is soon full
 //! - [`eventually`]: waits for a condition instead of sleeping; [`skip`]: reports that a test could not run
 
@@ -40,6 +40,7 @@ pub mod loaded;
 pub mod mcp;
 pub mod message;
 pub mod opencode;
+pub mod person;
 mod ports;
 pub mod process;
 pub mod project;

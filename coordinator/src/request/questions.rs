@@ -1,6 +1,7 @@
 //! Questions to people: requests of clients, answers and verdicts of people, and what became of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use c3po_shared::catalogue::{self as tools, Reply, Sent};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
@@ -21,8 +22,10 @@ use super::receipts::tracked;
 use super::send::store_reply;
 use super::{Caller, Memory, Services, begin_read, check_right};
 use crate::auth::{Principal, Right};
-use crate::store::{Conclusion, Quota, Selection};
+use crate::store::{Conclusion, Duty, Quota, Selection, StoreError};
 
+/// How often it is checked whether the session behind an open request of a client is over.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(20);
 /// How many bytes of the hash of a request are kept.
 const HASH_BYTES: usize = 16;
 
@@ -47,6 +50,7 @@ pub(super) async fn request_permission(
     let mut question = call.question;
     if let Some(request) = &mut question.request {
         request.hash = hash(request);
+        request.generation = caller.tenure.as_ref().map(|tenure| tenure.generation);
     }
     question.needs_person = true;
     take_turn(services, caller, id, Verb::Message)?;
@@ -67,8 +71,52 @@ pub(super) async fn request_permission(
         .store
         .introduce(&human, None, &Quota::default())
         .await?;
+    // Planned before the question exists, so that none is without it.
+    let first = MessageId::of_call(&caller.agent, &human, id, 0);
+    let due = Timestamp::now() + LOOKED_AT_EVERY;
+    services.store.plan(&Duty::end_request(&first), due).await?;
     let (message, receipt) = deposit(services, caller, id, &draft, &human).await?;
     Ok(Reply::Sent(Sent { message, receipt }))
+}
+
+/// Withdraws a request of a client if its session is over. Returns the time until the next look if it is open.
+pub(crate) async fn end_request(
+    services: &Services,
+    id: &MessageId,
+) -> Result<Option<Duration>, StoreError> {
+    let Some(kept) = services.store.message(id).await? else {
+        return Ok(None);
+    };
+    if furthest(&kept.history).is_final() {
+        return Ok(None);
+    }
+    if !is_over(services, &kept.message).await? {
+        return Ok(Some(LOOKED_AT_EVERY));
+    }
+    let conclusion = Conclusion {
+        asker: id.from(),
+        question: id.clone(),
+        stage: Stage::Withdrawn,
+        via: Via::SessionEnd,
+        key: None,
+    };
+    services.store.conclude(&conclusion).await?;
+    Ok(None)
+}
+
+/// Returns whether the session that made a request of its client is over.
+async fn is_over(services: &Services, message: &Message) -> Result<bool, StoreError> {
+    let request = message
+        .question
+        .as_ref()
+        .and_then(|question| question.request.as_ref());
+    let Some(request) = request else {
+        return Ok(false);
+    };
+    let agent = services.store.agent(&message.from_agent).await?;
+    Ok(agent.is_none_or(|agent| {
+        Some(agent.generation) != request.generation || !agent.is_online(Timestamp::now())
+    }))
 }
 
 /// Returns the hash of a request, in hexadecimal digits.
@@ -194,6 +242,10 @@ pub(crate) async fn answer(
             .suggest("Log in: a link is made by `c3po-coordinator login NAME`."));
     }
     check_open(&asked)?;
+    if is_over(services, &asked.message).await? {
+        end_request(services, id).await?;
+        return Err(Refusal::withdrawn(id));
+    }
     let content = question.accept(content)?;
     let by = principal.answers_as().unwrap_or_default().to_owned();
     let answer = Answer {

@@ -12,7 +12,7 @@ use c3po_shared::event::Meta;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use schemars::json_schema;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::endpoint::Refused;
@@ -80,18 +80,20 @@ async fn wrapped(response: Response, meta: &Meta) -> Response {
         return Refused::from(Refusal::new(ErrorCode::Internal, error)).into_response();
     };
     let text = String::from_utf8_lossy(&body);
-    let meta = json!(meta);
     let text = if parts.status.is_success() {
-        format!(r#"{{"data":{text},"meta":{meta}}}"#)
+        format!(r#"{{"data":{text},"meta":{}}}"#, json!(meta))
     } else {
-        // An error is an object that is not empty.
-        format!(
-            r#"{},"meta":{meta}}}"#,
-            text.trim_end().trim_end_matches('}')
-        )
+        with_meta(&text, &json!(meta))
     };
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(text))
+}
+
+/// Adds a member to an error, which is an object that is not empty.
+fn with_meta(error: &str, meta: &Value) -> String {
+    let members = error.trim_end();
+    let members = members.strip_suffix('}').unwrap_or(members);
+    format!(r#"{members},"meta":{meta}}}"#)
 }
 
 /// Describes the envelope of a path of REST v1 in the OpenAPI document.
@@ -120,5 +122,19 @@ pub(super) fn describe(item: &mut PathItem) {
                 "required": ["data", "meta"],
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_details_beside_the_meta() {
+        let error = r#"{"error":"no","details":{"by":{"name":"ann"}}}"#;
+        let text = with_meta(error, &json!({"request_id": 7}));
+        let value: Value = serde_json::from_str(&text).expect("an object");
+        assert_eq!(value["details"]["by"]["name"], "ann");
+        assert_eq!(value["meta"]["request_id"], 7);
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::time::Timestamp;
 use uuid::Uuid;
 
@@ -23,17 +23,20 @@ pub enum DutyKind {
     Expire,
     /// The agent with this id is deleted if it did not come back.
     Withdraw,
+    /// The request of a client with this id is withdrawn once the session that asked is over.
+    EndRequest,
 }
 
 impl DutyKind {
     /// Every kind. A coordinator claims only kinds that it knows, so a newer one beside it may have more.
-    pub const ALL: &[Self] = &[Self::Expire, Self::Withdraw];
+    pub const ALL: &[Self] = &[Self::Expire, Self::Withdraw, Self::EndRequest];
 
     /// Returns the word for it in the store and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Expire => "expire",
             Self::Withdraw => "withdraw",
+            Self::EndRequest => "end_request",
         }
     }
 
@@ -58,6 +61,14 @@ impl Duty {
         Self {
             kind: DutyKind::Expire,
             id: agent.to_string(),
+        }
+    }
+
+    /// Returns the duty to withdraw this request of a client once its session is over.
+    pub fn end_request(request: &MessageId) -> Self {
+        Self {
+            kind: DutyKind::EndRequest,
+            id: request.to_string(),
         }
     }
 

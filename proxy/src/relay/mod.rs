@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use c3po_shared::catalogue::{AckMessages, Call, Conclude, Sent};
-use c3po_shared::ids::{CallId, MessageId};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -109,7 +109,7 @@ struct Offer {
     question: MessageId,
     asked: Asked,
     verdict: Message,
-    watch: Watch,
+    watch: Arc<Watch>,
 }
 
 /// Counts an open dialog.
@@ -196,24 +196,28 @@ impl Relay {
     /// Asks people, and returns what the hook prints: the first verdict, or nothing if the dialog closes before.
     async fn ask(self: Arc<Self>, asked: Asked) -> Answer {
         let _open = OpenDialog::count(&self.open);
-        let watch = Watch::begin(&self.client_dir, &asked);
+        let watch = Arc::new(Watch::begin(&self.client_dir, &asked));
         let mut closed = std::pin::pin!(watch.dialog_closes(&self.open));
+        let call = CallId::fresh();
+        let mut unanswered = Unanswered {
+            relay: Arc::clone(&self),
+            question: Some(self.id_of(call)),
+        };
         let question = tokio::select! {
-            question = self.send(&asked) => question,
+            question = self.send(call, &asked) => question,
             () = &mut closed => return Answer::default(),
         };
         let question = match question {
             Ok(question) => question,
             Err(refusal) => {
                 tracing::warn!("a request of the client stays at the terminal: {refusal}");
+                unanswered.is_answered();
                 return Answer::default();
             }
         };
+        unanswered.question = Some(question.clone());
         let verdict = self.verdicts.expect(&question);
-        let unanswered = Unanswered {
-            relay: Arc::clone(&self),
-            question: Some(question.clone()),
-        };
+        watch.identify(&asked).await;
         let verdict = tokio::select! {
             biased;
             () = &mut closed => return Answer::default(),
@@ -229,12 +233,11 @@ impl Relay {
             return Answer::default();
         };
         let number = self.last_offer.fetch_add(1, Ordering::Relaxed);
-        let watch = Watch::begin(&self.client_dir, &asked);
         let offer = Offer {
             question,
             asked,
             verdict,
-            watch,
+            watch: Arc::clone(&watch),
         };
         self.offers().insert(number, offer);
         Answer {
@@ -244,9 +247,14 @@ impl Relay {
         }
     }
 
+    /// Returns the id that the question of that call gets, unless another message has it.
+    fn id_of(&self, call: CallId) -> MessageId {
+        let agent = self.link.status().borrow().agent.clone();
+        MessageId::of_call(&agent, &AgentId::human(), call, 0)
+    }
+
     /// Stores the question, under one call id however often it is sent.
-    async fn send(&self, asked: &Asked) -> Result<MessageId, Refusal> {
-        let id = CallId::fresh();
+    async fn send(&self, id: CallId, asked: &Asked) -> Result<MessageId, Refusal> {
         loop {
             match self
                 .link

@@ -21,15 +21,21 @@ pub(super) struct ToolResult {
     pub(super) is_refused: bool,
 }
 
-/// Returns the use of a tool with that input that the transcript shows last, and that has no result yet if possible.
+/// Returns the use of a tool with that input in the transcript: the first one without a result, or else the last one. A hook
+/// of some tools gets another input than the model gave; then any use of the tool without a result is meant.
 pub(super) fn tool_use(transcript: &str, tool: &str, input: &Value) -> Option<String> {
-    let mut uses = Vec::new();
+    let (mut uses, mut others) = (Vec::new(), Vec::new());
     let mut over = Vec::new();
     for line in lines(transcript) {
         for block in blocks(&line) {
             match block["type"].as_str() {
-                Some("tool_use") if block["name"] == tool && is_same(&block["input"], input) => {
-                    uses.extend(block["id"].as_str().map(str::to_owned));
+                Some("tool_use") if block["name"] == tool => {
+                    let list = if is_same(&block["input"], input) {
+                        &mut uses
+                    } else {
+                        &mut others
+                    };
+                    list.extend(block["id"].as_str().map(str::to_owned));
                 }
                 Some("tool_result") => {
                     over.extend(block["tool_use_id"].as_str().map(str::to_owned));
@@ -38,8 +44,9 @@ pub(super) fn tool_use(transcript: &str, tool: &str, input: &Value) -> Option<St
             }
         }
     }
-    let open = uses.iter().find(|id| !over.contains(id));
-    open.or(uses.last()).cloned()
+    let is_open = |id: &&String| !over.contains(id);
+    let open = uses.iter().find(is_open).or(uses.last());
+    open.or_else(|| others.iter().find(is_open)).cloned()
 }
 
 /// Returns what the transcript shows of the use of a tool.
@@ -79,7 +86,7 @@ fn blocks(line: &Value) -> impl Iterator<Item = &Value> {
     content.into_iter().flatten()
 }
 
-/// Compares inputs of tools, whose members may be in another order.
+/// Compares inputs of tools, whose members may be in another order. A hook gets absolute paths where the model named others.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -95,8 +102,18 @@ fn is_same(one: &Value, other: &Value) -> bool {
                     .zip(other)
                     .all(|(one, other)| is_same(one, other))
         }
+        (Value::String(one), Value::String(other)) => one == other || is_path_of(one, other),
         _ => one == other,
     }
+}
+
+/// Returns whether the second path is the first one from the root on.
+fn is_path_of(path: &str, absolute: &str) -> bool {
+    let path = path.strip_prefix("./").unwrap_or(path);
+    absolute.starts_with('/')
+        && absolute
+            .strip_suffix(path)
+            .is_some_and(|folder| !path.is_empty() && folder.ends_with('/'))
 }
 
 fn text_of(content: &Value) -> String {
@@ -141,12 +158,19 @@ mod tests {
         let input = json!({"n": 1, "command": "touch a"});
         let find = |lines: &[String]| tool_use(&lines.join("\n"), "Bash", &input);
         let (one, two) = (used("t1", "touch a"), used("t2", "touch a"));
-        assert_eq!(find(&[used("t0", "touch b")]), None);
+        assert_eq!(find(&[used("t0", "touch b")]).as_deref(), Some("t0"));
+        assert_eq!(find(&[used("t0", "touch b"), ended("t0", "", None)]), None);
         assert_eq!(find(&[one.clone(), two.clone()]).as_deref(), Some("t1"));
         let over = ended("t1", "", None);
         assert_eq!(find(&[one, over, two]).as_deref(), Some("t2"));
         assert_eq!(find(&[]), None);
         assert_eq!(tool_use(&used("t1", "touch a"), "Write", &input), None);
+        let absolute = json!({"n": 1, "command": "/work/note.txt"});
+        let found = |command| tool_use(&used("t1", command), "Bash", &absolute);
+        assert_eq!(found("note.txt").as_deref(), Some("t1"));
+        assert_eq!(found("./note.txt").as_deref(), Some("t1"));
+        let both = [used("t1", "ote.txt"), used("t2", "note.txt")].join("\n");
+        assert_eq!(tool_use(&both, "Bash", &absolute).as_deref(), Some("t2"));
     }
 
     #[test]

@@ -85,6 +85,7 @@ impl Asked {
                 input: self.request.input.clone(),
                 suggestions: self.request.suggestions.clone(),
                 subagent: self.request.subagent.clone(),
+                generation: None,
                 hash: String::new(),
             }),
         }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub(super) struct Watch {
     transcript: Option<PathBuf>,
     /// Where reading begins.
     from: u64,
+    /// The use of the tool, once it is known: later ones may be equal.
+    tool_use: OnceLock<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -54,7 +57,13 @@ impl Watch {
             session_file: client_dir.join(format!("sessions/{}.json", parent_id())),
             transcript,
             from,
+            tool_use: OnceLock::new(),
         }
+    }
+
+    /// Looks for the use of the tool, before it has a result.
+    pub(super) async fn identify(&self, asked: &Asked) {
+        self.fate(asked).await;
     }
 
     /// Waits until the dialog has closed without us: the session has stopped waiting for a person while it was the only
@@ -136,12 +145,17 @@ impl Watch {
             return Fate::default();
         };
         let (from, tool, input) = (self.from, asked.tool().to_owned(), asked.input().clone());
+        let known = self.tool_use.get().cloned();
         let read = off_this_thread(move || {
             let text = tail(&path, from)?;
-            let id = tool_use(&text, &tool, &input)?;
-            Some(fate(&text, &id))
+            let id = known.or_else(|| tool_use(&text, &tool, &input))?;
+            Some((fate(&text, &id), id))
         });
-        read.await.flatten().unwrap_or_default()
+        let Some((fate, id)) = read.await.flatten() else {
+            return Fate::default();
+        };
+        self.tool_use.get_or_init(|| id);
+        fate
     }
 }
 

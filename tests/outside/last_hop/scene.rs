@@ -1,5 +1,6 @@
 //! The setup of these tests: a coordinator, an agent that sends, and a real session with the plugin that receives.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -33,9 +34,9 @@ pub(super) struct Scene {
     /// A scripted session that sends messages.
     pub(super) sender: McpClient,
     /// Kept running.
-    _coordinator: Coordinator,
+    pub(super) coordinator: Coordinator,
     /// Kept until all its processes have ended.
-    _work: TempDir,
+    work: TempDir,
 }
 
 impl Scene {
@@ -57,9 +58,14 @@ impl Scene {
             options,
             model,
             sender,
-            _coordinator: coordinator,
-            _work: work,
+            coordinator,
+            work,
         }))
+    }
+
+    /// Returns the folder of the test.
+    pub(super) fn work(&self) -> &Path {
+        self.work.path()
     }
 
     /// Starts the real session and waits until it is idle.

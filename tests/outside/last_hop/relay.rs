@@ -1,0 +1,253 @@
+//! Requests of the client that people decide elsewhere: the verdict reaches the real session, and the receipt shows what the
+//! session made of it.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use harness::claude::{Interactive, Options};
+use harness::eventually::eventually;
+use harness::fake_api::{Block, Script};
+use harness::person::Person;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::scene::{QUIET, SOON, Scene};
+
+const DIALOG: &str = "Do you want to create";
+const WITHDRAWN: &str = "WITHDRAWN";
+
+/// A session whose requests are relayed, and a person.
+struct Relayed {
+    scene: Scene,
+    session: Interactive,
+    ann: Person,
+}
+
+fn relays(options: Options) -> Options {
+    options.environment("C3PO_RELAY_PERMISSIONS", "true")
+}
+
+/// Returns a model that writes the file NAME when it is told `write NAME`.
+fn writes(names: &[&'static str]) -> Script {
+    names.iter().copied().fold(Script::new(), |script, name| {
+        script.when(format!("write {name}"), move |_| {
+            vec![Block::call(
+                "Write",
+                json!({"file_path": name, "content": "x"}),
+            )]
+        })
+    })
+}
+
+impl Relayed {
+    async fn start(test: &str, script: Script, mode: &[&str]) -> Result<Option<Self>> {
+        let Some(mut scene) = Scene::set(test, script.otherwise([Block::text("done")])).await?
+        else {
+            return Ok(None);
+        };
+        scene.options = relays(scene.options.clone()).arguments(mode.iter().copied());
+        let ann = Person::log_in(scene.work(), &scene.coordinator, "ann", "person").await?;
+        let session = scene.start().await?;
+        Ok(Some(Self {
+            scene,
+            session,
+            ann,
+        }))
+    }
+
+    /// Has the model ask for a permission, and returns the question to people.
+    async fn asks(&self, name: &str) -> Result<Value> {
+        self.session.type_line(&format!("write {name}")).await?;
+        let question = self.ann.question(&format!("/{name}")).await;
+        question.with_context(|| self.session.log())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.scene.options.folder().join(name)
+    }
+
+    async fn sees(&self, text: &str) -> Result<()> {
+        let seen = self
+            .session
+            .wait_for_screen(text, SOON, |screen| screen.contains(text));
+        seen.await.map(drop)
+    }
+
+    /// Presses a key at the dialog until it is closed. The dialog ignores keys in its first moments.
+    async fn closes_by(&self, key: &str) -> Result<()> {
+        self.sees(DIALOG).await?;
+        eventually("the dialog closes", SOON, async || {
+            let asks = self.session.screen().await.ok()?.contains(DIALOG);
+            if asks {
+                self.session.key(key).await.ok()?;
+            }
+            (!asks).then_some(())
+        })
+        .await
+    }
+}
+
+fn id(question: &Value) -> &str {
+    question["id"].as_str().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verdict_from_elsewhere_is_taken_and_applied() -> Result<()> {
+    let script = writes(&["one", "two"]);
+    let Some(relayed) = Relayed::start("a verdict from elsewhere", script, &[]).await? else {
+        return Ok(());
+    };
+    let allowed = relayed.asks("one").await?;
+    let request = &allowed["question"]["request"];
+    assert_eq!(request["tool"], "Write");
+    assert!(
+        !relayed.file("one").exists(),
+        "nothing is approved by asking"
+    );
+    let (status, answer) = relayed.ann.decide(&allowed, "allow", &json!({})).await?;
+    ensure!(status == 201, "{answer}");
+    let stages = relayed.ann.reaches(id(&allowed), "applied").await?;
+    assert_eq!(
+        stages,
+        [
+            "stored",
+            "answered reply",
+            "taken transcript",
+            "applied transcript"
+        ]
+    );
+    assert!(relayed.file("one").exists());
+
+    let denied = relayed.asks("two").await?;
+    let (status, answer) = relayed
+        .ann
+        .decide(&denied, "deny", &json!({"text": "not today"}))
+        .await?;
+    ensure!(status == 201, "{answer}");
+    relayed.ann.reaches(id(&denied), "applied").await?;
+    assert!(!relayed.file("two").exists());
+    relayed.scene.shown("ann denied this: not today").await?;
+    let (status, answer) = relayed.ann.decide(&denied, "allow", &json!({})).await?;
+    assert_eq!(
+        (status, &answer["code"], &answer["details"]["by"]),
+        (409, &json!("ALREADY_ANSWERED"), &json!("ann")),
+        "{answer}"
+    );
+    assert_eq!(relayed.ann.questions().await?, Vec::<Value>::new());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_at_the_terminal_withdraws_the_question() -> Result<()> {
+    let script = writes(&["yes", "no"]);
+    let Some(relayed) = Relayed::start("a decision at the terminal", script, &[]).await? else {
+        return Ok(());
+    };
+    for (name, key, runs) in [("yes", "Enter", true), ("no", "Escape", false)] {
+        let question = relayed.asks(name).await?;
+        relayed.closes_by(key).await?;
+        let stages = relayed.ann.reaches(id(&question), "withdrawn").await?;
+        assert_eq!(stages, ["stored", "withdrawn terminal"], "{name}");
+        let other = if runs { "deny" } else { "allow" };
+        let (status, answer) = relayed.ann.decide(&question, other, &json!({})).await?;
+        assert_eq!(status, 410, "{answer}");
+        assert!(answer.to_string().contains(WITHDRAWN), "{answer}");
+        assert_eq!(relayed.file(name).exists(), runs);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_of_the_client_is_answered_elsewhere() -> Result<()> {
+    let option = |label: &str| json!({"label": label, "description": "a store"});
+    let question = json!({"question": "Which database?", "header": "DB", "multiSelect": false,
+        "options": [option("SQLite"), option("Redis")]});
+    let script = Script::new().when("ask me", move |_| {
+        vec![Block::call(
+            "AskUserQuestion",
+            json!({"questions": [question]}),
+        )]
+    });
+    let Some(relayed) = Relayed::start("a question of the client", script, &[]).await? else {
+        return Ok(());
+    };
+    let answers = [
+        (json!({"parts": [{"options": ["2"]}]}), "Redis"),
+        (
+            json!({"parts": [{"text": "neither, a file"}]}),
+            "neither, a file",
+        ),
+    ];
+    for (answer, expected) in answers {
+        relayed.session.type_line("ask me").await?;
+        let question = relayed.ann.question("Which database?").await?;
+        let (status, answer) = relayed.ann.decide(&question, "allow", &answer).await?;
+        ensure!(status == 201, "{answer}");
+        relayed.ann.reaches(id(&question), "applied").await?;
+        relayed.scene.shown(expected).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_accepted_elsewhere() -> Result<()> {
+    let script = Script::new().when("plan it", |_| {
+        vec![Block::call(
+            "ExitPlanMode",
+            json!({"plan": "Rename the file."}),
+        )]
+    });
+    let mode = ["--permission-mode", "plan"];
+    let Some(relayed) = Relayed::start("a plan", script, &mode).await? else {
+        return Ok(());
+    };
+    relayed.session.type_line("plan it").await?;
+    let question = relayed.ann.question("ExitPlanMode").await?;
+    assert_eq!(question["question"]["kind"], "plan");
+    let (status, answer) = relayed.ann.decide(&question, "allow", &json!({})).await?;
+    ensure!(status == 201, "{answer}");
+    relayed.ann.reaches(id(&question), "applied").await?;
+    relayed.scene.shown("User has approved").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_proxy_leaves_the_plain_dialog() -> Result<()> {
+    let Some(relayed) = Relayed::start("a killed proxy", writes(&["one"]), &[]).await? else {
+        return Ok(());
+    };
+    relayed.asks("one").await?;
+    let proxy = relayed.session.proxy_pid()?.to_string();
+    let killed = Command::new("kill")
+        .args(["-s", "KILL", &proxy])
+        .status()
+        .await?;
+    ensure!(killed.success());
+    tokio::time::sleep(QUIET).await;
+    assert!(
+        !relayed.file("one").exists(),
+        "nothing is approved by silence"
+    );
+    relayed.closes_by("Enter").await?;
+    eventually("the file is written", SOON, async || {
+        relayed.file("one").exists().then_some(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_setting_requests_stay_at_the_terminal() -> Result<()> {
+    let script = writes(&["one"]).otherwise([Block::text("done")]);
+    let Some(scene) = Scene::set("no relay", script).await? else {
+        return Ok(());
+    };
+    let ann = Person::log_in(scene.work(), &scene.coordinator, "ann", "person").await?;
+    let session = scene.start().await?;
+    session.type_line("write one").await?;
+    session
+        .wait_for_screen("the dialog", SOON, |screen| screen.contains(DIALOG))
+        .await?;
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(ann.questions().await?, Vec::<Value>::new());
+    Ok(())
+}
