@@ -9,6 +9,7 @@ mod hostile_day;
 mod idle;
 mod neighbours;
 mod one_shot;
+mod race;
 mod relay;
 mod replies;
 mod rewind;

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use harness::claude::{Interactive, Options};
+use harness::claude::{Interactive, Options, said};
 use harness::eventually::eventually;
 use harness::fake_api::{Block, Script};
 use harness::person::Person;
@@ -17,10 +17,10 @@ const DIALOG: &str = "Do you want to create";
 const WITHDRAWN: &str = "WITHDRAWN";
 
 /// A session whose requests are relayed, and a person.
-struct Relayed {
-    scene: Scene,
-    session: Interactive,
-    ann: Person,
+pub(super) struct Relayed {
+    pub(super) scene: Scene,
+    pub(super) session: Interactive,
+    pub(super) ann: Person,
 }
 
 fn relays(options: Options) -> Options {
@@ -40,7 +40,7 @@ fn writes(names: &[&'static str]) -> Script {
 }
 
 impl Relayed {
-    async fn start(test: &str, script: Script, mode: &[&str]) -> Result<Option<Self>> {
+    pub(super) async fn start(test: &str, script: Script, mode: &[&str]) -> Result<Option<Self>> {
         let Some(mut scene) = Scene::set(test, script.otherwise([Block::text("done")])).await?
         else {
             return Ok(None);
@@ -56,13 +56,13 @@ impl Relayed {
     }
 
     /// Has the model ask for a permission, and returns the question to people.
-    async fn asks(&self, name: &str) -> Result<Value> {
+    pub(super) async fn asks(&self, name: &str) -> Result<Value> {
         self.session.type_line(&format!("write {name}")).await?;
         let question = self.ann.question(&format!("/{name}")).await;
         question.with_context(|| self.session.log())
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.scene.options.folder().join(name)
     }
 
@@ -71,6 +71,17 @@ impl Relayed {
             .session
             .wait_for_screen(text, SOON, |screen| screen.contains(text));
         seen.await.map(drop)
+    }
+
+    /// Returns whether the dialog is open.
+    pub(super) async fn is_asking(&self) -> Result<bool> {
+        Ok(self.session.screen().await?.contains(DIALOG))
+    }
+
+    /// Returns whether the client waits for a prompt.
+    pub(super) async fn is_idle(&self) -> Result<bool> {
+        let file = said(&self.scene.options.home(), self.session.claude_pid())?;
+        Ok(file["status"] == "idle")
     }
 
     /// Presses a key at the dialog until it is closed. The dialog ignores keys in its first moments.
@@ -87,7 +98,7 @@ impl Relayed {
     }
 }
 
-fn id(question: &Value) -> &str {
+pub(super) fn id(question: &Value) -> &str {
     question["id"].as_str().unwrap_or_default()
 }
 
