@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install install-server quick test check nightly demo bench load soak chaos hostile siege docker-e2e elsewhere service fuzz claude-e2e peers python inspector conformance schemathesis
+.PHONY: help up install install-server quick test check nightly demo bench load soak chaos hostile race siege docker-e2e elsewhere service fuzz claude-e2e peers python inspector conformance schemathesis
 
 # Optimised code without the minutes of the released one; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
@@ -51,9 +51,10 @@ quick: ## the inner loop: formatter, linter and the fast tests
 test: ## everything that must pass to land: formatter, linter and every test; installs their tools
 	@tests/setup/run-tests
 
-nightly: ## the slow tests: chaos, a hostile day, siege, a short soak, schemathesis, fuzzing, Docker, other systems
+nightly: ## the slow tests: chaos, a hostile day, races, siege, a short soak, schemathesis, fuzzing, Docker, other systems
 	$(MAKE) chaos
 	$(MAKE) hostile
+	$(MAKE) race
 	$(MAKE) siege
 	$(MAKE) soak ARGS='--minutes 10'
 	$(MAKE) schemathesis
@@ -108,6 +109,11 @@ hostile: ## half an hour of real sessions with unpredictable users: no message l
 	@tests/setup/say 'building'
 	$(LAB) quick
 	@exec $(QUICK)/lab hostile $(ARGS)
+
+race: ## half an hour of races between a person at the terminal and people elsewhere, by five seeds
+	@tests/setup/install tmux claude
+	@for seed in 1 2 3 4 5; do C3PO_RACE_SEED=$$seed C3PO_RACE_SECONDS=360 cargo nextest run --locked --workspace \
+	    -E 'test(last_hop::race)' || exit 1; done
 
 siege: ## 20,000 hostile connections to a coordinator with 512 MB, on each store; ARGS='--seconds 20 --store sqlite' for less
 	@tests/setup/install redis

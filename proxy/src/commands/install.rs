@@ -49,6 +49,9 @@ pub(super) struct Arguments {
     /// A file with the coordinator's token, which is written to config.toml; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Let people decide elsewhere about what Claude Code asks: permissions, questions and plans. Written to config.toml
+    #[arg(long)]
+    relay_permissions: bool,
     /// The claude command [default: the one in PATH]
     #[arg(long, value_name = "PATH")]
     claude: Option<PathBuf>,
@@ -86,6 +89,7 @@ pub(super) async fn run(
         config,
         arguments.coordinator.as_deref(),
         arguments.token_file.as_deref(),
+        arguments.relay_permissions,
     )?;
 
     put_files(&situation, &mut steps)?;

@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(find(&[one, over, two]).as_deref(), Some("t2"));
         assert_eq!(find(&[]), None);
         assert_eq!(tool_use(&used("t1", "touch a"), "Write", &input), None);
-        let absolute = json!({"n": 1, "command": "/work/note.txt"});
+        let absolute = json!({"n": 1, "command": "/srv/note.txt"});
         let found = |command| tool_use(&used("t1", command), "Bash", &absolute);
         assert_eq!(found("note.txt").as_deref(), Some("t1"));
         assert_eq!(found("./note.txt").as_deref(), Some("t1"));

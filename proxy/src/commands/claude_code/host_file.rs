@@ -13,10 +13,12 @@ use crate::commands::failure::Failure;
 use crate::config::{self, Config, private};
 
 /// The wanted values of the file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(in crate::commands) struct WantedLines<'a> {
     pub(in crate::commands) coordinator_url: Option<&'a str>,
     pub(in crate::commands) token: Option<&'a str>,
+    /// Whether requests of the client are relayed; otherwise the line stays as it is.
+    pub(in crate::commands) relays: bool,
 }
 
 /// The change of the file.
@@ -46,11 +48,19 @@ pub(in crate::commands) fn plan(text: Option<&str>, wanted: WantedLines<'_>) -> 
         .context("it is not valid TOML")?;
     let (mut keys, mut lines) = (Vec::new(), String::new());
     for (key, value, secret) in [
-        ("coordinator_url", wanted.coordinator_url, false),
-        ("token", wanted.token, true),
+        (
+            "coordinator_url",
+            wanted.coordinator_url.map(toml::Value::from),
+            false,
+        ),
+        ("token", wanted.token.map(toml::Value::from), true),
+        (
+            "relay_permissions",
+            wanted.relays.then_some(toml::Value::Boolean(true)),
+            false,
+        ),
     ] {
         let Some(value) = value else { continue };
-        let value = toml::Value::from(value);
         let line = format!("{key} = {value}");
         match found.get(key) {
             Some(found) if *found == value => {}
@@ -163,6 +173,7 @@ pub(in crate::commands) fn plan_for(
     config: &Config,
     coordinator: Option<&str>,
     token_file: Option<&Path>,
+    relays: bool,
 ) -> Result<Option<Plan>, Failure> {
     if let Some(problem) = coordinator.and_then(config::problem_of_urls) {
         return Err(Failure::Usage(
@@ -173,8 +184,9 @@ pub(in crate::commands) fn plan_for(
     let wanted = WantedLines {
         coordinator_url: coordinator,
         token: token.as_deref(),
+        relays,
     };
-    if wanted.coordinator_url.is_none() && wanted.token.is_none() {
+    if wanted.coordinator_url.is_none() && wanted.token.is_none() && !relays {
         return Ok(None);
     }
     let path = &config.places.config_file;
@@ -242,6 +254,7 @@ mod tests {
     const WANTED: WantedLines<'_> = WantedLines {
         coordinator_url: Some("http://nas:8420"),
         token: Some("sec\"ret"),
+        relays: false,
     };
 
     #[test]
