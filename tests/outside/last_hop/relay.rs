@@ -262,3 +262,88 @@ async fn without_the_setting_requests_stay_at_the_terminal() -> Result<()> {
     assert_eq!(ann.questions().await?, Vec::<Value>::new());
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_of_a_subagent_is_named_as_such_and_is_applied_there() -> Result<()> {
+    let script = writes(&["one"]).when("delegate", |_| {
+        let task = json!({"description": "a file", "prompt": "write one",
+            "subagent_type": "general-purpose", "run_in_background": false});
+        vec![Block::call("Agent", task)]
+    });
+    let Some(relayed) = Relayed::start("a request of a subagent", script, &[]).await? else {
+        return Ok(());
+    };
+    relayed.session.type_line("delegate").await?;
+    let question = relayed.ann.question("/one").await?;
+    assert_eq!(
+        question["question"]["request"]["subagent"],
+        "general-purpose"
+    );
+    let (status, answer) = relayed.ann.decide(&question, "allow", &json!({})).await?;
+    ensure!(status == 201, "{answer}");
+    relayed.ann.reaches(id(&question), "applied").await?;
+    assert!(relayed.file("one").exists());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_requests_of_one_step_are_decided_one_by_one() -> Result<()> {
+    let script = Script::new().when("write both", |_| {
+        ["one", "two"]
+            .map(|name| Block::call("Write", json!({"file_path": name, "content": "x"})))
+            .to_vec()
+    });
+    let Some(relayed) = Relayed::start("two requests of one step", script, &[]).await? else {
+        return Ok(());
+    };
+    relayed.session.type_line("write both").await?;
+    for (name, decision) in [("one", "deny"), ("two", "allow")] {
+        let question = relayed.ann.question(&format!("/{name}")).await?;
+        let (status, answer) = relayed.ann.decide(&question, decision, &json!({})).await?;
+        ensure!(status == 201, "{answer}");
+        relayed.ann.reaches(id(&question), "applied").await?;
+        assert_eq!(relayed.file(name).exists(), decision == "allow");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_outlives_a_coordinator_and_an_accepted_rule_goes_to_the_client() -> Result<()> {
+    let Some(mut relayed) =
+        Relayed::start("a killed coordinator", writes(&["one", "two"]), &[]).await?
+    else {
+        return Ok(());
+    };
+    let question = relayed.asks("one").await?;
+    relayed.scene.coordinator.kill().await?;
+    relayed.scene.coordinator.restart().await?;
+    let suggestions = &question["question"]["request"]["suggestions"];
+    ensure!(
+        suggestions.is_array(),
+        "the client offers rules: {question}"
+    );
+    let always = json!({"suggestion": 0});
+    let (status, answer) = relayed.ann.decide(&question, "allow", &always).await?;
+    ensure!(status == 201, "{answer}");
+    relayed.ann.reaches(id(&question), "applied").await?;
+    assert!(relayed.file("one").exists());
+    // The client does not ask again: that it keeps the rule is its own affair, and no receipt claims it.
+    relayed.session.type_line("write two").await?;
+    eventually("the second file", SOON, async || {
+        relayed.file("two").exists().then_some(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_session_withdraws_its_request() -> Result<()> {
+    let Some(relayed) = Relayed::start("the end of a session", writes(&["one"]), &[]).await? else {
+        return Ok(());
+    };
+    let question = relayed.asks("one").await?;
+    relayed.session.kill("KILL").await?;
+    let stages = relayed.ann.reaches(id(&question), "withdrawn").await?;
+    assert_eq!(stages, ["stored", "withdrawn session_end"]);
+    assert!(!relayed.file("one").exists());
+    Ok(())
+}
