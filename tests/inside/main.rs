@@ -9,6 +9,7 @@ mod events;
 mod first_reference;
 mod policy;
 mod properties;
+mod questions;
 mod terminals;
 mod tools;
 mod v1;
