@@ -40,6 +40,8 @@ words! {
         PayloadTooLarge = "PAYLOAD_TOO_LARGE",
         /// The recipient has too many unacknowledged messages.
         InboxFull = "INBOX_FULL",
+        /// Too many questions to people are open.
+        TooManyQuestions = "TOO_MANY_QUESTIONS",
         /// No credentials, or wrong ones.
         Unauthorized = "UNAUTHORIZED",
         /// The caller has no permission.
@@ -95,9 +97,11 @@ impl ErrorCode {
             | Self::Withdrawn
             | Self::WouldDeadlock
             | Self::VersionMismatch => -32009,
-            Self::RateLimited | Self::QuotaExceeded | Self::LoopSuspected | Self::InboxFull => {
-                -32029
-            }
+            Self::RateLimited
+            | Self::QuotaExceeded
+            | Self::LoopSuspected
+            | Self::InboxFull
+            | Self::TooManyQuestions => -32029,
             Self::CoordDown | Self::StoreUnavailable | Self::AgentUnavailable => -32050,
             Self::NotSupported => -32601,
             Self::Interrupted | Self::Internal => -32603,
@@ -120,7 +124,11 @@ impl ErrorCode {
             Self::Withdrawn => 410,
             Self::PayloadTooLarge => 413,
             Self::VersionMismatch => 426,
-            Self::RateLimited | Self::QuotaExceeded | Self::LoopSuspected | Self::InboxFull => 429,
+            Self::RateLimited
+            | Self::QuotaExceeded
+            | Self::LoopSuspected
+            | Self::InboxFull
+            | Self::TooManyQuestions => 429,
             Self::Internal => 500,
             Self::NotSupported => 501,
             Self::AgentUnavailable | Self::CoordDown | Self::StoreUnavailable => 503,
@@ -158,6 +166,9 @@ impl ErrorCode {
             }
             Self::InboxFull => {
                 "The recipient has to read its inbox first. Try again later or ask another agent."
+            }
+            Self::TooManyQuestions => {
+                "Do not ask again now. Work with what you know, and record your assumptions."
             }
             Self::Unauthorized => Advice::JoinAgain.for_models(),
             Self::Forbidden => {
@@ -206,6 +217,7 @@ mod tests {
         check(ErrorCode::QuotaExceeded, -32029, 429);
         check(ErrorCode::LoopSuspected, -32029, 429);
         check(ErrorCode::InboxFull, -32029, 429);
+        check(ErrorCode::TooManyQuestions, -32029, 429);
         check(ErrorCode::CoordDown, -32050, 503);
         check(ErrorCode::StoreUnavailable, -32050, 503);
         check(ErrorCode::AgentUnavailable, -32050, 503);

@@ -50,6 +50,10 @@ pub const SUCCEEDS_MAX: usize = 8;
 pub const WAIT_MAX: u64 = 3_600;
 /// The default length of a wait, in seconds.
 pub const WAIT_DEFAULT: u64 = 60;
+/// The longest wait for people, in seconds. Their question lives longer.
+pub const ASK_MAX: u64 = 86_400;
+/// The default length of a wait for people, in seconds.
+pub const ASK_DEFAULT: u64 = 1_800;
 /// The default size of a page of `get_messages`.
 pub const PAGE_DEFAULT: usize = 50;
 /// The largest page of messages or agents.
@@ -135,6 +139,8 @@ pub const REQUEST_MAX: usize = 256 << 10;
 pub const QUESTIONS_MAX: usize = 500;
 /// The most open questions to people of one agent.
 pub const QUESTIONS_PER_AGENT: usize = 20;
+/// The most notices in the inbox of people. A further one replaces the oldest.
+pub const NOTICES_MAX: usize = 1_000;
 /// The most rules in a policy.
 pub const POLICY_RULES_MAX: usize = 1_000;
 /// The largest rules file, in bytes.

@@ -15,6 +15,10 @@ words! {
         Reply = "reply",
         /// Sends a copy to all agents.
         Broadcast = "broadcast",
+        /// Asks people a question.
+        Ask = "ask",
+        /// Leaves a notice for people.
+        Notify = "notify",
     }
 }
 

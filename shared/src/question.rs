@@ -81,7 +81,7 @@ pub struct ClientRequest {
 /// An answer of a person, as it is stored with the reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Who answered: the name of a login, `terminal@HOST`, `local`, or `triage/NAME`.
+    /// Who answered: the name of a login, `terminal@HOST`, `local (not verified)`, or `triage/NAME`.
     pub by: String,
     /// The way by which the answer came.
     pub via: Via,
@@ -91,6 +91,9 @@ pub struct Answer {
     /// The verdict on a request of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// Whether `ask_user` returns it to the model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub to_ask_user: bool,
 }
 
 /// The answer to one part: options, a text, or both.
@@ -140,6 +143,27 @@ pub struct AnswerContent {
 }
 
 impl Question {
+    /// Returns a question of one part. The ids of its options count from 1.
+    pub fn ask(text: &str, options: &[String]) -> Self {
+        let choices = (1..).zip(options).map(|(number, label)| Choice {
+            id: u64::to_string(&number),
+            label: label.clone(),
+        });
+        let part = Part {
+            id: "1".to_owned(),
+            text: text.to_owned(),
+            options: choices.collect(),
+            multi: false,
+            allow_text: true,
+        };
+        Self {
+            kind: QuestionKind::Ask,
+            parts: vec![part],
+            needs_person: false,
+            request: None,
+        }
+    }
+
     /// Returns an error for the first value that is out of its bounds.
     pub fn check(&self) -> Result<(), Refusal> {
         let bounds = [
@@ -303,6 +327,16 @@ impl Part {
             return Err(Refusal::invalid(format!("part {} has no answer", self.id)));
         }
         Ok(())
+    }
+
+    /// Returns the answer with the labels of the options instead of their ids, as models read it.
+    pub fn labelled(&self, answer: &PartAnswer) -> PartAnswer {
+        let chosen = |option: &&Choice| answer.options.contains(&option.id);
+        let labels = self.options.iter().filter(chosen);
+        PartAnswer {
+            options: labels.map(|option| option.label.clone()).collect(),
+            ..answer.clone()
+        }
     }
 
     /// Returns the answer as people and models read it: the labels of the options, then the text.

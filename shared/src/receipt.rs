@@ -74,6 +74,8 @@ words! {
         GetMessages = "get_messages",
         /// A thread that was read.
         GetThread = "get_thread",
+        /// The result of a question to people.
+        AskUser = "ask_user",
         /// A later tool call of the same session that answers or acknowledges it.
         ToolCall = "tool_call",
         /// The context that a hook added to a prompt.

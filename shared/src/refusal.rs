@@ -269,6 +269,19 @@ impl Refusal {
         }
     }
 
+    /// Too many questions to people are open: of this agent, or in total.
+    pub fn too_many_questions(count: usize, limit: usize) -> Self {
+        let whose = if limit == limits::QUESTIONS_PER_AGENT {
+            "you have"
+        } else {
+            "people have"
+        };
+        let error = format!("{whose} {count} open questions to people; the limit is {limit}");
+        Self::new(ErrorCode::TooManyQuestions, error)
+            .detail("count", count)
+            .detail("limit", limit)
+    }
+
     /// Too many wrong codes in the last minute.
     pub fn too_many_codes(
         what: &str,
@@ -396,6 +409,7 @@ mod tests {
             Refusal::loop_suspected([&AgentId::human(), &AgentId::system()], 60, 60),
             Refusal::too_many_codes("join code", "Get another one.", 30, 30, 12),
             Refusal::no_place(19_936),
+            Refusal::too_many_questions(20, 20),
         ] {
             assert!(
                 refusal.details.contains_key("limit") && refusal.details.contains_key("count"),

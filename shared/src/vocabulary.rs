@@ -109,6 +109,30 @@ words! {
 }
 
 words! {
+    /// The advice to the asker if nobody answers in time.
+    #[derive(Default)]
+    NoResponse {
+        /// Go on with other work; the question stays open.
+        #[default]
+        KeepOpen = "keep_open",
+        /// Decide alone, and record the assumption.
+        BestJudgment = "best_judgment",
+    }
+}
+
+words! {
+    /// The outcome of a wait for people.
+    AnswerStatus {
+        /// They answered.
+        Answered = "answered",
+        /// Nobody answered in time. The question stays open.
+        NoResponse = "no_response",
+        /// The question was withdrawn, or its life ended.
+        Withdrawn = "withdrawn",
+    }
+}
+
+words! {
     /// The decision about a request of the client.
     Decision {
         /// The tool runs, or the plan is accepted.

@@ -9,7 +9,7 @@ use super::Fixture;
 use super::fixture::{brief, id, woken};
 
 impl Fixture {
-    async fn conclude(
+    pub(crate) async fn conclude(
         &self,
         asker: &str,
         question: &Message,

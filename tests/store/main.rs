@@ -53,6 +53,11 @@ macro_rules! every_promise {
                 a_withdrawn_question_leaves_the_inbox_and_takes_no_answer,
                 an_answer_is_taken_and_applied_once_in_order,
                 an_expired_question_is_not_withdrawn;
+            people:
+                an_agent_has_so_many_open_questions_to_people,
+                of_many_racing_questions_to_people_as_many_are_stored_as_allowed,
+                people_have_so_many_open_questions_in_total,
+                a_further_notice_replaces_the_oldest_and_no_question;
             receipts:
                 a_history_has_each_step_once_in_order_with_its_evidence,
                 a_combined_receipt_records_every_stage_with_its_evidence,
@@ -215,6 +220,7 @@ mod lasting;
 mod logins;
 mod one_shot;
 mod owners;
+mod people;
 mod quotas;
 mod reading;
 mod receipts;

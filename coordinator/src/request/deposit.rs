@@ -216,6 +216,9 @@ pub(super) async fn sent(
             Ok(Some((*accepted, receipt)))
         }
         SendOutcome::Full(count) => Err(Refusal::inbox_full(&message.to_agent, count)),
+        SendOutcome::TooManyQuestions { count, limit } => {
+            Err(Refusal::too_many_questions(count, limit))
+        }
         SendOutcome::NoSuchAgent => Err(Refusal::agent_not_found(message.to_agent.as_str(), &[])),
         SendOutcome::Away => {
             let error = format!("{} is away and accepts no new messages", message.to_agent);

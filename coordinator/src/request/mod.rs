@@ -1,6 +1,7 @@
 //! Performs calls, independent of their transport: takes a checked call, returns a reply or a refusal.
 
 mod agents;
+mod ask;
 mod audit;
 mod caller;
 mod deposit;
@@ -9,6 +10,7 @@ mod guard;
 mod identity;
 mod inbox;
 mod notice;
+mod outcome;
 mod page;
 mod part;
 mod permission;
@@ -22,7 +24,7 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::catalogue::{Call, Reply, Tool};
+use c3po_shared::catalogue::{Call, Reply};
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::limits::{AGENTS_PER_KEY, AGENTS_WITHOUT_KEY};
 use c3po_shared::receipt::Progress;
@@ -200,13 +202,14 @@ pub(crate) async fn perform(
     call: Call,
 ) -> Result<Done, Refusal> {
     let (tool, began) = (call.tool(), Instant::now());
-    let waits = tool == Tool::WaitForMessage;
+    let waits = tool.waits();
     let outcome = match call {
         // A wait has its own deadline, and each of its reads ends within CALL_DEADLINE. Many waits run concurrently, so each
         // is boxed separately and holds only its own state.
         Call::WaitForMessage(call) => {
             Box::pin(wait::wait_for_message(services, caller, call)).await
         }
+        Call::AskUser(call) => Box::pin(ask::ask_user(services, caller, id, call)).await,
         call => {
             let held = match &call {
                 Call::GetMessages(_) | Call::GetThread(_) => room_of_person(services, caller).await,
@@ -363,11 +366,14 @@ async fn dispatch(
     let reply = match call {
         Call::RegisterAgent(call) => return agents::register(services, caller, call).await,
         Call::SendMessage(call) => send::send_message(services, caller, id, call).await?,
-        Call::Reply(call) => send::reply(services, caller, id, call).await?,
+        Call::Reply(call) => questions::reply(services, caller, id, call).await?,
         Call::Broadcast(call) => send::broadcast(services, caller, id, call).await?,
         Call::GetMessages(call) => inbox::get_messages(services, caller, call).await?,
         Call::AckMessages(call) => inbox::acknowledge(services, caller, call).await?,
         Call::WaitForMessage(call) => return wait::wait_for_message(services, caller, call).await,
+        Call::AskUser(call) => return ask::ask_user(services, caller, id, call).await,
+        Call::NotifyUser(call) => ask::notify_user(services, caller, id, call).await?,
+        Call::EscalateToHuman(call) => ask::escalate(services, caller, id, call).await?,
         Call::GetThread(call) => receipts::get_thread(services, caller, call).await?,
         Call::MessageStatus(call) => receipts::message_status(services, caller, call).await?,
         Call::ListAgents(call) => agents::list(services, caller, call).await?,

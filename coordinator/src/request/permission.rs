@@ -39,6 +39,11 @@ impl Permission {
         Ok(Self { verb, policy, role })
     }
 
+    /// Returns the action that it is about.
+    pub(super) fn verb(&self) -> Verb {
+        self.verb
+    }
+
     /// Refuses a send that the policy denies, and records the denial. The store is read only if a rule needs more than a
     /// name.
     pub(super) async fn check(

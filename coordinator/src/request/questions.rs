@@ -8,18 +8,18 @@ use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
-use c3po_shared::question::{Answer, AnswerContent, ClientRequest, Part, Question, Verdict};
+use c3po_shared::question::{Answer, AnswerContent, ClientRequest, PartAnswer, Question, Verdict};
 use c3po_shared::receipt::{Receipt, Stage, Step, Via, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::{Decision, Kind, Priority, QuestionKind, ReplyStatus};
+use c3po_shared::vocabulary::{Decision, Kind, Priority, ReplyStatus};
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 
 use super::deposit::{Draft, deposit, take_turn};
 use super::permission::Permission;
 use super::receipts::tracked;
-use super::send::store_reply;
+use super::send::{self, store_reply};
 use super::{Caller, Memory, Services, begin_read, check_right};
 use crate::auth::{Principal, Right};
 use crate::store::{Conclusion, Duty, Quota, Selection, StoreError};
@@ -34,6 +34,8 @@ const HASH_BYTES: usize = 16;
 pub(crate) struct Asked {
     /// The question. Its message always has parts.
     pub(crate) message: Message,
+    /// Whether it was asked with parts, and not as a plain message.
+    is_structured: bool,
     /// The stages that it has reached.
     pub(crate) history: Vec<Step>,
     /// The reply, if there is one.
@@ -190,6 +192,7 @@ pub(crate) async fn show(
         None => None,
     };
     Ok(Asked {
+        is_structured: kept.message.question.is_some(),
         message: with_parts(kept.message),
         history: kept.history,
         reply,
@@ -199,19 +202,7 @@ pub(crate) async fn show(
 /// Adds the part of a question that is a plain message.
 fn with_parts(mut message: Message) -> Message {
     if message.question.is_none() {
-        let part = Part {
-            id: "1".to_owned(),
-            text: message.text().to_owned(),
-            options: Vec::new(),
-            multi: false,
-            allow_text: true,
-        };
-        message.question = Some(Box::new(Question {
-            kind: QuestionKind::Ask,
-            parts: vec![part],
-            needs_person: false,
-            request: None,
-        }));
+        message.question = Some(Box::new(Question::ask(message.text(), &[])));
     }
     message
 }
@@ -253,6 +244,7 @@ pub(crate) async fn answer(
         via: content.via.unwrap_or(Via::Rest),
         parts: content.parts,
         verdict: content.verdict,
+        to_ask_user: asked.is_structured && !question.needs_verdict(),
     };
     let caller = person(principal);
     let text = in_words(question, &answer);
@@ -269,6 +261,58 @@ pub(crate) async fn answer(
         Err(refusal) => return Err(refusal),
     };
     Ok(Sent { message, receipt })
+}
+
+/// `reply`
+///
+/// The reply of a person to a question with parts answers these.
+pub(super) async fn reply(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    call: tools::ReplyTo,
+) -> Result<Reply, Refusal> {
+    if caller.agent == AgentId::human() {
+        let reading = begin_read(&caller.principal).await?;
+        let kept = services.store.message(&call.message_id).await?;
+        drop(reading);
+        let message = kept.map(|kept| kept.message);
+        if let Some(question) = message.filter(|message| message.question.is_some()) {
+            let sent = answer_in_words(services, caller, id, &question, call.response).await?;
+            return Ok(Reply::Sent(sent));
+        }
+    }
+    send::reply(services, caller, id, call).await
+}
+
+/// Answers a question with the text of a reply. The label of an option chooses that option.
+async fn answer_in_words(
+    services: &Services,
+    caller: &Caller,
+    call: CallId,
+    message: &Message,
+    text: String,
+) -> Result<Sent, Refusal> {
+    let parts = message
+        .question
+        .as_ref()
+        .map_or(&[][..], |asked| &asked.parts);
+    let options = parts.iter().flat_map(|part| &part.options);
+    let chosen = options
+        .filter(|option| option.label.eq_ignore_ascii_case(text.trim()))
+        .map(|option| option.id.clone());
+    let options: Vec<_> = chosen.take(1).collect();
+    let part = PartAnswer {
+        text: options.is_empty().then_some(text),
+        options,
+        ..PartAnswer::default()
+    };
+    let content = AnswerContent {
+        parts: vec![part],
+        via: Some(Via::Reply),
+        ..AnswerContent::default()
+    };
+    answer(services, &caller.principal, call, &message.id, content).await
 }
 
 /// Refuses an answer to a question that is not open any more.

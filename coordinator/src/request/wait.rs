@@ -12,6 +12,7 @@ use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::outcome::outcome;
 use super::part::{ReadFrom, part};
 use super::receipts::{own_message, tracked};
 use super::{CALL_DEADLINE, Caller, Done, Services, begin_read, check_speaker, room_of_person};
@@ -34,9 +35,11 @@ const LOOKED_AT: usize = 8;
 const LOOKED_AT_BYTES: usize = 16 * 1024;
 
 /// The condition that ends a wait.
-enum Wanted {
+pub(super) enum Wanted {
     Next(KindFilter),
     Answer(MessageId),
+    /// The outcome of a question to people.
+    OfPeople(MessageId),
     Stage(MessageId, Stage),
 }
 
@@ -56,18 +59,35 @@ pub(super) async fn wait_for_message(
         (Some(id), None) => Wanted::Answer(id),
         (Some(id), Some(stage)) => Wanted::Stage(id, stage),
     };
+    if let Some(done) = until(services, caller, &wanted, deadline).await? {
+        return Ok(done);
+    }
+    let timed_out = Reply::TimedOut(match about {
+        Some(id) => TimedOut::of(id, seconds),
+        None => TimedOut::any(seconds, pending(services, caller).await),
+    });
+    Ok(timed_out.into())
+}
+
+/// Waits for the condition until the deadline. Returns nothing after that.
+pub(super) async fn until(
+    services: &Services,
+    caller: &Caller,
+    wanted: &Wanted,
+    deadline: Instant,
+) -> Result<Option<Done>, Refusal> {
     check_speaker(services, caller).await?;
     let _counted = Principal::begin_wait(&caller.principal)?;
     let mut listener = services.presence.listen(&caller.agent);
     let (mut first, mut recorded) = (true, None);
     loop {
-        let look = look_with_room(services, caller, &wanted, deadline, &mut recorded);
+        let look = look_with_room(services, caller, wanted, deadline, &mut recorded);
         let next_look = match look.await {
             Ok((Some(reply), held)) => {
-                return Ok(Done {
+                return Ok(Some(Done {
                     held,
                     ..reply.into()
-                });
+                }));
             }
             Ok((None, _)) => look_again(caller, Instant::now()),
             Err(Refusal {
@@ -78,26 +98,18 @@ pub(super) async fn wait_for_message(
         };
         first = false;
         let arrivals = tokio::select! {
-            arrivals = news_for(&wanted, &mut listener) => arrivals,
+            arrivals = news_for(wanted, &mut listener) => arrivals,
             () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
         };
         if let Some(arrival) = arrivals
             .iter()
             .find(|arrival| wanted.is_met_by(arrival, caller))
         {
-            return Ok(result(
-                caller,
-                arrival.message.clone(),
-                &ReadFrom::Inbox(arrival.position),
-            )
-            .into());
+            let place = ReadFrom::Inbox(arrival.position);
+            return Ok(Some(result(caller, arrival.message.clone(), &place).into()));
         }
         if Instant::now() >= deadline {
-            let timed_out = Reply::TimedOut(match about {
-                Some(id) => TimedOut::of(id, seconds),
-                None => TimedOut::any(seconds, pending(services, caller).await),
-            });
-            return Ok(timed_out.into());
+            return Ok(None);
         }
     }
 }
@@ -179,7 +191,8 @@ impl Wanted {
             Self::Answer(id) => {
                 message.reply_to.as_ref() == Some(id) && message.to_agent == caller.agent
             }
-            Self::Stage(..) => false,
+            // The outcome needs the question too.
+            Self::OfPeople(_) | Self::Stage(..) => false,
         }
     }
 }
@@ -224,6 +237,10 @@ async fn look(
     match wanted {
         Wanted::Next(kind) => next_message(services, caller, *kind).await,
         Wanted::Answer(id) => answer(services, caller, id).await,
+        Wanted::OfPeople(id) => {
+            let outcome = outcome(services, caller, id).await?;
+            Ok(outcome.map(|outcome| Reply::UserAnswer(Box::new(outcome))))
+        }
         Wanted::Stage(id, stage) => {
             let kept = own_message(services, caller, id).await?;
             let reached = furthest(&kept.history);

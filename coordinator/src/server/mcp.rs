@@ -253,7 +253,7 @@ impl Handler {
             .caller(&self.services, principal, &parts.headers)
             .await?;
         let tool = call.tool();
-        if let (Tool::WaitForMessage, Some(size)) = (tool, parts.extensions.get::<BodySize>()) {
+        if let (true, Some(size)) = (call.waits(), parts.extensions.get::<BodySize>()) {
             check_wait(*size)?;
         }
         // Only a call that names a message proves that the model read it: other calls may have been made with the one that
@@ -266,10 +266,10 @@ impl Handler {
             Via::ToolCall,
         )
         .await;
-        let _wait = match tool {
-            Tool::WaitForMessage => Some(HttpWaits::begin(&self.sessions.waits, principal)?),
-            _ => None,
-        };
+        let waits = call
+            .waits()
+            .then(|| HttpWaits::begin(&self.sessions.waits, principal));
+        let _wait = waits.transpose()?;
         // The protocol has no call ids, so each request is a call of its own.
         let done = tokio::select! {
             done = request::perform(&self.services, &caller, CallId::fresh(), call) => done?,

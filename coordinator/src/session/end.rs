@@ -1,6 +1,5 @@
 //! The end of a link: its reasons, and the last steps.
 
-use c3po_shared::catalogue::Tool;
 use c3po_shared::wire::{CLOSE_REVOKED, CLOSE_TAKEN_OVER, Empty, Outgoing};
 use futures_util::stream::StreamExt;
 use tokio::time::Instant;
@@ -59,11 +58,7 @@ impl Session {
     /// Waits for in-flight store calls so that their outcome is recorded; the client is not notified. Waits are aborted at
     /// once.
     pub(super) async fn finish(&mut self) {
-        for (_, abort) in self
-            .running
-            .values()
-            .filter(|(tool, _)| *tool == Tool::WaitForMessage)
-        {
+        for (_, abort) in self.running.values().filter(|(tool, _)| tool.waits()) {
             abort.abort();
         }
         self.ledger.finish(&self.services, &self.caller).await;

@@ -128,10 +128,8 @@ impl Session {
             Ok(call) => {
                 // A wait lasts longer than a charge may be held. A call that reads texts takes room for them; if it kept
                 // its own charge meanwhile, such calls could wait for each other.
-                let reads = matches!(
-                    call.tool(),
-                    Tool::WaitForMessage | Tool::GetMessages | Tool::GetThread
-                );
+                let reads = call.tool().waits()
+                    || matches!(call.tool(), Tool::GetMessages | Tool::GetThread);
                 let held = held.filter(|_| !reads);
                 let (tool, call_id, at) = (call.tool(), params.call_id, Instant::now());
                 self.accept(
@@ -169,7 +167,7 @@ impl Session {
 
     fn cancel(&mut self, call: CallId) {
         self.ledger.withdraw(call);
-        if let Some((Tool::WaitForMessage, abort)) = self.running.get(&call) {
+        if let Some((_, abort)) = self.running.get(&call).filter(|(tool, _)| tool.waits()) {
             abort.abort();
             self.running.remove(&call);
         } else if let Some(ended) = self

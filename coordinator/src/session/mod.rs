@@ -346,7 +346,7 @@ impl Session {
     fn pump(&mut self) {
         loop {
             let at_work = self.calls_at_work();
-            let has_place = |tool| tool == Tool::WaitForMessage || at_work < CALLS_AT_ONCE;
+            let has_place = |tool: Tool| tool.waits() || at_work < CALLS_AT_ONCE;
             let Some(call) = self.ledger.start(&self.services, &self.caller, has_place) else {
                 break;
             };
@@ -402,7 +402,7 @@ impl Session {
     fn waits(&self) -> usize {
         self.running
             .values()
-            .filter(|(tool, _)| *tool == Tool::WaitForMessage)
+            .filter(|(tool, _)| tool.waits())
             .count()
     }
 

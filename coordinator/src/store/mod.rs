@@ -112,7 +112,7 @@ pub struct Send {
     pub message: Message,
     /// The call that sends it. A repeated call does not deliver the message to the same recipient again.
     pub call: CallId,
-    /// The largest number of messages that the inbox may hold.
+    /// The largest number of messages that the inbox may hold. The inbox of people has its own limits instead.
     pub bound: usize,
     /// How long the message stays readable after it is settled.
     pub kept: Duration,
@@ -135,6 +135,13 @@ pub enum SendOutcome {
     Repeated(Box<Message>),
     /// The inbox already holds this many messages; nothing changed.
     Full(usize),
+    /// People have too many open questions, of this agent or in total; nothing changed.
+    TooManyQuestions {
+        /// How many are open.
+        count: usize,
+        /// The limit that is reached.
+        limit: usize,
+    },
     /// The recipient does not exist; nothing changed.
     NoSuchAgent,
     /// The recipient's session does not accept new work; nothing changed.

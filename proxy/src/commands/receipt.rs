@@ -150,7 +150,7 @@ fn evidence(step: &Step) -> String {
 fn way(via: Option<Via>) -> String {
     let words = match via {
         None => return String::new(),
-        Some(tool @ (Via::WaitForMessage | Via::GetMessages | Via::GetThread)) => {
+        Some(tool @ (Via::WaitForMessage | Via::GetMessages | Via::GetThread | Via::AskUser)) => {
             return format!(" by the result of {tool}");
         }
         Some(Via::UserPromptSubmit) => "the UserPromptSubmit hook, with a prompt",

@@ -45,6 +45,14 @@ pub(super) enum Channel {
     Unsure,
 }
 
+/// Returns whether that is the result of a tool.
+pub(super) fn is_of_result(via: Via) -> bool {
+    matches!(
+        via,
+        Via::WaitForMessage | Via::GetMessages | Via::GetThread | Via::AskUser
+    )
+}
+
 /// How one message is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Flight {
@@ -122,11 +130,7 @@ impl Flight {
 
     /// Returns whether the result of a tool brought the message, to whomever.
     pub(super) fn was_result(&self) -> bool {
-        self.turn.is_none()
-            && matches!(
-                self.via,
-                Via::WaitForMessage | Via::GetMessages | Via::GetThread
-            )
+        self.turn.is_none() && is_of_result(self.via)
     }
 
     /// Results hold the message part by part, and its end has not been in one.

@@ -32,6 +32,8 @@ pub(super) struct Note {
     pub(super) reply_to: Option<MessageId>,
     pub(super) failed: bool,
     pub(super) repeated: bool,
+    /// Whether the text only names the question, whose answer `ask_user` returns.
+    pub(super) points: bool,
     /// By the clock of this host, independent of the coordinator's.
     pub(super) expires_at: Instant,
 }
@@ -43,6 +45,11 @@ impl Note {
     }
 }
 
+/// Returns the text for an answer that `ask_user` returns: the client marks every pushed text as not from its user.
+fn pointer(question: &MessageId) -> String {
+    format!("{question} is answered; call ask_user with question_id {question}")
+}
+
 impl Note {
     /// Takes over a message that came at `now`.
     pub(super) fn of(arriving: Arriving, now: Instant) -> Self {
@@ -50,7 +57,12 @@ impl Note {
             message,
             expires_in_ms,
         } = arriving;
-        let body = message.text();
+        let points = message
+            .answer
+            .as_ref()
+            .is_some_and(|answer| answer.to_ask_user);
+        let pointer = message.reply_to.as_ref().filter(|_| points).map(pointer);
+        let body = pointer.as_deref().unwrap_or(message.text());
         let context = message.context.as_deref();
         let length = body.chars().count() + context.map_or(0, |context| context.chars().count());
         let kept = |text: &str| text.chars().take(BODY_KEPT).collect::<String>();
@@ -69,6 +81,7 @@ impl Note {
             reply_to: message.reply_to,
             failed: message.status == Some(ReplyStatus::Error),
             repeated: message.repeated,
+            points,
             expires_at: now + Duration::from_millis(expires_in_ms).min(LIFE_MAX),
         }
     }

@@ -35,6 +35,7 @@ pub(super) fn note(number: u32, body: &str) -> Note {
         reply_to: None,
         failed: false,
         repeated: false,
+        points: false,
         expires_at: Instant::now() + Duration::from_secs(86_400),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use c3po_shared::catalogue::{Call, Received, TimedOut, WaitForMessage};
+use c3po_shared::catalogue::{AskUser, Call, Received, TimedOut, UserAnswer, WaitForMessage};
 use c3po_shared::ids::CallId;
-use c3po_shared::limits::WAIT_DEFAULT;
+use c3po_shared::limits::{ASK_DEFAULT, WAIT_DEFAULT};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::wire::{CallParams, Outgoing, RequestId};
 use tokio::sync::oneshot;
@@ -32,22 +32,30 @@ impl OutgoingCall {
 
     /// Returns when a wait ends by itself; `None` for a call whose caller wants an answer now.
     pub(super) fn waits_until(&self) -> Option<Instant> {
-        let Call::WaitForMessage(wait) = &self.call else {
-            return None;
+        let seconds = match &self.call {
+            Call::WaitForMessage(wait) => wait.timeout.unwrap_or(WAIT_DEFAULT),
+            // Without the id, the question itself is to be stored.
+            Call::AskUser(ask) if ask.question_id.is_some() => ask.timeout.unwrap_or(ASK_DEFAULT),
+            _ => return None,
         };
-        Some(self.began + Duration::from_secs(wait.timeout.unwrap_or(WAIT_DEFAULT)))
+        Some(self.began + Duration::from_secs(seconds))
     }
 
     /// Returns the reply of a wait that timed out; `None` for any other call.
     pub(super) fn timed_out(&self, now: Instant) -> Option<Received> {
-        let Call::WaitForMessage(wait) = &self.call else {
-            return None;
-        };
         let waited = now.saturating_duration_since(self.began).as_secs();
-        Some(Received::of(&match wait.message_id.clone() {
-            Some(id) => TimedOut::of(id, waited),
-            None => TimedOut::any(waited, 0),
-        }))
+        match &self.call {
+            Call::WaitForMessage(wait) => Some(Received::of(&match wait.message_id.clone() {
+                Some(id) => TimedOut::of(id, waited),
+                None => TimedOut::any(waited, 0),
+            })),
+            Call::AskUser(ask) => {
+                let advice = ask.on_no_response.unwrap_or_default();
+                let outcome = UserAnswer::no_response(ask.question_id.clone()?, waited, advice);
+                Some(Received::of(&outcome))
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn frame(&self, number: i64, now: Instant) -> String {
@@ -63,18 +71,20 @@ impl OutgoingCall {
 
     /// Returns a wait with the remaining time, at least a second; `None` for any other call.
     fn with_what_is_left(&self, now: Instant) -> Option<Call> {
-        let (Call::WaitForMessage(wait), Some(until)) = (&self.call, self.waits_until()) else {
-            return None;
-        };
-        let left = until
+        let left = self
+            .waits_until()?
             .saturating_duration_since(now)
             .as_millis()
             .div_ceil(1_000);
         let seconds = u64::try_from(left).unwrap_or(u64::MAX).max(1);
-        Some(Call::WaitForMessage(WaitForMessage {
-            timeout: Some(seconds),
-            ..wait.clone()
-        }))
+        let timeout = Some(seconds);
+        match self.call.clone() {
+            Call::WaitForMessage(wait) => {
+                Some(Call::WaitForMessage(WaitForMessage { timeout, ..wait }))
+            }
+            Call::AskUser(ask) => Some(Call::AskUser(AskUser { timeout, ..ask })),
+            _ => None,
+        }
     }
 }
 
@@ -98,8 +108,18 @@ mod tests {
 
     #[test]
     fn a_wait_that_is_sent_again_asks_for_the_remaining_time() {
-        let (now, wait) = (Instant::now(), json!({"timeout": 60}));
-        let call = Call::of_object("wait_for_message", wait.as_object().cloned().unwrap());
+        let now = Instant::now();
+        let asked = json!({"question_id": "a::human::00000001", "timeout": 60});
+        for (tool, wait) in [
+            ("wait_for_message", json!({"timeout": 60})),
+            ("ask_user", asked),
+        ] {
+            check_what_is_left(tool, &wait, now);
+        }
+    }
+
+    fn check_what_is_left(tool: &str, wait: &Value, now: Instant) {
+        let call = Call::of_object(tool, wait.as_object().cloned().unwrap());
         let call = OutgoingCall::new(CallId::fresh(), call.unwrap(), now);
         for (passed, left) in [(0, 60), (20, 40), (59, 1), (70, 1)] {
             let frame = call.frame(1, now + Duration::from_secs(passed));

@@ -1,6 +1,7 @@
 //! The MCP server on stdio: lists the catalogue and passes calls to the link.
 
 mod answer;
+mod asking;
 mod channel;
 mod lines;
 mod presenting;
@@ -159,7 +160,8 @@ impl ServerHandler for Server {
         self.hop.on(Input::Called(call.settles()));
         let outcome = tokio::select! {
             outcome = self.pass_on(&call, &context) => outcome,
-            () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),
+            // A cancelled question has to be withdrawn first.
+            () = context.ct.cancelled(), if call.tool() != Tool::AskUser => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),
             () = self.stop.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the session is ending")),
         };
         if outcome.is_ok() {
@@ -190,9 +192,10 @@ impl Server {
                 );
                 Ok(reply)
             }
+            (Call::AskUser(ask), _) => self.ask(ask, context).await,
             (Call::WaitForMessage(wait), Some(token)) => tokio::select! {
                 reply = self.wait(wait) => reply,
-                never = say_progress(&context.peer, token) => match never {},
+                never = say_progress(&context.peer, token, waits) => match never {},
             },
             (Call::WaitForMessage(wait), None) => self.wait(wait).await,
             _ => self.link.call(call.clone()).await,
@@ -305,17 +308,25 @@ fn tool_use(context: &RequestContext<RoleServer>) -> Option<String> {
     context.meta.get(TOOL_USE)?.as_str().map(str::to_owned)
 }
 
+/// Returns what a client shows after so many seconds of a wait.
+fn waits(seconds: u64) -> String {
+    format!("waiting for {seconds} s")
+}
+
 /// Reports progress of a wait again and again, so that the client does not count it as dead.
-async fn say_progress(peer: &Peer<RoleServer>, token: ProgressToken) -> std::convert::Infallible {
+async fn say_progress(
+    peer: &Peer<RoleServer>,
+    token: ProgressToken,
+    words: fn(u64) -> String,
+) -> std::convert::Infallible {
     let began = Instant::now();
     let mut every = tokio::time::interval(PROGRESS_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     every.reset();
     loop {
         every.tick().await;
-        let seconds = began.elapsed().as_secs();
         let progress = ProgressNotificationParam::new(token.clone(), began.elapsed().as_secs_f64())
-            .with_message(format!("waiting for {seconds} s"));
+            .with_message(words(began.elapsed().as_secs()));
         if let Err(error) = peer.notify_progress(progress).await {
             tracing::debug!("could not report progress: {error}");
         }

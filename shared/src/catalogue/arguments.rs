@@ -12,7 +12,7 @@ use crate::ids::{AgentId, MessageId};
 use crate::question::Question;
 use crate::receipt::{Stage, Via};
 use crate::refusal::Refusal;
-use crate::vocabulary::{KindFilter, Priority, ReplyStatus, State, Status};
+use crate::vocabulary::{KindFilter, NoResponse, Priority, ReplyStatus, State, Status};
 
 /// A tool without arguments.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -201,6 +201,95 @@ pub struct RegisterAgent {
     /// Others send to all agents with this role as @role
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+}
+
+/// `ask_user`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AskUser {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// Alone: wait for the answer to an earlier question of yours
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_id: Option<MessageId>,
+    /// Facts that they need to decide
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// Up to 10 short labels to choose from
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multi_select: Option<bool>,
+    /// Default true
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_text: Option<bool>,
+    /// No agent may answer for them
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs_person: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// Default true; false returns the id at once
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
+    /// Seconds, 1-86400, default 1800; the question stays open
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+    /// Default keep_open
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_no_response: Option<NoResponse>,
+}
+
+impl AskUser {
+    /// Returns the question of the call, unless it is about an earlier one.
+    pub fn as_question(&self) -> Option<Question> {
+        let options = self.options.as_deref().unwrap_or_default();
+        let mut question = Question::ask(self.question.as_deref()?, options);
+        for part in &mut question.parts {
+            part.multi = self.multi_select.unwrap_or(false);
+            part.allow_text = self.allow_text.unwrap_or(true);
+        }
+        question.needs_person = self.needs_person.unwrap_or(false);
+        Some(question)
+    }
+}
+
+/// `notify_user`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NotifyUser {
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Default low
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+}
+
+/// `escalate_to_human`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EscalateToHuman {
+    pub reason: String,
+    /// An open question that people must answer; without it, you ask a new one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_id: Option<MessageId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<Vec<String>>,
+    /// Default urgent
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+}
+
+impl EscalateToHuman {
+    /// Returns the question that the call asks.
+    pub fn as_question(&self) -> Question {
+        let text = self.message.as_deref().unwrap_or(&self.reason);
+        Question::ask(text, self.options.as_deref().unwrap_or_default())
+    }
 }
 
 /// `wait_for_response` waits for the answer to one message, `wait_for_request` for messages other than replies.

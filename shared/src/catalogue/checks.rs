@@ -1,11 +1,11 @@
 //! The bounds of all tool arguments, checked before a call is executed.
 
 use super::Call;
-use super::arguments::{RegisterAgent, WaitForMessage};
+use super::arguments::{AskUser, EscalateToHuman, RegisterAgent, WaitForMessage};
 use crate::ids::AgentId;
 use crate::limits::{
-    CAPABILITIES_MAX, CAPABILITIES_TEXT_MAX, IDS_MAX, LABEL_MAX, MESSAGE_LIFE_MAX, PAGE_MAX,
-    TEXT_MAX, TITLE_MAX, WAIT_MAX,
+    ASK_MAX, CAPABILITIES_MAX, CAPABILITIES_TEXT_MAX, IDS_MAX, LABEL_MAX, MESSAGE_LIFE_MAX,
+    PAGE_MAX, TEXT_MAX, TITLE_MAX, WAIT_MAX,
 };
 use crate::receipt::Stage;
 use crate::refusal::Refusal;
@@ -42,6 +42,12 @@ impl Call {
                 optional("description", call.description.as_deref(), LABEL_MAX)
             }
             Self::RegisterAgent(call) => check_registration(call),
+            Self::AskUser(call) => check_ask(call),
+            Self::NotifyUser(call) => {
+                filled("message", &call.message)?;
+                optional("title", call.title.as_deref(), TITLE_MAX)
+            }
+            Self::EscalateToHuman(call) => check_escalation(call),
             Self::RequestPermission(call) => {
                 filled("message", &call.message)?;
                 call.question.check()
@@ -72,6 +78,47 @@ fn check_wait(call: &WaitForMessage) -> Result<(), Refusal> {
             "until: '{stage}' is not one of on_host, in_session, seen, answered"
         ))),
     }
+}
+
+fn check_ask(call: &AskUser) -> Result<(), Refusal> {
+    within("timeout", call.timeout, 1, ASK_MAX)?;
+    let Some(question) = &call.question else {
+        let alone = AskUser {
+            question_id: call.question_id.clone(),
+            timeout: call.timeout,
+            on_no_response: call.on_no_response,
+            ..AskUser::default()
+        };
+        return if call.question_id.is_some() && *call == alone {
+            Ok(())
+        } else {
+            Err(Refusal::invalid(
+                "ask_user needs question, or question_id alone",
+            ))
+        };
+    };
+    if call.question_id.is_some() {
+        return Err(Refusal::invalid(
+            "ask_user takes question or question_id, not both",
+        ));
+    }
+    filled("question", question)?;
+    optional("context", call.context.as_deref(), TEXT_MAX)?;
+    call.as_question().map_or(Ok(()), |asked| asked.check())
+}
+
+fn check_escalation(call: &EscalateToHuman) -> Result<(), Refusal> {
+    filled("reason", &call.reason)?;
+    optional("title", call.title.as_deref(), TITLE_MAX)?;
+    if let Some(message) = &call.message {
+        filled("message", message)?;
+    }
+    if call.question_id.is_some() && (call.message.is_some() || call.options.is_some()) {
+        return Err(Refusal::invalid(
+            "escalate_to_human takes question_id, or message and options of a new question",
+        ));
+    }
+    call.as_question().check()
 }
 
 fn check_registration(call: &RegisterAgent) -> Result<(), Refusal> {

@@ -1,6 +1,7 @@
 //! The single definition of every tool. The proxy lists it, the link carries it, `/mcp` serves it, the coordinator dispatches
 //! on it.
 
+mod answered;
 mod arguments;
 mod checks;
 mod listing;
@@ -13,10 +14,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub use answered::{UserAnswer, waited};
 pub use arguments::{
-    AckMessages, Broadcast, Conclude, GetAgentStatus, GetMessages, GetThread, ListAgents,
-    MessageStatus, Nothing, RegisterAgent, ReplyTo, RequestPermission, SendMessage, SetStatus,
-    WaitForMessage,
+    AckMessages, AskUser, Broadcast, Conclude, EscalateToHuman, GetAgentStatus, GetMessages,
+    GetThread, ListAgents, MessageStatus, Nothing, NotifyUser, RegisterAgent, ReplyTo,
+    RequestPermission, SendMessage, SetStatus, WaitForMessage,
 };
 pub use listing::{INSTRUCTIONS, Listing, listing, schema_of};
 pub use received::Received;
@@ -132,6 +134,13 @@ tools! {
         "Publish your capabilities and role, or change your agent id. Everything else works without it.";
     Ping(Nothing) = "ping", deferred, reads,
         "Show your agent id and check the connection to the coordinator.";
+    AskUser(AskUser) = "ask_user", deferred, writes,
+        "Ask the people who run this system, who may be away from this terminal, and wait for their answer. Ask what only \
+         they can decide.";
+    NotifyUser(NotifyUser) = "notify_user", deferred, writes,
+        "Leave a notice for the people who run this system. It needs no answer.";
+    EscalateToHuman(EscalateToHuman) = "escalate_to_human", deferred, writes,
+        "Ask people urgently without waiting, or pass a question on to them. ask_user with the question_id returns the answer.";
     RequestPermission(RequestPermission) = "request_permission", unlisted, writes,
         "Ask people for a decision that the client waits for.";
     Conclude(Conclude) = "conclude", unlisted, writes,
@@ -148,6 +157,11 @@ impl Tool {
             "wait_for_response" | "wait_for_request" => Some(Self::WaitForMessage),
             _ => None,
         })
+    }
+
+    /// Returns whether a call of the tool may last for as long as its caller wants.
+    pub fn waits(self) -> bool {
+        matches!(self, Self::WaitForMessage | Self::AskUser)
     }
 
     /// Returns whether the tool returns text from other agents, up to the maximum size of a result.
@@ -170,6 +184,14 @@ impl Call {
             Self::Reply(reply) => vec![reply.message_id.clone()],
             Self::AckMessages(acked) => acked.message_ids.clone(),
             _ => Vec::new(),
+        }
+    }
+
+    /// Returns whether the call may last for as long as its caller wants.
+    pub fn waits(&self) -> bool {
+        match self {
+            Self::AskUser(ask) => ask.wait != Some(false),
+            call => call.tool().waits(),
         }
     }
 
@@ -237,8 +259,11 @@ pub enum Reply {
     AgentDetails(AgentDetails),
     /// `set_status`
     StatusSet(StatusSet),
-    /// `send_message` to one agent, `reply`, or `request_permission`
+    /// `send_message` to one agent, `reply`, `request_permission`, `notify_user`, `escalate_to_human`, or `ask_user` without
+    /// a wait
     Sent(Sent),
+    /// `ask_user` after its wait
+    UserAnswer(Box<UserAnswer>),
     /// `send_message` to a role, or `broadcast`
     Copies(Copies),
     /// `get_messages`

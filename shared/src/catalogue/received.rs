@@ -50,6 +50,10 @@ impl Received {
 
     /// Returns the messages that the reply shows to the model in full. Once the reply is written they are `in_session`.
     pub fn presented(&self, tool: Tool) -> Vec<MessageId> {
+        if tool == Tool::AskUser {
+            let reply = self.value.get("reply_id").and_then(Value::as_str);
+            return reply.and_then(|id| id.parse().ok()).into_iter().collect();
+        }
         self.messages(tool)
             .filter(|message| message.get("rest").is_none())
             .filter_map(id)
@@ -58,6 +62,9 @@ impl Received {
 
     /// Returns the messages of which the reply contains any part.
     pub fn shown(&self, tool: Tool) -> Vec<MessageId> {
+        if tool == Tool::AskUser {
+            return self.presented(tool);
+        }
         self.messages(tool).filter_map(id).collect()
     }
 
@@ -184,6 +191,16 @@ mod tests {
             2,
         );
         check(Tool::SendMessage, r#"{"id":"a::b::00000001"}"#, 0);
+        check(
+            Tool::AskUser,
+            r#"{"question_id":"a::human::00000001","reply_id":"human::a::00000002"}"#,
+            1,
+        );
+        check(
+            Tool::AskUser,
+            r#"{"question_id":"a::human::00000001","status":"no_response"}"#,
+            0,
+        );
     }
 
     #[test]

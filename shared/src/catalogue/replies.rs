@@ -219,6 +219,7 @@ pub fn presented_via(tool: Tool) -> Option<Via> {
         Tool::WaitForMessage => Some(Via::WaitForMessage),
         Tool::GetMessages => Some(Via::GetMessages),
         Tool::GetThread => Some(Via::GetThread),
+        Tool::AskUser => Some(Via::AskUser),
         _ => None,
     }
 }

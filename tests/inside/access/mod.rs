@@ -47,6 +47,9 @@ fn arguments(tool: Tool, text: &str, [asked, told]: [&str; 2]) -> Value {
             json!({"message": text,
                 "question": {"kind": "permission", "parts": [part], "request": request}})
         }
+        Tool::AskUser => json!({"question": text, "wait": false}),
+        Tool::NotifyUser => json!({"message": text}),
+        Tool::EscalateToHuman => json!({"reason": text}),
         Tool::Conclude => {
             json!({"message_id": asked, "stage": "withdrawn", "via": "terminal"})
         }

@@ -1,6 +1,7 @@
 //! Every tool, alias, error code and limit of the catalogue, over real links to a real coordinator.
 
 mod agents;
+mod asking;
 mod contexts;
 mod conversation;
 mod errors;

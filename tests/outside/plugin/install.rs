@@ -290,6 +290,8 @@ async fn tools_are_allowed_one_by_one_on_request_and_disallowed_by_uninstall() -
         "wait_for_message",
         "ack_messages",
         "list_agents",
+        "ask_user",
+        "notify_user",
     ];
     let named = tools.map(|tool| format!("mcp__plugin_c3po_c3po__{tool}"));
     let expected = ["Bash(ls)".to_owned()]

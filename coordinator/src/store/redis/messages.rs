@@ -1,6 +1,7 @@
 //! Messages in Redis: sends, answers, progress, acknowledgements and reads.
 
 use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::limits::{NOTICES_MAX, QUESTIONS_MAX, QUESTIONS_PER_AGENT};
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::time::Timestamp;
 use redis::{FromRedisValue, Value};
@@ -124,6 +125,11 @@ fn describe(call: &mut Call, send: &Send) -> Result<()> {
         .arg(quota::cost(envelope.len()))
         .arg(limit.unwrap_or_default())
         .arg(send.key.as_deref().unwrap_or_default());
+    if message.to_agent == AgentId::human() {
+        call.arg(QUESTIONS_PER_AGENT)
+            .arg(QUESTIONS_MAX)
+            .arg(NOTICES_MAX);
+    }
     Ok(())
 }
 
@@ -160,6 +166,10 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
         }
         "over" => Err(StoreError::OverQuota(exceeded(send, &told)?)),
         "full" => Ok(SendOutcome::Full(fact(&told)?)),
+        "questions" => Ok(SendOutcome::TooManyQuestions {
+            count: fact(&told)?,
+            limit: told.get(2).map_or(Ok(0), read)?,
+        }),
         "nobody" => Ok(SendOutcome::NoSuchAgent),
         "away" => Ok(SendOutcome::Away),
         "taken" => Ok(SendOutcome::IdTaken),

@@ -12,7 +12,7 @@ use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp, time_until};
 use super::worker::Work;
-use super::{audit, duties, quota};
+use super::{audit, duties, people, quota};
 use crate::store::quota::cost;
 use crate::store::{AnswerOutcome, Duty, Result, Send, SendOutcome, Wake};
 
@@ -139,10 +139,18 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     {
         return Ok(SendOutcome::IdTaken);
     }
-    if !make_room(work, &message.to_agent, send.bound)? {
+    let bound = if message.to_agent == AgentId::human() {
+        if let Some(refused) = make_room_for_people(work, message)? {
+            return Ok(refused);
+        }
+        usize::MAX
+    } else {
+        send.bound
+    };
+    if !make_room(work, &message.to_agent, bound)? {
         // The counter still includes expired messages until they are settled.
         settle_expired(work, &message.to_agent)?;
-        if !make_room(work, &message.to_agent, send.bound)? {
+        if !make_room(work, &message.to_agent, bound)? {
             return Ok(open_count(work, &message.to_agent)?
                 .map_or(SendOutcome::NoSuchAgent, SendOutcome::Full));
         }
@@ -155,6 +163,20 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     work.wakes
         .push(Wake::arrived(position, None, true, message));
     Ok(SendOutcome::Stored)
+}
+
+/// Makes room for a message to people: a question is refused beyond the limits, and a notice replaces the oldest one.
+fn make_room_for_people(work: &mut Work<'_>, message: &Message) -> Result<Option<SendOutcome>> {
+    if open_count(work, &message.to_agent)?.is_none_or(|open| open < people::LEAST) {
+        return Ok(None);
+    }
+    settle_expired(work, &message.to_agent)?;
+    if message.requires_response {
+        return people::too_many(work, message);
+    }
+    let replaced = people::replaced(work)?;
+    settle_all(work, &replaced)?;
+    Ok(None)
 }
 
 fn record_send(work: &Work<'_>, send: &Send) -> Result<()> {

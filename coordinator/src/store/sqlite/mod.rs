@@ -26,6 +26,7 @@ mod ladder;
 mod logins;
 mod messages;
 mod open;
+mod people;
 mod progress;
 mod quota;
 mod room;

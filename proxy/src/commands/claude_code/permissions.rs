@@ -8,13 +8,15 @@ use serde_json::{Value, json};
 use super::settings::Members;
 
 /// The tools of a conversation. Tools that change a session's name, or write to every agent, still need a permission.
-const TOOLS: [Tool; 6] = [
+const TOOLS: [Tool; 8] = [
     Tool::SendMessage,
     Tool::Reply,
     Tool::GetMessages,
     Tool::WaitForMessage,
     Tool::AckMessages,
     Tool::ListAgents,
+    Tool::AskUser,
+    Tool::NotifyUser,
 ];
 /// The beginning of Claude Code's names for the tools of the plugin's server.
 const PREFIX: &str = "mcp__plugin_c3po_c3po__";

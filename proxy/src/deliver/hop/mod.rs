@@ -20,7 +20,7 @@ use c3po_shared::wire::{Arriving, SessionChange};
 use tokio::time::Instant;
 
 use super::evidence::Evidence;
-use super::in_flight::{Channel, InFlight};
+use super::in_flight::{Channel, InFlight, is_of_result};
 use super::note::Note;
 use super::proof::Shown;
 use super::push::{InboxSocket, Pushes, Reminders};
@@ -59,6 +59,8 @@ pub(super) struct Hop {
     subagent_at: Option<Instant>,
     /// Messages in whose middle the session reads, and whose beginning is not in its context.
     beheaded: HashSet<MessageId>,
+    /// Answers of which the session was shown only that they exist.
+    pointers: HashSet<MessageId>,
     /// Whether the session ran before this proxy, which then does not know the content of its conversation.
     joined: bool,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
@@ -96,6 +98,7 @@ impl Hop {
             uses: VecDeque::new(),
             subagent_at: None,
             beheaded: HashSet::new(),
+            pointers: HashSet::new(),
             joined: false,
             agent: wished.clone(),
             wished,
@@ -198,6 +201,9 @@ impl Hop {
         for arriving in messages {
             let is_shown = self.shown.holds(&arriving.message.id);
             let mut note = Note::of(arriving, now);
+            if note.points && !is_shown {
+                self.pointers.insert(note.id.clone());
+            }
             if is_shown {
                 // The result of a wait was faster than its text, which a rewind needs.
                 self.shown.keep_once(note);
@@ -400,11 +406,17 @@ impl Hop {
 
     fn receipt(
         &mut self,
-        message_ids: Vec<MessageId>,
+        mut message_ids: Vec<MessageId>,
         stage: Stage,
         via: Via,
         seen_via: Option<Via>,
     ) {
+        // A text that only points to an answer is no evidence that the answer is in the session. Results have it whole.
+        if is_of_result(via) {
+            self.pointers.retain(|id| !message_ids.contains(id));
+        } else {
+            message_ids.retain(|id| !self.pointers.contains(id));
+        }
         if !message_ids.is_empty() {
             self.receipts.push(Progress {
                 message_ids,

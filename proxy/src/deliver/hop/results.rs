@@ -224,6 +224,7 @@ impl Hop {
     /// The session needs these messages no more.
     pub(super) fn settled(&mut self, ids: &[MessageId]) {
         self.in_flight.remove(ids);
+        self.pointers.retain(|id| !ids.contains(id));
         self.stalled.retain(|id| !ids.contains(id));
         // One that is on its way to this host comes too late.
         self.shown.settle(ids);

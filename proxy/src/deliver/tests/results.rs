@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes,
-    starts, typed,
+    socket, starts, typed,
 };
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input, Presented};
@@ -356,4 +356,36 @@ fn a_prompt_that_led_nowhere_is_doubted_while_only_a_background_agent_works() {
     scene.reads(&[], &[]);
     assert_eq!(scene.hop.unread(), 1);
     assert!(matches!(scene.next(), Todo::Post(..)));
+}
+
+#[test]
+fn an_answer_of_people_is_in_the_session_by_the_result_of_ask_user_and_not_by_a_push() {
+    let mut scene = Scene::begun(Some(socket()));
+    let question = "homeassistant::human::00000009";
+    let answer = json!({"by": "ann", "via": "rest", "to_ask_user": true});
+    let reply = json!({"kind": "reply", "response": "Redis", "reply_to": question, "awaited": true,
+        "requires_response": false, "answer": answer});
+    scene.arrive(vec![message(1, reply)]);
+    let text = scene.posted();
+    let pointer = format!("> {question} is answered; call ask_user with question_id {question}");
+    assert!(text.contains(&pointer) && !text.contains("Redis"), "{text}");
+    scene.hear(&of_turn(
+        "p1",
+        Event {
+            prompt: Some(text),
+            ..event(Name::UserPromptSubmit)
+        },
+    ));
+    scene.uses("p1", "t0");
+    scene.hear(&batch("p1", "t0"));
+    scene.uses("p1", "t1");
+    assert_eq!(scene.receipts(), [], "the answer is not there yet");
+    scene.present(1, Via::AskUser, Some("t1"));
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::AskUser)]
+    );
+    scene.hear(&batch("p1", "t1"));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
 }

@@ -474,8 +474,14 @@ fn in_result(text: &str) -> Vec<MessageId> {
     };
     let page = result["messages"].as_array().into_iter().flatten();
     let messages = std::iter::once(&result).chain(page);
+    // The result of `ask_user` names the message with the answer.
+    let answer = result["question_id"]
+        .as_str()
+        .and(result["reply_id"].as_str());
     messages
         .filter(|message| message["rest"].is_null())
-        .filter_map(|message| message["id"].as_str()?.parse().ok())
+        .filter_map(|message| message["id"].as_str())
+        .chain(answer)
+        .filter_map(|id| id.parse().ok())
         .collect()
 }

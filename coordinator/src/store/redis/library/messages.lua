@@ -1,5 +1,50 @@
 -- Messages: sending, replies, receipts and acknowledgements.
 
+-- Returns the refusal of a further question of this agent to people, if too many are open: {'questions', count, limit}.
+local function refuse_question(from, own_max, all_max)
+  local open, own = redis.call('ZRANGE', questions_key(), 0, -1), 0
+  for _, place in ipairs(open) do
+    if string.find(place, from .. '::', 1, true) == 1 then
+      own = own + 1
+    end
+  end
+  if own >= own_max then
+    return { 'questions', own, own_max }
+  elseif #open >= all_max then
+    return { 'questions', #open, all_max }
+  end
+end
+
+-- Takes the oldest notices out of the inbox of people, so that a further one makes at most that many.
+local function replace_notices(most)
+  local excess = count_inbox() - redis.call('ZCARD', questions_key()) + 1 - most
+  if excess <= 0 then
+    return
+  end
+  local is_question = {}
+  for _, place in ipairs(redis.call('ZRANGE', questions_key(), 0, -1)) do
+    is_question[place] = true
+  end
+  local notices = {}
+  for _, list in ipairs({ unshown, shown }) do
+    local members = redis.call('ZRANGE', list, 0, -1, 'WITHSCORES')
+    for i = 1, #members, 2 do
+      if not is_question[members[i]] then
+        notices[#notices + 1] = { place = members[i], position = tonumber(members[i + 1]) }
+      end
+    end
+  end
+  table.sort(notices, function(one, other) return one.position < other.position end)
+  for i = 1, math.min(excess, EXPIRED_FEW) do
+    local id, expires = string.match(notices[i].place, '^(%S+) (%d+)$')
+    local facts = read_facts(redis.call('HGET', message_key(id), 'facts'), id)
+    -- An earlier build stored questions without their list.
+    if not facts or not facts.wants then
+      expire_one(id, expires, now)
+    end
+  end
+end
+
 -- Checks whether the message may go into the inbox of the agent in use. Returns the first expiry of that inbox, nothing, and 1
 -- if the inbox has no other message that was not shown, else 0. Or returns nothing and the refusal.
 -- ARGV from `at` on: as for `put`
@@ -22,12 +67,21 @@ local function refusal(key, args, at)
   end
   local others = redis.call('ZCARD', unshown)
   local count = others + redis.call('ZCARD', shown)
-  if count >= tonumber(args[at + 2]) then
+  if name == 'human' then
+    local facts = read_facts(args[at + 5], args[at])
+    local refused = facts.wants and refuse_question(facts.from, tonumber(args[at + 14]), tonumber(args[at + 15]))
+    if refused then
+      return nil, refused
+    end
+  elseif count >= tonumber(args[at + 2]) then
     return nil, { 'full', count }
   end
   local over = charge(args, at + 10)
   if over then
     return nil, over
+  end
+  if name == 'human' and not read_facts(args[at + 5], args[at]).wants then
+    replace_notices(tonumber(args[at + 16]))
   end
   return due, nil, others == 0 and 1 or 0
 end
@@ -35,7 +89,7 @@ end
 -- Puts the message there. Returns its position.
 -- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
 -- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
--- bytes, limit of bytes, the key that is used or ''. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message
+-- bytes, limit of bytes, the key that is used or '', limits of the inbox of people: questions of one agent, questions, notices. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message
 -- that it answers, or nothing
 local function put(key, thread, due, args, at, about)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
@@ -53,6 +107,9 @@ local function put(key, thread, due, args, at, about)
   end
   note_charge()
   local from = string.match(id, '^(.-)::')
+  if name == 'human' and read_facts(args[at + 5], id).wants then
+    redis.call('ZADD', questions_key(), position, id .. ' ' .. ends)
+  end
   if args[at + 9] == '1' then
     redis.call('SADD', asked_key(from), id)
   end

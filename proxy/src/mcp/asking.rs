@@ -1,0 +1,113 @@
+//! `ask_user` in a session: the wait for people, its progress, and the withdrawal of a question whose call is cancelled.
+
+use std::time::Duration;
+
+use c3po_shared::catalogue::{AskUser, Call, Conclude, Received, Sent};
+use c3po_shared::ids::MessageId;
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+
+use super::{Server, say_progress};
+
+/// The pause before a withdrawal is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+impl Server {
+    /// Asks, and waits for the answer unless the call does not want that.
+    ///
+    /// The question is stored first, by a call of its own: then a wait that is cancelled can withdraw it.
+    pub(super) async fn ask(
+        &self,
+        ask: &AskUser,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Received, Refusal> {
+        let question_id = match &ask.question_id {
+            Some(id) => id.clone(),
+            None => {
+                let storing = AskUser {
+                    wait: Some(false),
+                    ..ask.clone()
+                };
+                let stored = self.link.call(Call::AskUser(storing)).await?;
+                if ask.wait == Some(false) {
+                    return Ok(stored);
+                }
+                stored.read::<Sent>()?.message.id
+            }
+        };
+        let waiting = self.link.call(Call::AskUser(AskUser {
+            question_id: Some(question_id.clone()),
+            timeout: ask.timeout,
+            on_no_response: ask.on_no_response,
+            ..AskUser::default()
+        }));
+        let progress = async {
+            match context.meta.get_progress_token() {
+                Some(token) => say_progress(&context.peer, token, waits_for_person).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            outcome = waiting => outcome,
+            never = progress => match never {},
+            () = context.ct.cancelled() => {
+                if ask.question.is_some() {
+                    self.withdraw(question_id).await;
+                }
+                Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled"))
+            }
+        }
+    }
+
+    /// Withdraws a question, again and again while no coordinator can do it.
+    async fn withdraw(&self, message_id: MessageId) {
+        let call = Call::Conclude(Conclude {
+            message_id,
+            stage: Stage::Withdrawn,
+            via: Via::ToolCall,
+        });
+        while let Err(refusal) = self.link.call(call.clone()).await {
+            tracing::debug!("the question is not withdrawn yet: {refusal}");
+            let passes = [
+                ErrorCode::CoordDown,
+                ErrorCode::StoreUnavailable,
+                ErrorCode::RateLimited,
+            ];
+            if !passes.contains(&refusal.code) {
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Returns what a client shows after so many seconds.
+fn waits_for_person(seconds: u64) -> String {
+    match seconds {
+        ..60 => format!("waiting for a person, {seconds} s"),
+        60..3_600 => format!("waiting for a person, {} min", seconds / 60),
+        _ => format!(
+            "waiting for a person, {} h {} min",
+            seconds / 3_600,
+            seconds / 60 % 60
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::waits_for_person;
+
+    #[test]
+    fn the_progress_of_a_question_is_readable() {
+        for (seconds, text) in [
+            (25, "waiting for a person, 25 s"),
+            (275, "waiting for a person, 4 min"),
+            (7_380, "waiting for a person, 2 h 3 min"),
+        ] {
+            assert_eq!(waits_for_person(seconds), text);
+        }
+    }
+}
