@@ -104,7 +104,7 @@ impl AgentId {
         Self("human".into())
     }
 
-    /// Returns the id of the person at a host whose key does not cover [`Self::human`]: `nas-cli`.
+    /// Returns the id of the person at a host who has no login to act as [`Self::human`]: `nas-cli`.
     pub fn of_person(host: &str) -> Self {
         Self::of_folder(host).with_suffix("cli")
     }

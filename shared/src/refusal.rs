@@ -119,6 +119,17 @@ impl Refusal {
         )
     }
 
+    /// The caller has no login, and so may not act as `human`.
+    pub fn only_a_login(human: &AgentId) -> Self {
+        let error = format!("only a login acts as {human}, for a person");
+        Self::new(ErrorCode::Forbidden, error)
+            .suggest(
+                "Get a code with `c3po-coordinator login NAME` on the coordinator's machine, and log in with \
+                 `c3po login URL`.",
+            )
+            .detail("agent", human.as_str())
+    }
+
     /// Another answer came first.
     pub fn already_answered(id: &MessageId, reply: &MessageId) -> Self {
         Self::new(

@@ -211,7 +211,7 @@ impl Terminals {
             self.coordinator.is_some(),
             "there is no coordinator to join"
         );
-        let said = Box::pin(self.paste("c3po-coordinator invite --agents '*,human'")).await?;
+        let said = Box::pin(self.paste("c3po-coordinator invite")).await?;
         Ok(join_code(&said)?.to_owned())
     }
 }

@@ -52,11 +52,6 @@ impl AgentGlobs {
         fits(agent.as_str()) || agent.unnumbered().is_some_and(fits)
     }
 
-    /// Returns whether a glob is exactly that name.
-    pub(crate) fn name(&self, agent: &AgentId) -> bool {
-        self.0.iter().any(|glob| glob == agent.as_str())
-    }
-
     /// Returns the globs as given.
     pub(crate) fn as_slice(&self) -> &[String] {
         &self.0

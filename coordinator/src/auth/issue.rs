@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use c3po_shared::ids::AgentId;
 use c3po_shared::join::{NAME_PATTERN, check_name};
 use c3po_shared::limits::{GLOBS_MAX, KEY_LIFE_MAX, KEYS_MAX, LABEL_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -294,6 +295,13 @@ pub(super) fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refu
     check_name("name", name)?;
     let globs = AgentGlobs::new(agents.to_vec())
         .map_err(|error| Refusal::invalid(format!("agents: {error}")))?;
+    let human = AgentId::human();
+    if agents.iter().any(|glob| glob == human.as_str()) {
+        let error = format!("agents: no key covers {human}, only a login acts as {human}");
+        return Err(Refusal::invalid(error).suggest(
+            "Leave it out, and get a login for the person: `c3po-coordinator login NAME`.",
+        ));
+    }
     Ok(globs.as_slice().to_vec())
 }
 

@@ -23,10 +23,12 @@ use subtle::ConstantTimeEq;
 
 use self::keyring::{Found, Keyring};
 #[cfg(test)]
+pub(crate) use self::principal::Reach;
+#[cfg(test)]
 pub(crate) use self::principal::tests::key;
 pub(crate) use self::principal::{Principal, Stay};
 pub(crate) use self::rights::Right;
-use self::rights::anybody_answers;
+use self::rights::reach;
 use crate::config::{Config, Secret, Tls};
 use crate::store::{Key, Login};
 
@@ -51,13 +53,8 @@ impl Auth {
     /// Accepts the credentials that the configuration of a coordinator on that address allows.
     pub(crate) fn new(config: &Config, listen: IpAddr) -> Self {
         let public_url = config.public_url.as_deref();
-        let answers = anybody_answers(
-            config.is_open,
-            listen,
-            public_url,
-            config.answers_need_login,
-        );
-        let anybody = || Arc::new(Principal::anybody(answers));
+        let reach = reach(listen, public_url, config.answers_need_login);
+        let anybody = || Arc::new(Principal::anybody(reach));
         let token = config.token.clone();
         Self {
             anybody: config.is_open.then(anybody),
@@ -222,7 +219,7 @@ mod tests {
 
     fn auth_of(token: Option<Secret>, is_open: bool) -> Auth {
         Auth {
-            anybody: is_open.then(|| Arc::new(Principal::anybody(false))),
+            anybody: is_open.then(|| Arc::new(Principal::anybody(Reach::Network))),
             token: token.map(|token| (token, Arc::new(Principal::token()))),
             keyring: Keyring::default(),
             logins: Keyring::default(),

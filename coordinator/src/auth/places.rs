@@ -75,6 +75,7 @@ mod tests {
     use c3po_shared::refusal::ErrorCode;
     use c3po_shared::vocabulary::Scope;
 
+    use super::super::principal::Reach;
     use super::super::principal::tests::key;
     use super::*;
 
@@ -89,7 +90,7 @@ mod tests {
             ),
             (
                 Principal::token(),
-                Principal::anybody(false),
+                Principal::anybody(Reach::Network),
                 READS_WITHOUT_KEY,
             ),
         ] {

@@ -82,13 +82,22 @@ impl Drop for Stay {
     }
 }
 
+/// Where the clients of an open coordinator are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// On its machine: they act as `human`.
+    Machine {
+        /// Whether they also answer for people, as `local`.
+        answers: bool,
+    },
+    /// Anywhere.
+    Network,
+}
+
 #[derive(Debug)]
 pub(super) enum Who {
     /// A client without a credential, on an open coordinator.
-    Anybody {
-        /// Whether it may answer for people, as `local`.
-        answers: bool,
-    },
+    Anybody(Reach),
     /// A client with the shared token.
     Token,
     /// A local client under the coordinator's own user.
@@ -113,9 +122,9 @@ pub(super) enum Who {
 }
 
 impl Principal {
-    /// Returns the principal of clients without a credential, who answer for people if `answers` is set.
-    pub(crate) fn anybody(answers: bool) -> Self {
-        Self::of(Who::Anybody { answers })
+    /// Returns the principal of clients without a credential.
+    pub(crate) fn anybody(reach: Reach) -> Self {
+        Self::of(Who::Anybody(reach))
     }
 
     /// Returns the principal of clients with the shared token.
@@ -273,14 +282,14 @@ impl Principal {
     pub(crate) fn presented(&self) -> Option<(&str, u64)> {
         match &self.who {
             Who::Key { id, revision, .. } => Some((id, *revision)),
-            Who::Anybody { .. } | Who::Token | Who::Local | Who::Login { .. } => None,
+            Who::Anybody(_) | Who::Token | Who::Local | Who::Login { .. } => None,
         }
     }
 
     /// Returns the id of its key, `login-ID` for its login, or a fixed word without either.
     pub(crate) fn name(&self) -> &str {
         match &self.who {
-            Who::Anybody { .. } => "anybody",
+            Who::Anybody(_) => "anybody",
             Who::Token => "token",
             Who::Local => "local",
             Who::Key { id, .. } => id,
@@ -291,7 +300,7 @@ impl Principal {
     /// Returns the kind of its credential.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.who {
-            Who::Anybody { .. } => "anybody",
+            Who::Anybody(_) => "anybody",
             Who::Token => "token",
             Who::Local => "local",
             Who::Key { .. } => "key",
@@ -303,7 +312,7 @@ impl Principal {
     pub(crate) fn answers_as(&self) -> Option<&str> {
         match &self.who {
             Who::Login { name, .. } => Some(name),
-            Who::Anybody { answers: true } => Some(NOT_VERIFIED),
+            Who::Anybody(Reach::Machine { answers: true }) => Some(NOT_VERIFIED),
             _ => None,
         }
     }
@@ -313,7 +322,7 @@ impl Principal {
         match &self.who {
             Who::Key { id, .. } => Some(format!("the key {id}")),
             Who::Login { id, .. } => Some(format!("the login {id}")),
-            Who::Anybody { .. } | Who::Token | Who::Local => None,
+            Who::Anybody(_) | Who::Token | Who::Local => None,
         }
     }
 
@@ -329,7 +338,7 @@ impl Principal {
     pub(crate) fn key_id(&self) -> Option<&str> {
         match &self.who {
             Who::Key { id, .. } => Some(id),
-            Who::Anybody { .. } | Who::Token | Who::Local | Who::Login { .. } => None,
+            Who::Anybody(_) | Who::Token | Who::Local | Who::Login { .. } => None,
         }
     }
 
@@ -337,7 +346,7 @@ impl Principal {
     pub(crate) fn own_host(&self) -> Option<&str> {
         match &self.who {
             Who::Key { host, .. } => Some(host),
-            Who::Anybody { .. } | Who::Token | Who::Local | Who::Login { .. } => None,
+            Who::Anybody(_) | Who::Token | Who::Local | Who::Login { .. } => None,
         }
     }
 
@@ -363,7 +372,7 @@ impl Principal {
                 let scoped = format!("{}\n{instance}", self.name());
                 Uuid::new_v5(&PROCESSES, scoped.as_bytes())
             }
-            Who::Anybody { .. } | Who::Token | Who::Local => instance,
+            Who::Anybody(_) | Who::Token | Who::Local => instance,
         }
     }
 }
@@ -402,7 +411,7 @@ pub(super) mod tests {
     fn the_host_is_that_of_the_key_and_a_reported_one_counts_only_without_key() {
         assert_eq!(key(Scope::Agent, "*").host("laptop"), "nas");
         assert_eq!(Principal::token().host("laptop"), "laptop");
-        assert_eq!(Principal::anybody(false).host(" "), "unknown");
+        assert_eq!(Principal::anybody(Reach::Network).host(" "), "unknown");
     }
 
     #[test]
@@ -419,7 +428,7 @@ pub(super) mod tests {
         );
         stays.pop();
         assert!(Principal::enter(&principal).is_ok());
-        let anybody = Arc::new(Principal::anybody(false));
+        let anybody = Arc::new(Principal::anybody(Reach::Network));
         let stays: Vec<_> = (0..=AT_ONCE_PER_KEY)
             .map(|_| Principal::enter(&anybody))
             .collect();

@@ -1,7 +1,7 @@
 //! The rights of principals: those that a scope grants, and the agents that a key covers.
 //!
-//! Only logins answer for people, give verdicts and make logins, with two exceptions: anybody answers on an open coordinator of
-//! this machine, and the control socket makes logins.
+//! Only logins act and answer for people, give verdicts and make logins, with two exceptions: anybody acts and answers on an open
+//! coordinator of this machine, and the control socket makes logins.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::{LoginScope, Scope};
 
-use super::principal::{Principal, Who};
+use super::principal::{Principal, Reach, Who};
 
 /// A right of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,15 +94,15 @@ impl Right {
     }
 }
 
-/// Returns whether clients without a credential may answer for people: on an open coordinator that only this machine reaches,
-/// unless answers need a login. A public URL leads others to it through a proxy.
-pub(super) fn anybody_answers(
-    is_open: bool,
-    listen: IpAddr,
-    public_url: Option<&str>,
-    answers_need_login: bool,
-) -> bool {
-    is_open && listen.is_loopback() && public_url.is_none() && !answers_need_login
+/// Returns which clients without a credential an open coordinator on that address has. A public URL leads others to it through
+/// a proxy.
+pub(super) fn reach(listen: IpAddr, public_url: Option<&str>, answers_need_login: bool) -> Reach {
+    if listen.is_loopback() && public_url.is_none() {
+        let answers = !answers_need_login;
+        Reach::Machine { answers }
+    } else {
+        Reach::Network
+    }
 }
 
 /// Returns whether the scope of a key grants the right.
@@ -132,11 +132,11 @@ impl Principal {
         let may = match (&self.who, right) {
             (Who::Key { scope, .. }, right) => grants(*scope, right),
             (Who::Login { scope, .. }, right) => grants_person(*scope, right),
-            (Who::Anybody { answers }, Right::Answer) => *answers,
+            (Who::Anybody(reach), Right::Answer) => *reach == Reach::Machine { answers: true },
             (Who::Local, Right::MakeLogin) => true,
             (_, right) if right.is_of_people() => false,
-            (Who::Local, Right::Speak) | (Who::Anybody { .. }, Right::Administer) => false,
-            (Who::Anybody { .. } | Who::Token | Who::Local, _) => true,
+            (Who::Local, Right::Speak) | (Who::Anybody(_), Right::Administer) => false,
+            (Who::Anybody(_) | Who::Token | Who::Local, _) => true,
         };
         if may {
             return Ok(());
@@ -145,7 +145,7 @@ impl Principal {
             Who::Key { id, scope, .. } => format!("the key {id} has the scope '{scope}' and"),
             Who::Login { id, scope, .. } => format!("the login {id} has the scope '{scope}' and"),
             Who::Local => "this socket".to_owned(),
-            Who::Anybody { .. } | Who::Token => "you".to_owned(),
+            Who::Anybody(_) | Who::Token => "you".to_owned(),
         };
         let error = format!("{subject} may not {}", right.describe());
         let suggestion = if right.is_of_people() || self.login_id().is_some() {
@@ -158,57 +158,48 @@ impl Principal {
         Err(Refusal::new(ErrorCode::Forbidden, error).suggest(suggestion))
     }
 
-    /// Returns whether it may act as that agent. A wildcard does not cover `human`: that needs its exact name or an admin
-    /// key.
+    /// Returns whether it may act as that agent. Only logins act as `human`, and anybody on an open coordinator of this
+    /// machine. A key always covers the person of its host.
     pub(crate) fn covers(&self, agent: &AgentId) -> bool {
+        let is_human = *agent == AgentId::human();
         match &self.who {
-            Who::Key { scope, agents, .. } => {
-                agents.cover(agent)
-                    && (*agent != AgentId::human() || *scope == Scope::Admin || agents.name(agent))
+            Who::Key { agents, host, .. } => {
+                !is_human && (agents.cover(agent) || *agent == AgentId::of_person(host))
             }
-            Who::Login { .. } => *agent == AgentId::human(),
-            Who::Anybody { .. } | Who::Token | Who::Local => true,
+            Who::Login { .. } => is_human,
+            Who::Anybody(reach) => !is_human || *reach != Reach::Network,
+            Who::Token | Who::Local => !is_human,
         }
     }
 
-    /// Returns the agent for a person who requests that name, if it is another one. A key that covers agents of its host but
-    /// not `human` maps to the person of that host.
-    pub(crate) fn person(&self, wished: &AgentId) -> Option<AgentId> {
-        let own = self
-            .own_host()
-            .map(AgentId::of_person)
-            .filter(|own| self.covers(own))?;
+    /// Returns the agent for a client on that host that wishes to act as `human` and may not: the person of its host.
+    pub(crate) fn person(&self, wished: &AgentId, host: &str) -> Option<AgentId> {
+        let own = AgentId::of_person(host);
         (*wished == AgentId::human() && !self.covers(wished)).then_some(own)
     }
 
     /// Returns a `FORBIDDEN` refusal if it may not act as that agent, whether or not the agent exists.
     pub(crate) fn speaks_as(&self, agent: &AgentId) -> Result<(), Refusal> {
         self.check(Right::Speak)?;
+        if self.covers(agent) {
+            return Ok(());
+        }
         match &self.who {
-            Who::Key { id, agents, .. } if !self.covers(agent) => {
+            Who::Key { id, agents, .. } if *agent != AgentId::human() => {
                 let globs = agents.as_slice().join(", ");
-                let but = if agents.cover(agent) {
-                    ", which a key must name exactly"
-                } else {
-                    ""
-                };
-                let error = format!("the key {id} does not cover {agent}{but}, only {globs}");
-                let refusal = Refusal::new(ErrorCode::Forbidden, error)
+                let error = format!("the key {id} does not cover {agent}, only {globs}");
+                Err(Refusal::new(ErrorCode::Forbidden, error)
                     .advise(Advice::CoveredName)
                     .detail("agent", agent.as_str())
-                    .detail("agents", agents.as_slice().to_vec());
-                Err(match self.person(agent) {
-                    Some(person) => refusal.detail("person", person.to_string()),
-                    None => refusal,
-                })
+                    .detail("agents", agents.as_slice().to_vec()))
             }
-            Who::Login { id, .. } if !self.covers(agent) => {
+            Who::Login { id, .. } => {
                 let error = format!("the login {id} acts as human only, and not as {agent}");
                 Err(Refusal::new(ErrorCode::Forbidden, error)
                     .suggest("Act as an agent with the key of its host.")
                     .detail("agent", agent.as_str()))
             }
-            _ => Ok(()),
+            _ => Err(Refusal::only_a_login(agent)),
         }
     }
 }
@@ -234,8 +225,9 @@ mod tests {
         check(&key(Scope::Read, "*"), "-L------");
         check(&key(Scope::Operator, "*"), "-L-O----");
         check(&key(Scope::Admin, "*"), "SLROA---");
-        check(&Principal::anybody(false), "SLRO----");
-        check(&Principal::anybody(true), "SLRO-Y--");
+        check(&Principal::anybody(Reach::Network), "SLRO----");
+        check(&Principal::anybody(strict()), "SLRO----");
+        check(&Principal::anybody(lenient()), "SLRO-Y--");
         check(&Principal::token(), "SLROA---");
         check(&Principal::local(), "-LROA--M");
         let login = |scope| Principal::login("0a1b2c3d", "ann", scope);
@@ -245,22 +237,26 @@ mod tests {
         check(&login(LoginScope::Admin), "SLROAYVM");
     }
 
+    fn lenient() -> Reach {
+        Reach::Machine { answers: true }
+    }
+
+    fn strict() -> Reach {
+        Reach::Machine { answers: false }
+    }
+
     #[test]
-    fn anybody_answers_only_on_an_open_coordinator_of_this_machine() {
-        let check = |is_open, listen: &str, public_url, need_login, expected| {
+    fn anybody_acts_and_answers_as_a_person_only_on_an_open_coordinator_of_this_machine() {
+        let check = |listen: &str, public_url, need_login, expected| {
             let listen = listen.parse().expect("an address");
-            let found = anybody_answers(is_open, listen, public_url, need_login);
-            assert_eq!(
-                found, expected,
-                "{is_open} {listen} {public_url:?} {need_login}"
-            );
+            let found = reach(listen, public_url, need_login);
+            assert_eq!(found, expected, "{listen} {public_url:?} {need_login}");
         };
-        check(true, "127.0.0.1", None, false, true);
-        check(true, "::1", None, false, true);
-        check(true, "127.0.0.1", None, true, false);
-        check(true, "127.0.0.1", Some("https://nas"), false, false);
-        check(true, "0.0.0.0", None, false, false);
-        check(false, "127.0.0.1", None, false, false);
+        check("127.0.0.1", None, false, lenient());
+        check("::1", None, false, lenient());
+        check("127.0.0.1", None, true, strict());
+        check("127.0.0.1", Some("https://nas"), false, Reach::Network);
+        check("0.0.0.0", None, false, Reach::Network);
     }
 
     #[test]
@@ -271,7 +267,7 @@ mod tests {
             assert!(login.speaks_as(&AgentId::human()).is_ok());
             let refused = login.speaks_as(&web).map_err(|refusal| refusal.code);
             assert_eq!(refused, Err(ErrorCode::Forbidden));
-            assert_eq!(login.person(&AgentId::human()), None);
+            assert_eq!(login.person(&AgentId::human(), "nas"), None);
         }
     }
 
@@ -287,39 +283,34 @@ mod tests {
             .expect_err("not covered");
         assert_eq!(refusal.code, ErrorCode::Forbidden);
         assert!(key(Scope::Read, "*").speaks_as(&web).is_err());
-        assert!(Principal::anybody(false).speaks_as(&api).is_ok());
+        assert!(Principal::anybody(Reach::Network).speaks_as(&api).is_ok());
     }
 
     #[test]
-    fn a_wildcard_covers_agents_and_not_the_person() {
+    fn no_key_and_no_token_acts_as_the_person() {
         let human = AgentId::human();
-        assert!(
-            !key(Scope::Agent, "*").covers(&human) && !key(Scope::Agent, "hum?n").covers(&human)
-        );
-        assert!(key(Scope::Agent, "human").covers(&human) && key(Scope::Admin, "*").covers(&human));
-        assert!(!key(Scope::Admin, "web-*").covers(&human) && Principal::token().covers(&human));
-        let refusal = key(Scope::Agent, "*")
-            .speaks_as(&human)
-            .expect_err("it is not named");
-        assert_eq!(
-            refusal.error,
-            "the key 0a1b2c3d does not cover human, which a key must name exactly, only *"
-        );
-        let person =
-            |principal: &Principal| principal.person(&human).map(|person| person.to_string());
-        assert_eq!(person(&key(Scope::Agent, "*")).as_deref(), Some("nas-cli"));
-        assert_eq!(
-            person(&key(Scope::Agent, "web-*")),
-            None,
-            "it covers no such agent either"
-        );
-        assert_eq!(
-            (
-                person(&key(Scope::Agent, "human")),
-                person(&Principal::anybody(false))
-            ),
-            (None, None)
-        );
+        let person = |principal: &Principal| {
+            let person = principal.person(&human, "nas");
+            person.map(|person| person.to_string())
+        };
+        for principal in [
+            key(Scope::Agent, "*"),
+            key(Scope::Agent, "human"),
+            key(Scope::Agent, "web-*"),
+            key(Scope::Admin, "*"),
+            Principal::token(),
+            Principal::anybody(Reach::Network),
+        ] {
+            let refusal = principal.speaks_as(&human).expect_err("it is not a login");
+            assert_eq!(refusal.error, "only a login acts as human, for a person");
+            assert!(refusal.suggestion.contains("c3po login"), "{refusal:?}");
+            assert_eq!(person(&principal).as_deref(), Some("nas-cli"));
+            assert!(principal.speaks_as(&AgentId::of_person("nas")).is_ok());
+        }
+        for reach in [lenient(), strict()] {
+            let anybody = Principal::anybody(reach);
+            assert!(anybody.speaks_as(&human).is_ok() && person(&anybody).is_none());
+        }
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub struct Create {
     /// Its scope: agent, read, operator or admin
     #[arg(long, default_value_t = Scope::Agent)]
     pub scope: Scope,
-    /// The agents that it covers, as globs separated by commas; `*` covers human only with --scope admin
+    /// The agents that it covers, as globs separated by commas
     #[arg(long, default_value = "*", value_delimiter = ',')]
     pub agents: Vec<String>,
     /// Its lifetime, such as 30d or 12h [default: unlimited]
@@ -163,7 +163,7 @@ pub struct Create {
 /// A new invite.
 #[derive(Debug, Clone, Args)]
 pub struct InviteOptions {
-    /// The agents that the host may use, as globs separated by commas; `*,human` includes the inbox of the person
+    /// The agents that the host may use, as globs separated by commas
     #[arg(long, default_value = "*", value_delimiter = ',')]
     pub agents: Vec<String>,
     /// The scope of its key: agent, read, operator or admin

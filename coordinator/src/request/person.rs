@@ -25,6 +25,7 @@ pub(crate) struct PersonWish<'a> {
 }
 
 /// Makes the principal a caller that acts as an agent without a session. With a key, the name may be a new name of its host.
+/// Without a login, `human` means the person of its host, unless the coordinator is open to its machine alone.
 ///
 /// Errors: `FORBIDDEN` for a name that the key does not cover or another host's, `CONFLICT` if a session holds the agent,
 /// `AGENT_NOT_FOUND`.
@@ -34,7 +35,8 @@ pub(crate) async fn act_as(
     wish: PersonWish<'_>,
 ) -> Result<(Caller, Agent), Refusal> {
     let (wished, host) = (wish.name, wish.host);
-    let name = principal.person(wished).unwrap_or_else(|| wished.clone());
+    let own = principal.person(wished, host);
+    let name = own.unwrap_or_else(|| wished.clone());
     let is_own = name != *wished;
     check_name(services, principal, &name)?;
     let caller = Caller {

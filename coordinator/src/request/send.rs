@@ -17,9 +17,11 @@ use super::deposit::{
     Accepted, Draft, ID_TRIES, REPLY_MARGIN, deposit, heard, kept, sent, take_turn,
 };
 use super::guard::{self, Exchange};
+use super::identity::check_right;
 use super::permission::Permission;
 use super::target::{self, Target};
 use super::{Caller, Services, begin_read};
+use crate::auth::Right;
 use crate::store::{Agent, AnswerOutcome, Quota, Send};
 
 /// How many copies of one broadcast are sent concurrently, and the limit of their text bytes together.
@@ -226,6 +228,9 @@ pub(super) async fn reply(
     call: tools::ReplyTo,
 ) -> Result<Reply, Refusal> {
     let asked = &call.message_id;
+    if caller.agent == AgentId::human() {
+        check_right(services, &caller.principal, Right::Answer)?;
+    }
     let reading = begin_read(&caller.principal).await?;
     let question = match services.store.message(asked).await? {
         Some(kept) if kept.message.to_agent == caller.agent => kept.message,

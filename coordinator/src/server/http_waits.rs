@@ -94,6 +94,7 @@ impl Drop for HttpWait {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::Reach;
 
     fn begin(waits: &Arc<HttpWaits>, principal: &Principal) -> Result<HttpWait, ErrorCode> {
         HttpWaits::begin(waits, principal).map_err(|refusal| refusal.code)
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(bounds, [usize::MAX, 1_170, FEWEST]);
         let (waits, anybody) = (
             Arc::new(HttpWaits::within(Some(0))),
-            Principal::anybody(false),
+            Principal::anybody(Reach::Network),
         );
         let mut begun: Vec<_> = (0..FEWEST)
             .map(|_| begin(&waits, &anybody).expect("a place"))

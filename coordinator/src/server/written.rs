@@ -216,7 +216,7 @@ mod tests {
     use futures_util::StreamExt;
 
     use super::*;
-    use crate::auth::Principal;
+    use crate::auth::{Principal, Reach};
 
     #[tokio::test]
     async fn a_long_body_is_written_when_its_last_short_frame_is_taken() {
@@ -256,7 +256,7 @@ mod tests {
     async fn unread_responses_of_a_key_are_bounded() {
         let (budget, principal) = (
             Budget::within(Some(512 << 20)),
-            Arc::new(Principal::anybody(false)),
+            Arc::new(Principal::anybody(Reach::Network)),
         );
         let answer = || {
             let stay = Arc::new(Principal::enter(&principal).expect("it has room"));

@@ -99,9 +99,19 @@ struct Manner {
     /// Print times in UTC instead of this host's time zone; JSON always has UTC
     #[arg(long, global = true)]
     utc: bool,
-    /// Act as this agent, which no session may hold at the same time; it is created if the key covers the name
-    #[arg(long = "as", value_name = "NAME", global = true, default_value = "human", add = completions::agents())]
-    name: AgentId,
+    /// Act as this agent, which no session may hold at the same time; it is created if the key covers the name [default:
+    /// human, or HOST-cli where that needs a login]
+    #[arg(long = "as", value_name = "NAME", global = true, value_parser = agent_of, add = completions::agents())]
+    name: Option<AgentId>,
+}
+
+/// Parses the name of `--as`.
+fn agent_of(name: &str) -> Result<AgentId, String> {
+    let agent: AgentId = name.parse().map_err(|error| format!("{error}"))?;
+    if agent == AgentId::human() {
+        return Err("a person logs in with `c3po login URL`, and leaves out --as".to_owned());
+    }
+    Ok(agent)
 }
 
 #[derive(Debug, Subcommand)]
@@ -205,7 +215,7 @@ pub fn run(cli: Cli, mut config: Config) -> ExitCode {
         Command::Proxy => run_proxy(config),
         command => {
             logs::start(&config);
-            config.agent = cli.manner.name;
+            config.agent = cli.manner.name.unwrap_or_else(AgentId::human);
             let printer = Printer::of_terminal(cli.manner.json, config.colour, cli.manner.utc);
             in_runtime(async {
                 match Box::pin(for_a_person(command, config, &printer)).await {

@@ -68,6 +68,10 @@ async fn ask<T: DeserializeOwned>(
         .as_ref()
         .map(|token| format!("Bearer {}", token.expose()));
     let mut headers = vec![("X-Agent-ID", config.agent.as_str())];
+    // A header has no other characters. Coordinators use the host of a key instead, if there is one.
+    let host =
+        Some(config.host.as_str()).filter(|host| host.bytes().all(|byte| byte.is_ascii_graphic()));
+    headers.extend(host.map(|host| ("X-Agent-Host", host)));
     headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
     let mut targets = config.coordinators.urls.iter().peekable();
     let (mut away, mut refused) = (None, None);
@@ -105,7 +109,7 @@ async fn ask<T: DeserializeOwned>(
     .into())
 }
 
-/// Returns the name of this host's person if `human` was refused because the host's key does not cover it.
+/// Returns the name of this host's person if `human` was refused because that needs a login.
 pub(super) fn person(failure: &Failure) -> Option<AgentId> {
     let Failure::Refused(refusal) = failure else {
         return None;

@@ -7,16 +7,13 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::print::{Printer, aligned};
-use super::rest;
+use super::{rest, words};
 use crate::config::Config;
 
 pub(super) async fn run(mut config: Config, printer: &Printer) -> Result<(), Failure> {
     let mut asked = rest::get::<SentMessages>(&config, "/api/sent", &json!({})).await;
     if let Some(person) = asked.as_ref().err().and_then(rest::person) {
-        eprintln!(
-            "c3po: acting as {person}, because this host's key does not cover {}",
-            config.agent
-        );
+        eprintln!("{}", words::other_name(&person, &config.agent));
         config.agent = person;
         asked = rest::get(&config, "/api/sent", &json!({})).await;
     }

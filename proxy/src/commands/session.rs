@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
+use super::words;
 use crate::config::Config;
 use crate::deliver::PersonInbox;
 use crate::link::{self, Link, LinkStatus, State};
@@ -117,7 +118,7 @@ impl CommandSession {
     fn tell_name(&self, wished: &AgentId) {
         let agent = self.status().agent;
         if agent != *wished {
-            eprintln!("c3po: acting as {agent}, because this host's key does not cover {wished}");
+            eprintln!("{}", words::other_name(&agent, wished));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The next step after a refusal, for a person at a terminal: commands, not tools.
 
+use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{Advice, Refusal};
 use c3po_shared::text::shell_word;
 use serde_json::Value;
@@ -40,6 +41,11 @@ impl Addressed {
             format!("on {}", self.host)
         }
     }
+}
+
+/// Returns the note of a command that acts under another name than the wished one.
+pub(super) fn other_name(agent: &AgentId, wished: &AgentId) -> String {
+    format!("c3po: acting as {agent}, because only a login acts as {wished}: see c3po login --help")
 }
 
 /// Returns a person's next step.

@@ -257,7 +257,7 @@ impl Link {
         self.begin();
         let (keeps_order, wants_queue) = (keeps_order(&call), wants_queue(&call));
         let outgoing = OutgoingCall::new(id, call, Instant::now());
-        let agent = self.shared.status.borrow().agent.clone();
+        let agent = self.queues_as();
         if keeps_order && !queue::is_empty(&self.shared, &agent).await {
             let sent = queue::wait_behind(&self.shared, &agent).await;
             if let (Err(refusal), false) = (sent, wants_queue) {
@@ -320,10 +320,19 @@ impl Link {
 
     /// Sends calls that a person's commands have queued for this link's coordinator, oldest first.
     pub(crate) async fn send_own_kept(&self) {
-        let agent = self.shared.status.borrow().agent.clone();
+        let agent = self.queues_as();
         let targets = self.shared.directory.entry().coordinators.urls.clone();
         if self.shared.journal.is_for(&agent, &targets) {
             self.send_kept(&agent).await;
+        }
+    }
+
+    /// Returns the name under which calls are queued. A command uses its wished name: without a coordinator, no other one is
+    /// known.
+    fn queues_as(&self) -> AgentId {
+        match self.shared.kind {
+            Kind::Person { .. } => self.shared.config.agent.clone(),
+            Kind::Session | Kind::Leftover => self.shared.status.borrow().agent.clone(),
         }
     }
 
@@ -380,13 +389,11 @@ impl Link {
     }
 
     async fn call_or_queue(&self, outgoing: OutgoingCall) -> CallResult {
-        let (agent, refusal) = {
-            let status = self.shared.status.borrow();
-            (status.agent.clone(), status.refusal.clone())
-        };
+        let refusal = self.shared.status.borrow().refusal.clone();
         if let Some(refusal) = refusal {
             return Err(refusal);
         }
+        let agent = self.queues_as();
         let mut down = None;
         if queue::is_empty(&self.shared, &agent).await {
             match self.call_now(outgoing.clone()).await {

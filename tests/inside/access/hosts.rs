@@ -150,13 +150,7 @@ async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
     let gate = Gate::start().await?;
     let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
-    let (desk, _) = joined(
-        &gate,
-        &invited(&gate, &["--agents", "*,human"]).await?,
-        "desk",
-        None,
-    )
-    .await?;
+    let (desk, _) = joined(&gate, &invited(&gate, &[]).await?, "desk", None).await?;
     let admin = gate.key("admin", "*", &[]).await?;
     let person = async |key: &str, name: &str| -> Result<Result<(Link, Value), Value>> {
         let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
@@ -169,8 +163,8 @@ async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
             .await?
             .map(|welcome| (link, welcome["agent_id"].clone())))
     };
-    let (mut at_desk, name) = person(&desk, "human").await?.expect("it is named");
-    assert_eq!(name, "human");
+    let (mut at_desk, name) = person(&desk, "human").await?.expect("the person of desk");
+    assert_eq!(name, "desk-cli");
     let (mut at_nas, name) = person(&nas, "human").await?.expect("the person of nas");
     assert_eq!(name, "nas-cli");
     let sent = send(&mut at_nas, "human", "from the nas").await?;

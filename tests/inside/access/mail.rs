@@ -11,7 +11,7 @@ use super::people::{Host, SOON};
 #[tokio::test]
 async fn a_receipt_explains_the_evidence_of_each_step() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::of_person(&gate).await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
     let sent: Value = serde_json::from_str(&host.says("send web hello --json").await?)?;
@@ -50,7 +50,7 @@ async fn a_receipt_explains_the_evidence_of_each_step() -> Result<()> {
 #[tokio::test]
 async fn a_message_that_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::of_person(&gate).await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     sender
         .hello(&Who::new("sender"))
@@ -84,7 +84,7 @@ async fn a_message_that_was_never_in_the_inbox_is_not_acknowledged() -> Result<(
 #[tokio::test]
 async fn a_message_that_waits_is_named_by_the_end_of_its_id() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::of_person(&gate).await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     sender
         .hello(&Who::new("sender"))
@@ -122,7 +122,7 @@ async fn a_message_that_waits_is_named_by_the_end_of_its_id() -> Result<()> {
 #[tokio::test]
 async fn an_inbox_is_emptied_of_news_and_keeps_its_questions() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::of_person(&gate).await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     sender
         .hello(&Who::new("sender"))
@@ -155,7 +155,7 @@ async fn an_inbox_is_emptied_of_news_and_keeps_its_questions() -> Result<()> {
 #[tokio::test]
 async fn a_person_broadcasts_and_is_warned_of_offline_recipients() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::of_person(&gate).await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
     ensure!(host.says("broadcast hello").await?.contains("web  stored"));
@@ -240,7 +240,7 @@ async fn sent_messages_are_listed_with_their_stage() -> Result<()> {
 async fn queued_messages_are_sent_once_and_before_newer_ones() -> Result<()> {
     const NOBODY: &str = "http://127.0.0.1:1";
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::with(&gate, "agent", "*").await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
     for text in ["one", "two"] {

@@ -1,5 +1,6 @@
 //! Access control: keys, scopes and globs, on every endpoint of the coordinator.
 
+mod as_human;
 mod elsewhere;
 mod former;
 mod hosts;

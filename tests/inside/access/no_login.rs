@@ -112,7 +112,7 @@ async fn no_key_makes_a_login_over_any_path_tool_or_frame() -> Result<()> {
         };
         let mut keys = vec![None, Some(TOKEN.to_owned())];
         for scope in ["agent", "read", "operator", "admin"] {
-            keys.push(Some(gate.key(scope, "*,human", &[]).await?));
+            keys.push(Some(gate.key(scope, "*", &[]).await?));
         }
         let mut heard = Vec::new();
         for key in &keys {

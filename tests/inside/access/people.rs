@@ -1,5 +1,6 @@
 //! A person's commands with keys of every scope: those that are permitted, and the messages for the others.
 
+use std::fs;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -35,6 +36,21 @@ impl Host {
             url: format!("http://{}", gate.served.address),
             key,
         })
+    }
+
+    /// Creates a host with a new key for all agents, and with a login of its person.
+    pub(super) async fn of_person(gate: &Gate) -> Result<Self> {
+        let (host, token) = (
+            Self::with(gate, "agent", "*").await?,
+            gate.login("answer").await?,
+        );
+        let folder = host.home.path().join(".config/c3po");
+        fs::create_dir_all(&folder)?;
+        let file = format!("coordinator_url = \"{}\"\ntoken = \"{token}\"\n", host.url);
+        fs::write(folder.join("person.toml"), file)?;
+        // The notices about the login.
+        host.says("ack --all").await?;
+        Ok(host)
     }
 
     /// Returns a command of the host.
@@ -109,18 +125,24 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
     let read = Host::with(&gate, "read", "*").await?;
     let operator = Host::with(&gate, "operator", "*").await?;
     let narrow = Host::with(&gate, "agent", "web-*").await?;
-    for host in [&read, &operator, &narrow] {
+    for (host, own) in [
+        (&read, None),
+        (&operator, None),
+        (&narrow, Some("somebody-4-cli")),
+    ] {
         ensure!(host.says("agents").await?.contains("web-1"));
         ensure!(host.says("agents --online").await?.contains("web-1"));
         let status = host.says("status").await?;
+        let link = own.unwrap_or("none to http");
         ensure!(
-            status.contains("web-1 (1 of 1)") && status.contains("none to http"),
+            status.contains("web-1 (1 of 1)") && status.contains(link),
             "{status}"
         );
         let status: Value = serde_json::from_str(&host.says("status --json").await?)?;
+        let code = own.map_or(json!("FORBIDDEN"), |_| Value::Null);
         assert_eq!(
             (&status["agents_online"], &status["error"]["code"]),
-            (&json!(["web-1"]), &json!("FORBIDDEN"))
+            (&json!(["web-1"]), &code)
         );
     }
     let audit = operator.says("audit --since 1h --agent web-1").await?;
@@ -160,7 +182,7 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
 #[tokio::test]
 async fn an_offline_agent_is_not_reported_as_unknown() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::of_person(&gate).await?;
     let mut gone = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     gone.hello(&Who::new("gone")).await?.expect("it is covered");
     gone.notify("goodbye", json!({})).await?;
@@ -178,7 +200,7 @@ async fn an_offline_agent_is_not_reported_as_unknown() -> Result<()> {
 #[tokio::test]
 async fn a_person_is_referred_to_commands_and_not_to_tools() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::of_person(&gate).await?;
     for (words, command) in [
         ("send nobodi hello", "`c3po agents`"),
         ("receipt a::b::00000001", "`c3po inbox`"),
@@ -223,11 +245,11 @@ async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<
             .contains("ops belongs to the host somebody, and this is box")
     );
     let narrow = Host::with(&gate, "agent", "api").await?;
-    for (words, why) in [
-        ("--as other inbox", "does not cover other"),
-        ("--as human inbox", "does not cover human"),
+    for (words, why, code) in [
+        ("--as other inbox", "does not cover other", 1),
+        ("--as human inbox", "c3po login", 2),
     ] {
-        ensure!(narrow.fails(words, 1).await?.contains(why), "{words}");
+        ensure!(narrow.fails(words, code).await?.contains(why), "{words}");
     }
     ensure!(
         host.fails("--as web inbox", 1)
@@ -251,7 +273,7 @@ async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<
 #[tokio::test]
 async fn a_command_that_follows_ends_with_an_error_when_its_key_is_revoked() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::with(&gate, "agent", "*").await?;
     let mut sender = Link::open_with(
         &gate.served.address,
         Some(&gate.key("agent", "*", &[]).await?),
@@ -271,7 +293,7 @@ async fn a_command_that_follows_ends_with_an_error_when_its_key_is_revoked() -> 
     sender
         .call(
             "send_message",
-            json!({"target": "human", "message": "it follows"}),
+            json!({"target": "somebody-cli", "message": "it follows"}),
         )
         .await?;
     let mut lines = BufReader::new(tail.stdout.take().context("its output")?).lines();
@@ -298,7 +320,7 @@ async fn a_command_that_follows_ends_with_an_error_when_its_key_is_revoked() -> 
 #[tokio::test]
 async fn a_person_is_online_as_long_as_a_terminal_follows() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::of_person(&gate).await?;
     let person = async || -> Result<Value> {
         let agents: Value = serde_json::from_str(&host.says("agents --json").await?)?;
         let agents = agents["agents"].as_array().context("no agents")?;
@@ -339,7 +361,7 @@ async fn a_person_is_online_as_long_as_a_terminal_follows() -> Result<()> {
 #[tokio::test]
 async fn a_person_is_online_until_the_last_terminal_ends() -> Result<()> {
     let gate = Gate::start().await?;
-    let key = gate.key("agent", "*,human", &[]).await?;
+    let key = gate.login("answer").await?;
     let terminal = async || -> Result<Link> {
         let mut terminal = Link::open_with(&gate.served.address, Some(&key)).await?;
         let who = Who {
@@ -383,7 +405,7 @@ async fn a_person_is_online_until_the_last_terminal_ends() -> Result<()> {
 #[tokio::test]
 async fn a_host_whose_key_is_for_some_agents_is_well() -> Result<()> {
     let gate = Gate::start().await?;
-    for agents in ["web-*", "web-*,human"] {
+    for agents in ["web-*", "web-*,web"] {
         let host = Host::with(&gate, "agent", agents).await?;
         let found: Value = serde_json::from_slice(&host.run("doctor --json").await?.stdout)?;
         let findings = found["findings"].as_array().context("findings")?;
@@ -409,7 +431,7 @@ async fn a_host_whose_key_is_for_some_agents_is_well() -> Result<()> {
 #[tokio::test]
 async fn a_configuration_that_cannot_be_meant_is_wrong_usage() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
+    let host = Host::of_person(&gate).await?;
     for (variable, value) in [
         ("C3PO_TIMEOUT", "0"),
         ("C3PO_TIMEOUT", "3601"),
@@ -430,7 +452,7 @@ async fn a_host_has_its_own_agents_forgotten_and_a_host_renamed_only_as_administ
 {
     let gate = Gate::start().await?;
     let (host, admin) = (
-        Host::with(&gate, "agent", "*,human").await?,
+        Host::of_person(&gate).await?,
         Host::with(&gate, "admin", "*").await?,
     );
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;

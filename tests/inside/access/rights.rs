@@ -171,11 +171,6 @@ async fn credentials(gate: &Gate, anybody: Option<&'static str>) -> Result<Vec<C
         invalid("a revoked login", revoked),
         invalid("an expired login", expired),
         valid("agent key", gate.key("agent", "*", &[]).await?, "SLR"),
-        valid(
-            "person's key",
-            gate.key("agent", "*,human", &[]).await?,
-            "SLR",
-        ),
         valid("read key", gate.key("read", "*", &[]).await?, "L"),
         valid("operator key", gate.key("operator", "*", &[]).await?, "LO"),
         valid("admin key", key, "SLROA"),

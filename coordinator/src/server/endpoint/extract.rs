@@ -32,7 +32,7 @@ use crate::auth::{Principal, Right};
 use crate::request::{check_host, check_name, check_reader};
 use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
-use crate::server::http_session::{AGENT_HEADER, agent_header};
+use crate::server::http_session::{AGENT_HEADER, agent_header, host_header};
 use crate::unfinished::{Account, Charge};
 
 /// The retry time of a request that found no room, in seconds.
@@ -86,12 +86,17 @@ impl FromRequestParts<AppState> for Speaker {
         let missing = || Refusal::invalid(format!("Missing {AGENT_HEADER} header"));
         let agent = agent_header(&parts.headers)?.ok_or_else(missing)?;
         let By(principal) = By::from_request_parts(parts, server).await?;
+        let host = principal.host(host_header(&parts.headers)?);
         // As for rights, a request that only reads leaves no entry in the audit.
-        if parts.method == Method::GET {
-            principal.speaks_as(&agent)?;
+        let checked = if parts.method == Method::GET {
+            principal.speaks_as(&agent)
         } else {
-            check_name(&server.services, &principal, &agent)?;
-        }
+            check_name(&server.services, &principal, &agent)
+        };
+        checked.map_err(|refusal| match principal.person(&agent, &host) {
+            Some(person) => refusal.detail("person", person.as_str()),
+            None => refusal,
+        })?;
         let Some(host) = principal.own_host() else {
             return Ok(Self(agent));
         };
