@@ -234,6 +234,7 @@ fn short(entries: &[Entry]) -> Vec<String> {
             entry.stage.map(|stage| stage.to_string()),
             entry.via.map(|via| format!("via {via}")),
             entry.key.as_ref().map(|key| format!("key {key}")),
+            entry.login.as_ref().map(|login| format!("login {login}")),
         ];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     };
@@ -265,6 +266,11 @@ pub(crate) async fn each_change_appends_its_entries_in_its_own_step(
     for _ in 0..2 {
         fixture.acknowledge(&news).await?;
     }
+    let by_login = Send {
+        login: Some("0a1b2c3d".into()),
+        ..send(message("a", "b", "by a person"))
+    };
+    fixture.store.send(&by_login).await?;
     let busy = Amendment::from(SessionChange {
         state: Some(State::Busy),
         ..SessionChange::default()
@@ -288,12 +294,13 @@ pub(crate) async fn each_change_appends_its_entries_in_its_own_step(
             "answered b -> a reply",
             "accepted a -> b message",
             "acknowledged b -> a",
+            "accepted a -> b message login 0a1b2c3d",
             "status_changed b busy key 0a0b0c0d",
             "session_ended b goodbye key 0a0b0c0d",
         ]
     );
     let positions: Vec<u64> = found.iter().map(|entry| entry.position).collect();
-    assert_eq!(positions, (1..=10).collect::<Vec<_>>());
+    assert_eq!(positions, (1..=11).collect::<Vec<_>>());
     assert_eq!(found[5].about.as_ref(), Some(&question.id));
     let now = Timestamp::now();
     assert!(found.iter().all(|entry| now.since(entry.at) < SOON));

@@ -347,6 +347,7 @@ pub(crate) fn send(message: Message) -> Send {
         one_shot: false,
         quota: Quota::default(),
         key: None,
+        login: None,
     }
 }
 

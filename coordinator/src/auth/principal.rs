@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use c3po_shared::audit::Entry;
 use c3po_shared::host;
+use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{
     AT_ONCE_PER_KEY, CALLS_PER_KEY, CALLS_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
     WAITS_PER_KEY, WAITS_WITHOUT_KEY,
@@ -331,6 +332,14 @@ impl Principal {
         match &self.who {
             Who::Login { id, .. } => Some(id),
             _ => None,
+        }
+    }
+
+    /// Returns the login to record with a message of that agent: its id, or `local` for a person without one.
+    pub(crate) fn login_of(&self, agent: &AgentId) -> Option<&str> {
+        match &self.who {
+            Who::Anybody(_) if *agent == AgentId::human() => Some("local"),
+            _ => self.login_id(),
         }
     }
 

@@ -53,6 +53,15 @@ impl Caller {
         self.tenure.as_ref().is_some_and(|tenure| tenure.one_shot)
     }
 
+    /// Returns the key and the login to record with a message of the caller.
+    pub(crate) fn credentials(&self) -> (Option<String>, Option<String>) {
+        let principal = &self.principal;
+        (
+            principal.key_id().map(str::to_owned),
+            principal.login_of(&self.agent).map(str::to_owned),
+        )
+    }
+
     /// Begins an audit entry about an action of the caller.
     pub(crate) fn entry(&self, event: Event) -> Entry {
         self.principal.sign(Entry::new(event).by(&self.agent))

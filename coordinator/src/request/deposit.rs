@@ -117,6 +117,7 @@ async fn store_draft(
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
         let quota = services.quota(&caller.principal);
+        let (key, login) = caller.credentials();
         let send = Send {
             message,
             call,
@@ -125,7 +126,8 @@ async fn store_draft(
             spares_away,
             one_shot,
             quota,
-            key: caller.principal.key_id().map(str::to_owned),
+            key,
+            login,
         };
         let outcome = heard(services, caller, &send.message, services.store.send(&send)).await?;
         if let Some(sent) = sent(services, caller, send.message, outcome).await? {

@@ -56,6 +56,7 @@ async fn store(services: &Services, title: &str, text: String) -> Result<SendOut
         one_shot: false,
         quota,
         key: None,
+        login: None,
     };
     services.store.send(&send).await
 }

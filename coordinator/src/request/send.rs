@@ -282,6 +282,7 @@ pub(super) async fn store_reply(
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
         let message = envelope(reply);
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
+        let (key, login) = caller.credentials();
         let bytes = services
             .store_quota
             .map(|bytes| bytes + bytes / REPLY_MARGIN);
@@ -297,7 +298,8 @@ pub(super) async fn store_reply(
             spares_away: false,
             one_shot,
             quota,
-            key: caller.principal.key_id().map(str::to_owned),
+            key,
+            login,
         };
         let outcome = match heard(
             services,

@@ -124,6 +124,8 @@ pub struct Send {
     pub quota: Quota,
     /// The id of the key that is used, for the log.
     pub key: Option<String>,
+    /// The id of the login that is used, for the log; `local` for a person without one.
+    pub login: Option<String>,
 }
 
 /// The outcome of a send.

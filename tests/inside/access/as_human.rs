@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::config::Config;
 use c3po_coordinator::store::{Key, Selection};
+use c3po_shared::audit::Entry;
 use c3po_shared::catalogue::Tool;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::KEYS_MAX;
@@ -205,10 +206,16 @@ async fn a_person_reads_sends_and_answers_with_a_login_and_without_one_on_this_m
         config.answers_need_login = true;
     });
     let strict = strict.await?;
-    for (gate, key, login, answers) in [
-        (&closed, Some(key.as_str()), Some(login.as_str()), true),
-        (&open, None, None, true),
-        (&strict, None, None, false),
+    for (gate, key, login, recorded, answers) in [
+        (
+            &closed,
+            Some(key.as_str()),
+            Some(login.as_str()),
+            id(&login)?,
+            true,
+        ),
+        (&open, None, None, "local", true),
+        (&strict, None, None, "local", false),
     ] {
         let question = asked(gate, key).await?;
         let inbox = ask(gate, "GET", "/api/v1/messages", login, Some("human"), "").await?;
@@ -224,6 +231,14 @@ async fn a_person_reads_sends_and_answers_with_a_login_and_without_one_on_this_m
         let reply = format!("/api/v1/messages/{question}/reply");
         let body = json!({"response": "yes"}).to_string();
         let answer = ask(gate, "POST", &reply, login, None, &body).await?;
+        let log = gate.served.store.audit(0, 100).await?;
+        let of_human = |entry: &&Entry| entry.agent == Some(AgentId::human());
+        let logins: Vec<_> = log
+            .iter()
+            .filter(of_human)
+            .map(|entry| entry.login.as_deref())
+            .collect();
+        assert_eq!(logins, vec![Some(recorded); 1 + usize::from(answers)]);
         assert_eq!(
             answer.status,
             if answers { 201 } else { 403 },

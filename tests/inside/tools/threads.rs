@@ -43,6 +43,7 @@ fn send(message: Message) -> Send {
         one_shot: false,
         quota: Quota::default(),
         key: None,
+        login: None,
     }
 }
 

@@ -124,7 +124,8 @@ fn describe(call: &mut Call, send: &Send) -> Result<()> {
         .arg(limit.map_or("", |_| send.quota.key.as_str()))
         .arg(quota::cost(envelope.len()))
         .arg(limit.unwrap_or_default())
-        .arg(send.key.as_deref().unwrap_or_default());
+        .arg(send.key.as_deref().unwrap_or_default())
+        .arg(send.login.as_deref().unwrap_or_default());
     if message.to_agent == AgentId::human() {
         call.arg(QUESTIONS_PER_AGENT)
             .arg(QUESTIONS_MAX)

@@ -188,6 +188,7 @@ fn record_send(work: &Work<'_>, send: &Send) -> Result<()> {
     };
     audit::record(work, event, &message.from_agent, |entry| Entry {
         about: message.reply_to.clone(),
+        login: send.login.clone(),
         ..entry
             .under(send.key.as_deref())
             .to(&message.to_agent)

@@ -69,7 +69,7 @@ local function refusal(key, args, at)
   local count = others + redis.call('ZCARD', shown)
   if name == 'human' then
     local facts = read_facts(args[at + 5], args[at])
-    local refused = facts.wants and refuse_question(facts.from, tonumber(args[at + 14]), tonumber(args[at + 15]))
+    local refused = facts.wants and refuse_question(facts.from, tonumber(args[at + 15]), tonumber(args[at + 16]))
     if refused then
       return nil, refused
     end
@@ -81,7 +81,7 @@ local function refusal(key, args, at)
     return nil, over
   end
   if name == 'human' and not read_facts(args[at + 5], args[at]).wants then
-    replace_notices(tonumber(args[at + 16]))
+    replace_notices(tonumber(args[at + 17]))
   end
   return due, nil, others == 0 and 1 or 0
 end
@@ -89,7 +89,8 @@ end
 -- Puts the message there. Returns its position.
 -- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
 -- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
--- bytes, limit of bytes, the key that is used or '', limits of the inbox of people: questions of one agent, questions, notices. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message
+-- bytes, limit of bytes, the key that is used or '', the login that is used or '', limits of the inbox of people: questions of
+-- one agent, questions, notices. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message
 -- that it answers, or nothing
 local function put(key, thread, due, args, at, about)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
@@ -115,7 +116,7 @@ local function put(key, thread, due, args, at, about)
   end
   local kind = read_further_facts(args[at + 5] .. ' 0').kind
   log(about and 'answered' or 'accepted', from,
-    { 'key', args[at + 13], 'to', name, 'message_id', id, 'about', about or '', 'verb', kind })
+    { 'key', args[at + 13], 'login', args[at + 14], 'to', name, 'message_id', id, 'about', about or '', 'verb', kind })
   wake('inbox', name)
   return position
 end
