@@ -84,8 +84,12 @@ async fn log_in(store: &dyn Store, later: Timestamp) -> Result<()> {
         device: Some(field("device")),
         revision: 1,
     };
-    ensure!(store.put_login_code(&code, 10).await?);
-    ensure!(store.spend_login_code(&code.hash, &login, None, 10).await?);
+    ensure!(store.put_login_code(&code, 10, None).await?);
+    ensure!(
+        store
+            .spend_login_code(&code.hash, &login, None, 10, None)
+            .await?
+    );
     Ok(())
 }
 
@@ -112,7 +116,7 @@ async fn poison(store: &dyn Store) -> Result<()> {
         ..key.clone()
     };
     ensure!(
-        store.put_key(&key, 10).await? && store.put_key(&other, 10).await?,
+        store.put_key(&key, 10, None).await? && store.put_key(&other, 10, None).await?,
         "the keys are new"
     );
     let invite = Invite {
@@ -127,7 +131,7 @@ async fn poison(store: &dyn Store) -> Result<()> {
         expires_at: later,
         key_seconds: None,
     };
-    store.put_invite(&invite).await?;
+    store.put_invite(&invite, None).await?;
     log_in(store, later).await?;
     let entry = Entry::new(Event::Denied)
         .verb(field("verb"))

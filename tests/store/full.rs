@@ -138,7 +138,7 @@ async fn manage_agents(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
     fixture.introduce("human", None).await?;
     fixture
         .store
-        .rule(&Pair::of(&id("a"), &id("c")), true)
+        .rule(&Pair::of(&id("a"), &id("c")), true, None)
         .await?;
     let next = fixture.take(&claim("c")).await?;
     assert_eq!(

@@ -116,11 +116,13 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
         .await?;
     store.renew(tenure, LEASE).await?;
     fixture.introduce("human", None).await?;
-    store.rule(&Pair::of(&id("a"), &id("b")), false).await?;
+    store
+        .rule(&Pair::of(&id("a"), &id("b")), false, None)
+        .await?;
     store.agents(None, 1_000).await?;
     store.message(&sent[0]).await?;
     store.release(tenure, Ending::Goodbye).await?;
-    store.unregister(&tenure.agent).await?;
+    store.unregister(&tenure.agent, None).await?;
     super::one_shot::one_with_much_ends(fixture).await?;
     super::owners::many_move(fixture).await?;
     Ok(())

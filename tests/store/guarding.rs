@@ -16,8 +16,8 @@ async fn rulings(fixture: &Fixture) -> Result<Vec<Ruling>> {
 pub(crate) async fn a_ruling_takes_the_place_of_the_one_before_it(fixture: Fixture) -> Result<()> {
     assert_eq!(rulings(&fixture).await?, []);
     let (first, second) = (Pair::of(&id("a"), &id("b")), Pair::of(&id("c"), &id("a")));
-    let stopped = fixture.store.rule(&first, true).await?;
-    let allowed = fixture.store.rule(&second, false).await?;
+    let stopped = fixture.store.rule(&first, true, None).await?;
+    let allowed = fixture.store.rule(&second, false, None).await?;
     let ruling = |pair: &Pair, is_stopped, at| Ruling {
         pair: pair.clone(),
         is_stopped,
@@ -30,7 +30,7 @@ pub(crate) async fn a_ruling_takes_the_place_of_the_one_before_it(fixture: Fixtu
     assert_eq!(rulings(&fixture).await?, expected);
 
     let other_way = Pair::of(&id("b"), &id("a"));
-    let allowed_too = fixture.store.rule(&other_way, false).await?;
+    let allowed_too = fixture.store.rule(&other_way, false, None).await?;
     assert!(allowed_too >= stopped);
     assert_eq!(
         rulings(&fixture).await?[0],
@@ -42,7 +42,7 @@ pub(crate) async fn a_ruling_takes_the_place_of_the_one_before_it(fixture: Fixtu
 pub(crate) async fn rulings_survive_closing_and_opening(mut fixture: Fixture) -> Result<()> {
     fixture
         .store
-        .rule(&Pair::of(&id("a"), &id("b")), true)
+        .rule(&Pair::of(&id("a"), &id("b")), true, None)
         .await?;
     let before = rulings(&fixture).await?;
     fixture.reopen().await?;

@@ -16,7 +16,7 @@ use harness::redis::Redis;
 use super::Fixture;
 use super::fixture::SOON;
 
-fn key(id: &str) -> Key {
+pub(crate) fn key(id: &str) -> Key {
     Key {
         id: id.into(),
         hash: "0".repeat(64),
@@ -32,7 +32,7 @@ fn key(id: &str) -> Key {
     }
 }
 
-fn invite(uses: u32, life: Duration) -> Invite {
+pub(crate) fn invite(uses: u32, life: Duration) -> Invite {
     Invite {
         id: "0a1b2c3d".into(),
         made_by: Some("local".into()),
@@ -54,7 +54,9 @@ pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
         (vec![], 0)
     );
     let (one, other) = (key("00000001"), key("00000002"));
-    assert!(store.put_key(&one, KEYS_MAX).await? && store.put_key(&other, KEYS_MAX).await?);
+    assert!(
+        store.put_key(&one, KEYS_MAX, None).await? && store.put_key(&other, KEYS_MAX, None).await?
+    );
     let counted = store.key_changes().await?;
     assert!(counted > 0);
     let revoked = Key {
@@ -62,7 +64,7 @@ pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
         revision: 2,
         ..other
     };
-    assert!(store.put_key(&revoked, KEYS_MAX).await?);
+    assert!(store.put_key(&revoked, KEYS_MAX, None).await?);
     assert!(store.key_changes().await? > counted);
     let mut kept = store.keys().await?;
     kept.sort_by(|a, b| a.id.cmp(&b.id));
@@ -78,9 +80,9 @@ pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> 
         ..one.clone()
     };
     assert!(
-        store.put_key(&one, KEYS_MAX).await?
-            && store.put_key(&changed, KEYS_MAX).await?
-            && store.put_key(&other, KEYS_MAX).await?
+        store.put_key(&one, KEYS_MAX, None).await?
+            && store.put_key(&changed, KEYS_MAX, None).await?
+            && store.put_key(&other, KEYS_MAX, None).await?
     );
     let before = store.key_changes().await?;
     store.forget_key(&one).await?;
@@ -93,7 +95,10 @@ pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> 
     let after = store.key_changes().await?;
     assert!(after > before);
     assert_eq!(store.keys().await?, [other]);
-    assert!(store.put_key(&one, KEYS_MAX).await?, "the first again");
+    assert!(
+        store.put_key(&one, KEYS_MAX, None).await?,
+        "the first again"
+    );
     assert!(store.key_changes().await? > after);
     Ok(())
 }
@@ -102,7 +107,9 @@ pub(crate) async fn when_a_key_was_used_is_kept_and_goes_with_it(fixture: Fixtur
     let store = &fixture.store;
     let (one, other) = (key("00000001"), key("00000002"));
     assert_eq!(store.uses().await?, []);
-    assert!(store.put_key(&one, KEYS_MAX).await? && store.put_key(&other, KEYS_MAX).await?);
+    assert!(
+        store.put_key(&one, KEYS_MAX, None).await? && store.put_key(&other, KEYS_MAX, None).await?
+    );
     let changes = store.key_changes().await?;
     let use_of = |key: &Key, millis| (key.id.clone(), Timestamp::from_millis(millis));
     store
@@ -128,7 +135,7 @@ pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(
     fixture: Fixture,
 ) -> Result<()> {
     let (store, invite) = (&fixture.store, invite(100, SOON));
-    store.put_invite(&invite).await?;
+    store.put_invite(&invite, None).await?;
     let most = 5;
     let tries = (0..50).map(|number| {
         let invite = &invite;
@@ -137,8 +144,10 @@ pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(
                 key(&format!("a{number:07x}")),
                 key(&format!("b{number:07x}")),
             );
-            let made = store.put_key(&made, most).await?;
-            let joined = store.redeem(&invite.hash, &joined, None, most).await?;
+            let made = store.put_key(&made, most, None).await?;
+            let joined = store
+                .redeem(&invite.hash, &joined, None, most, None)
+                .await?;
             anyhow::Ok(usize::from(made) + usize::from(joined))
         }
     });
@@ -150,25 +159,25 @@ pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(
         ..kept[0].clone()
     };
     assert!(
-        store.put_key(&changed, most).await?,
+        store.put_key(&changed, most, None).await?,
         "keys may still be changed"
     );
     store.forget_key(&changed).await?;
     assert!(
         store
-            .redeem(&invite.hash, &key("c0000000"), None, most)
+            .redeem(&invite.hash, &key("c0000000"), None, most, None)
             .await?,
         "there is room again"
     );
-    assert!(!store.put_key(&key("c0000001"), most).await?);
+    assert!(!store.put_key(&key("c0000001"), most, None).await?);
     Ok(())
 }
 
 pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Result<()> {
     let first = key("00000001");
-    assert!(fixture.store.put_key(&first, KEYS_MAX).await?);
+    assert!(fixture.store.put_key(&first, KEYS_MAX, None).await?);
     assert!(
-        !fixture.store.put_key(&first, KEYS_MAX).await?,
+        !fixture.store.put_key(&first, KEYS_MAX, None).await?,
         "it is there"
     );
     let changes = (0..20).map(|number| {
@@ -180,7 +189,7 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
                 ..first.clone()
             },
         );
-        async move { store.put_key(&change, KEYS_MAX).await }
+        async move { store.put_key(&change, KEYS_MAX, None).await }
     });
     let done: Vec<bool> = try_join_all(changes).await?;
     assert_eq!(done.iter().filter(|done| **done).count(), 1);
@@ -192,7 +201,8 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
                     revision: 4,
                     ..first.clone()
                 },
-                KEYS_MAX
+                KEYS_MAX,
+                None
             )
             .await?,
         "a revision is missing"
@@ -206,7 +216,8 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
                     revision: 2,
                     ..first
                 },
-                KEYS_MAX
+                KEYS_MAX,
+                None
             )
             .await?,
         "there is no first"
@@ -216,11 +227,11 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
 
 pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -> Result<()> {
     let invite = invite(3, SOON);
-    fixture.store.put_invite(&invite).await?;
+    fixture.store.put_invite(&invite, None).await?;
     assert!(
         !fixture
             .store
-            .redeem(&"e".repeat(64), &key("00000001"), None, KEYS_MAX)
+            .redeem(&"e".repeat(64), &key("00000001"), None, KEYS_MAX, None)
             .await?,
         "there is none"
     );
@@ -234,7 +245,7 @@ pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -
         let (store, hash) = (Arc::clone(&fixture.store), invite.hash.clone());
         async move {
             store
-                .redeem(&hash, &key(&format!("{number:08x}")), None, KEYS_MAX)
+                .redeem(&hash, &key(&format!("{number:08x}")), None, KEYS_MAX, None)
                 .await
         }
     });
@@ -249,9 +260,9 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
     fixture: Fixture,
 ) -> Result<()> {
     let (store, invite) = (&fixture.store, invite(1, SOON));
-    store.put_invite(&invite).await?;
+    store.put_invite(&invite, None).await?;
     let (taken, free) = (key("00000001"), key("00000002"));
-    assert!(store.put_key(&taken, KEYS_MAX).await?);
+    assert!(store.put_key(&taken, KEYS_MAX, None).await?);
     let before = store.key_changes().await?;
     let namesake = Key {
         name: "other".into(),
@@ -259,7 +270,7 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
     };
     assert!(
         !store
-            .redeem(&invite.hash, &namesake, None, KEYS_MAX)
+            .redeem(&invite.hash, &namesake, None, KEYS_MAX, None)
             .await?,
         "its id is another's"
     );
@@ -269,7 +280,9 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
         "the use is still there"
     );
     assert!(
-        !store.redeem(&"e".repeat(64), &free, None, KEYS_MAX).await?,
+        !store
+            .redeem(&"e".repeat(64), &free, None, KEYS_MAX, None)
+            .await?,
         "there is no such invite"
     );
     assert_eq!(
@@ -277,10 +290,14 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
         (vec![taken.clone()], before)
     );
 
-    assert!(store.redeem(&invite.hash, &free, None, KEYS_MAX).await?);
+    assert!(
+        store
+            .redeem(&invite.hash, &free, None, KEYS_MAX, None)
+            .await?
+    );
     assert!(
         !store
-            .redeem(&invite.hash, &key("00000003"), None, KEYS_MAX)
+            .redeem(&invite.hash, &key("00000003"), None, KEYS_MAX, None)
             .await?,
         "its use was taken"
     );
@@ -296,7 +313,7 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
         ..free
     };
     assert!(
-        store.put_key(&changed, KEYS_MAX).await?,
+        store.put_key(&changed, KEYS_MAX, None).await?,
         "it is changed like any other"
     );
     Ok(())
@@ -304,39 +321,27 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
 
 pub(crate) async fn an_invite_ends_when_its_key_changes(fixture: Fixture) -> Result<()> {
     let (store, invite, inviter) = (&fixture.store, invite(3, SOON), key("00000001"));
-    store.put_invite(&invite).await?;
-    assert!(
-        !store
-            .redeem(&invite.hash, &key("00000002"), Some(&inviter), KEYS_MAX)
-            .await?,
-        "there is no such key"
-    );
-    assert!(store.put_key(&inviter, KEYS_MAX).await?);
-    assert!(
-        store
-            .redeem(&invite.hash, &key("00000002"), Some(&inviter), KEYS_MAX)
-            .await?
-    );
+    store.put_invite(&invite, None).await?;
+    let redeem = async |id: &str, maker: &Key| {
+        let joined = key(id);
+        let redeem = store.redeem(&invite.hash, &joined, Some(maker), KEYS_MAX, None);
+        redeem.await
+    };
+    assert!(!redeem("00000002", &inviter).await?, "there is no such key");
+    assert!(store.put_key(&inviter, KEYS_MAX, None).await?);
+    assert!(redeem("00000002", &inviter).await?);
     let changed = Key {
         revision: 2,
         ..inviter.clone()
     };
-    assert!(store.put_key(&changed, KEYS_MAX).await?);
+    assert!(store.put_key(&changed, KEYS_MAX, None).await?);
     let before = (store.keys().await?.len(), store.invite(&invite.hash).await?);
-    assert!(
-        !store
-            .redeem(&invite.hash, &key("00000003"), Some(&inviter), KEYS_MAX)
-            .await?
-    );
+    assert!(!redeem("00000003", &inviter).await?);
     assert_eq!(
         (store.keys().await?.len(), store.invite(&invite.hash).await?),
         before
     );
-    assert!(
-        store
-            .redeem(&invite.hash, &key("00000003"), Some(&changed), KEYS_MAX)
-            .await?
-    );
+    assert!(redeem("00000003", &changed).await?);
     Ok(())
 }
 
@@ -353,7 +358,7 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
         },
     );
     for invite in [&one, &used] {
-        store.put_invite(invite).await?;
+        store.put_invite(invite, None).await?;
     }
     let listed = async || -> Result<Vec<Invite>> {
         let mut listed = store.invites().await?;
@@ -365,13 +370,13 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
         hash: "b".repeat(64),
         ..invite(1, Duration::from_secs(1))
     };
-    store.put_invite(&brief).await?;
+    store.put_invite(&brief, None).await?;
     assert!(
         store
-            .redeem(&one.hash, &key("00000001"), None, KEYS_MAX)
+            .redeem(&one.hash, &key("00000001"), None, KEYS_MAX, None)
             .await?
             && store
-                .redeem(&used.hash, &key("00000002"), None, KEYS_MAX)
+                .redeem(&used.hash, &key("00000002"), None, KEYS_MAX, None)
                 .await?
     );
     let rest = Invite {
@@ -382,20 +387,17 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
         (store.invites().await.ok()? == [rest.clone()]).then_some(())
     })
     .await?;
-    assert_eq!(
-        store.forget_invite(&brief.hash).await?,
-        None,
-        "it has ended"
-    );
-    assert_eq!(store.forget_invite(&used.hash).await?, None, "it was used");
-    let forgets = (0..20).map(|_| store.forget_invite(&one.hash));
+    for ended in [&brief, &used] {
+        assert_eq!(store.forget_invite(&ended.hash, None).await?, None);
+    }
+    let forgets = (0..20).map(|_| store.forget_invite(&one.hash, None));
     let forgotten: Vec<Invite> = try_join_all(forgets).await?.into_iter().flatten().collect();
     assert_eq!(forgotten, [rest]);
     assert_eq!(
         (
             store.invites().await?,
             store
-                .redeem(&one.hash, &key("00000003"), None, KEYS_MAX)
+                .redeem(&one.hash, &key("00000003"), None, KEYS_MAX, None)
                 .await?
         ),
         (vec![], false)
@@ -405,7 +407,7 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
 
 pub(crate) async fn an_invite_ends(fixture: Fixture) -> Result<()> {
     let brief = invite(1_000, Duration::from_millis(500));
-    fixture.store.put_invite(&brief).await?;
+    fixture.store.put_invite(&brief, None).await?;
     let over = async || {
         fixture
             .store
@@ -418,21 +420,24 @@ pub(crate) async fn an_invite_ends(fixture: Fixture) -> Result<()> {
     eventually("it has ended", SOON, over).await?;
     fixture
         .store
-        .put_invite(&Invite {
-            hash: "a".repeat(64),
-            ..invite(1, SOON)
-        })
+        .put_invite(
+            &Invite {
+                hash: "a".repeat(64),
+                ..invite(1, SOON)
+            },
+            None,
+        )
         .await?;
     assert!(
         !fixture
             .store
-            .redeem(&brief.hash, &key("00000001"), None, KEYS_MAX)
+            .redeem(&brief.hash, &key("00000001"), None, KEYS_MAX, None)
             .await?
     );
     assert!(
         fixture
             .store
-            .redeem(&"a".repeat(64), &key("00000001"), None, KEYS_MAX)
+            .redeem(&"a".repeat(64), &key("00000001"), None, KEYS_MAX, None)
             .await?
     );
     Ok(())
@@ -443,7 +448,7 @@ async fn a_record_in_redis_that_cannot_be_read_is_in_no_other_keys_way() -> Resu
     let redis = Redis::start().await?;
     let store = store::open(&redis.url().parse::<StoreAddress>()?, &Fleet::default()).await?;
     let key = key("00000001");
-    assert!(store.put_key(&key, KEYS_MAX).await?);
+    assert!(store.put_key(&key, KEYS_MAX, None).await?);
     redis
         .tell(&["HSET", "{c3po}:credentials", "00000002", "1 {}"])
         .await?;

@@ -13,7 +13,7 @@ use harness::eventually::eventually;
 use super::Fixture;
 use super::fixture::SOON;
 
-fn login(id: &str) -> Login {
+pub(crate) fn login(id: &str) -> Login {
     Login {
         id: id.into(),
         hash: "0".repeat(64),
@@ -28,7 +28,7 @@ fn login(id: &str) -> Login {
     }
 }
 
-fn code(hash: &str, life: Duration) -> LoginCode {
+pub(crate) fn code(hash: &str, life: Duration) -> LoginCode {
     LoginCode {
         id: "0a1b2c3d".into(),
         hash: hash.into(),
@@ -43,7 +43,9 @@ fn code(hash: &str, life: Duration) -> LoginCode {
 /// Spends a code for a login of that id. Returns whether it was made.
 async fn spend(fixture: &Fixture, hash: &str, id: &str, most: usize) -> Result<bool> {
     let made = login(id);
-    let spent = fixture.store.spend_login_code(hash, &made, None, most);
+    let spent = fixture
+        .store
+        .spend_login_code(hash, &made, None, most, None);
     Ok(spent.await?)
 }
 
@@ -52,23 +54,33 @@ async fn make(fixture: &Fixture, id: &str) -> Result<Login> {
     let (store, made) = (&fixture.store, login(id));
     assert!(
         store
-            .put_login_code(&code(id, SOON), LOGIN_CODES_MAX)
+            .put_login_code(&code(id, SOON), LOGIN_CODES_MAX, None)
             .await?
     );
-    assert!(store.spend_login_code(id, &made, None, LOGINS_MAX).await?);
+    assert!(
+        store
+            .spend_login_code(id, &made, None, LOGINS_MAX, None)
+            .await?
+    );
     Ok(made)
 }
 
 pub(crate) async fn a_code_makes_one_login_also_when_50_race(fixture: Fixture) -> Result<()> {
     let store = &fixture.store;
     let offered = code("a", SOON);
-    assert!(store.put_login_code(&offered, LOGIN_CODES_MAX).await?);
+    assert!(
+        store
+            .put_login_code(&offered, LOGIN_CODES_MAX, None)
+            .await?
+    );
     assert_eq!(store.login_code("a").await?, Some(offered.clone()));
     assert_eq!(store.login_codes().await?, [offered]);
     assert_eq!(store.login_changes().await?, 0);
     let tries = (0..50).map(|number| async move {
         let made = login(&format!("{number:08x}"));
-        store.spend_login_code("a", &made, None, LOGINS_MAX).await
+        store
+            .spend_login_code("a", &made, None, LOGINS_MAX, None)
+            .await
     });
     let won = try_join_all(tries).await?;
     assert_eq!(won.iter().filter(|won| **won).count(), 1);
@@ -83,7 +95,7 @@ pub(crate) async fn a_code_makes_one_login_also_when_50_race(fixture: Fixture) -
 pub(crate) async fn a_code_ends_and_can_be_deleted(fixture: Fixture) -> Result<()> {
     let store = &fixture.store;
     let brief = code("brief", Duration::from_millis(300));
-    assert!(store.put_login_code(&brief, LOGIN_CODES_MAX).await?);
+    assert!(store.put_login_code(&brief, LOGIN_CODES_MAX, None).await?);
     eventually("its time is over", SOON, async || {
         store
             .login_code("brief")
@@ -96,7 +108,7 @@ pub(crate) async fn a_code_ends_and_can_be_deleted(fixture: Fixture) -> Result<(
     let spent = spend(&fixture, "brief", "00000001", LOGINS_MAX);
     assert!(!spent.await?);
     let other = code("other", SOON);
-    assert!(store.put_login_code(&other, LOGIN_CODES_MAX).await?);
+    assert!(store.put_login_code(&other, LOGIN_CODES_MAX, None).await?);
     assert_eq!(store.forget_login_code("other").await?, Some(other));
     let spent = spend(&fixture, "other", "00000001", LOGINS_MAX);
     assert!(!spent.await? && store.logins().await?.is_empty());
@@ -108,20 +120,28 @@ pub(crate) async fn so_many_codes_are_open_and_ended_ones_do_not_count(
 ) -> Result<()> {
     let store = &fixture.store;
     let brief = code("brief", Duration::from_millis(300));
-    assert!(store.put_login_code(&brief, 3).await?);
+    assert!(store.put_login_code(&brief, 3, None).await?);
     for number in 0..2 {
         let code = code(&number.to_string(), SOON);
-        assert!(store.put_login_code(&code, 3).await?);
+        assert!(store.put_login_code(&code, 3, None).await?);
     }
-    assert!(!store.put_login_code(&code("further", SOON), 3).await?);
+    assert!(
+        !store
+            .put_login_code(&code("further", SOON), 3, None)
+            .await?
+    );
     eventually("one has ended", SOON, async || {
         let further = code("further", SOON);
-        store.put_login_code(&further, 3).await.ok()?.then_some(())
+        store
+            .put_login_code(&further, 3, None)
+            .await
+            .ok()?
+            .then_some(())
     })
     .await?;
     let spent = spend(&fixture, "1", "00000001", LOGINS_MAX);
     assert!(spent.await?);
-    assert!(store.put_login_code(&code("last", SOON), 3).await?);
+    assert!(store.put_login_code(&code("last", SOON), 3, None).await?);
     Ok(())
 }
 
@@ -132,9 +152,11 @@ pub(crate) async fn there_are_never_more_logins_than_allowed_also_when_50_race(
     let tries = (0..50).map(|number| async move {
         let id = format!("{number:08x}");
         store
-            .put_login_code(&code(&id, SOON), LOGIN_CODES_MAX)
+            .put_login_code(&code(&id, SOON), LOGIN_CODES_MAX, None)
             .await?;
-        store.spend_login_code(&id, &login(&id), None, 5).await
+        store
+            .spend_login_code(&id, &login(&id), None, 5, None)
+            .await
     });
     let won = try_join_all(tries).await?;
     assert_eq!(won.iter().filter(|won| **won).count(), 5);
@@ -152,7 +174,7 @@ pub(crate) async fn of_two_who_change_a_login_one_is_told(fixture: Fixture) -> R
     let store = &fixture.store;
     let made = make(&fixture, "00000001").await?;
     assert!(
-        !store.put_login(&login("00000002")).await?,
+        !store.put_login(&login("00000002"), None).await?,
         "without a code"
     );
     let before = store.login_changes().await?;
@@ -167,8 +189,8 @@ pub(crate) async fn of_two_who_change_a_login_one_is_told(fixture: Fixture) -> R
         revision: 2,
         ..made.clone()
     };
-    assert!(store.put_login(&revoked).await?);
-    assert!(!store.put_login(&extended).await?);
+    assert!(store.put_login(&revoked, None).await?);
+    assert!(!store.put_login(&extended, None).await?);
     assert_eq!(store.logins().await?, std::slice::from_ref(&revoked));
     let changed = store.login_changes().await?;
     assert!(changed > before);
@@ -190,18 +212,18 @@ pub(crate) async fn a_code_ends_when_the_login_that_made_it_changes(
     let maker = make(&fixture, "00000001").await?;
     assert!(
         store
-            .put_login_code(&code("a", SOON), LOGIN_CODES_MAX)
+            .put_login_code(&code("a", SOON), LOGIN_CODES_MAX, None)
             .await?
     );
     let next = Login {
         revision: 2,
         ..maker.clone()
     };
-    assert!(store.put_login(&next).await?);
+    assert!(store.put_login(&next, None).await?);
     let other = login("00000002");
-    let spent = store.spend_login_code("a", &other, Some(&maker), LOGINS_MAX);
+    let spent = store.spend_login_code("a", &other, Some(&maker), LOGINS_MAX, None);
     assert!(!spent.await?);
-    let spent = store.spend_login_code("a", &other, Some(&next), LOGINS_MAX);
+    let spent = store.spend_login_code("a", &other, Some(&next), LOGINS_MAX, None);
     assert!(spent.await?);
     Ok(())
 }
@@ -215,10 +237,12 @@ pub(crate) async fn logins_and_keys_do_not_mix(fixture: Fixture) -> Result<()> {
     );
     assert!(
         store
-            .put_login_code(&code("a", SOON), LOGIN_CODES_MAX)
+            .put_login_code(&code("a", SOON), LOGIN_CODES_MAX, None)
             .await?
     );
     assert!(store.invites().await?.is_empty() && store.invite("a").await?.is_none());
-    assert!(store.forget_invite("a").await?.is_none() && store.login_code("a").await?.is_some());
+    assert!(
+        store.forget_invite("a", None).await?.is_none() && store.login_code("a").await?.is_some()
+    );
     Ok(())
 }

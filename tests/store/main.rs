@@ -145,6 +145,10 @@ macro_rules! every_promise {
             guarding:
                 a_ruling_takes_the_place_of_the_one_before_it,
                 rulings_survive_closing_and_opening;
+            logged:
+                changes_of_keys_append_their_entries_in_their_own_step,
+                changes_of_logins_append_their_entries_in_their_own_step,
+                rulings_and_removals_append_their_entries_in_their_own_step;
             quotas:
                 a_key_stores_its_quota_and_no_more_and_others_go_on,
                 a_quota_holds_when_50_race,
@@ -167,6 +171,7 @@ macro_rules! every_promise {
                 the_audit_forgets_the_oldest_beyond_its_bound,
                 without_a_log_nothing_is_appended,
                 each_change_appends_its_entries_in_its_own_step,
+                a_message_of_a_person_is_recorded_with_its_login,
                 a_change_that_did_not_happen_appends_nothing,
                 an_expiry_is_in_the_log_once_however_it_is_noticed,
                 readers_of_the_log_are_woken,
@@ -217,6 +222,7 @@ mod full;
 mod guarding;
 mod keys;
 mod lasting;
+mod logged;
 mod logins;
 mod one_shot;
 mod owners;

@@ -19,7 +19,7 @@ pub(crate) async fn an_unknown_agent_is_nobody(fixture: Fixture) -> Result<()> {
             .await?,
         None
     );
-    assert!(!fixture.store.unregister(&id("nobody")).await?);
+    assert!(!fixture.store.unregister(&id("nobody"), None).await?);
     assert!(fixture.store.agents(None, 10).await?.is_empty());
     Ok(())
 }
@@ -184,9 +184,9 @@ pub(crate) async fn unregister_forgets_an_agent_with_an_empty_inbox(
     fixture: Fixture,
 ) -> Result<()> {
     let old = fixture.agent("a").await?;
-    assert!(fixture.store.unregister(&id("a")).await?);
+    assert!(fixture.store.unregister(&id("a"), None).await?);
     assert_eq!(fixture.store.agent(&id("a")).await?, None);
-    assert!(!fixture.store.unregister(&id("a")).await?);
+    assert!(!fixture.store.unregister(&id("a"), None).await?);
     assert_ne!(fixture.take(&claim("a")).await?.uid, old.uid);
     Ok(())
 }
@@ -194,7 +194,7 @@ pub(crate) async fn unregister_forgets_an_agent_with_an_empty_inbox(
 pub(crate) async fn unregister_keeps_an_agent_with_mail(fixture: Fixture) -> Result<()> {
     let old = fixture.agent("a").await?;
     fixture.say("b", "a", "hello").await?;
-    assert!(fixture.store.unregister(&id("a")).await?);
+    assert!(fixture.store.unregister(&id("a"), None).await?);
     let agent = fixture
         .store
         .agent(&id("a"))

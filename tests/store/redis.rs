@@ -379,7 +379,7 @@ async fn an_allowance_is_forgotten_when_every_count_is_younger() -> Result<()> {
         .await?;
     fixture
         .store
-        .rule(&Pair::of(&id("a"), &id("d")), false)
+        .rule(&Pair::of(&id("a"), &id("d")), false, None)
         .await?;
     let mut pairs: Vec<_> = fixture
         .store

@@ -51,7 +51,7 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
             revision: key.revision + 1,
             ..key
         };
-        store.put_key(&key, KEYS_MAX).await?;
+        store.put_key(&key, KEYS_MAX, None).await?;
     }
     Err(Refusal::new(
         ErrorCode::Conflict,

@@ -15,7 +15,7 @@ use super::Principal;
 use super::globs::{self};
 use super::hosts::{proven_host, settle_host};
 use super::issue::{
-    CHANGE_TRIES, NewKey, all_agents, checked, draft, for_agents, host_of, in_the_way, life,
+    CHANGE_TRIES, NewKey, all_agents, checked, draft, entry, for_agents, host_of, in_the_way, life,
     make_room, unchanged, vouching,
 };
 use super::secret::{self};
@@ -113,7 +113,8 @@ pub(crate) async fn invite(
         expires_at: Timestamp::now() + lasts,
         key_seconds: new.key_expires_in,
     };
-    store.put_invite(&invite).await?;
+    let entry = entry("invited", &invite.id, by);
+    store.put_invite(&invite, Some(&entry)).await?;
     Ok((invite, code))
 }
 
@@ -149,7 +150,10 @@ pub(crate) async fn revoke_invite(
         .into_iter()
         .find(|invite| invite.id == id);
     let ended = match found.and_then(|invite| standing(invite, &keys, Timestamp::now())) {
-        Some(OpenInvite { invite, .. }) => store.forget_invite(&invite.hash).await?,
+        Some(OpenInvite { invite, .. }) => {
+            let entry = entry("revoked", id, by.name());
+            store.forget_invite(&invite.hash, Some(&entry)).await?
+        }
         None => None,
     };
     ended.ok_or_else(|| {
@@ -250,10 +254,15 @@ pub(crate) async fn join(
             ..key
         };
         make_room(store, &keys).await?;
-        if store
-            .redeem(&invite.hash, &key, made_with.as_ref(), KEYS_MAX)
-            .await?
-        {
+        let entry = entry("joined", &key.id, &key.made_by);
+        let redeem = store.redeem(
+            &invite.hash,
+            &key,
+            made_with.as_ref(),
+            KEYS_MAX,
+            Some(&entry),
+        );
+        if redeem.await? {
             let key = if lasting.is_some() {
                 key
             } else {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::{NAME_PATTERN, check_name};
 use c3po_shared::limits::{GLOBS_MAX, KEY_LIFE_MAX, KEYS_MAX, LABEL_MAX};
@@ -51,6 +52,12 @@ impl From<NoRandomness> for Refusal {
     }
 }
 
+/// Returns the entry in the log for a change of a key or an invite.
+pub(crate) fn entry(verb: &str, id: &str, by: &str) -> Entry {
+    let entry = Entry::new(Event::KeyChanged).verb(verb);
+    entry.under(Some(id)).because(format!("by {by}"))
+}
+
 /// Makes a key. Returns it with its secret, which is not stored.
 pub(crate) async fn create(
     store: &dyn Store,
@@ -67,7 +74,8 @@ pub(crate) async fn create(
             host: Some(host),
             ..key.clone()
         };
-        if store.put_key(&kept, KEYS_MAX).await? {
+        let entry = entry("created", &kept.id, by.name());
+        if store.put_key(&kept, KEYS_MAX, Some(&entry)).await? {
             let kept = if key.host.is_some() {
                 kept
             } else {
@@ -136,7 +144,8 @@ pub(crate) async fn revoke(
     by: &Principal,
 ) -> Result<(Key, bool), Refusal> {
     let now = Timestamp::now();
-    change(store, id, by.presented(), |key| {
+    let entry = entry("revoked", id, by.name());
+    change(store, id, by.presented(), &entry, |key| {
         let ends = key.is_valid(now);
         if ends {
             key.revoked_at = Some(now);
@@ -153,7 +162,8 @@ pub(crate) async fn rotate(
     by: &Principal,
 ) -> Result<(Key, String), Refusal> {
     let fresh = Fresh::of(secret::KEY_PREFIX, id.to_owned())?;
-    let (key, _) = change(store, id, by.presented(), |key| {
+    let entry = entry("rotated", id, by.name());
+    let (key, _) = change(store, id, by.presented(), &entry, |key| {
         if !key.is_valid(Timestamp::now()) {
             return Err(Refusal::new(
                 ErrorCode::Conflict,
@@ -183,7 +193,8 @@ pub(crate) async fn rename_host(
         .map(|key| key.id.clone())
     {
         // No key is checked here: the caller's own key has another revision once it was renamed itself.
-        let (key, _) = change(store, &id, None, |key| {
+        let entry = entry("renamed", &id, by.name());
+        let (key, _) = change(store, &id, None, &entry, |key| {
             key.host = Some(to.to_owned());
             Ok(true)
         })
@@ -193,11 +204,13 @@ pub(crate) async fn rename_host(
     Ok(renamed)
 }
 
-/// Applies `change` to a key, which returns whether there is something to write. Returns the key and that result.
+/// Applies `change` to a key, which returns whether there is something to write, with its entry in the log. Returns the key and
+/// that result.
 async fn change(
     store: &dyn Store,
     id: &str,
     presented: Option<(&str, u64)>,
+    entry: &Entry,
     change: impl Fn(&mut Key) -> Result<bool, Refusal>,
 ) -> Result<(Key, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
@@ -214,7 +227,7 @@ async fn change(
             return Ok((key, false));
         }
         key.revision += 1;
-        if store.put_key(&key, KEYS_MAX).await? {
+        if store.put_key(&key, KEYS_MAX, Some(entry)).await? {
             return Ok((key, true));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::join::{NAME_PATTERN, check_name};
 use c3po_shared::limits::{LABEL_MAX, LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LIFE, LOGINS_MAX};
 use c3po_shared::login::{LoginRecord, LoginRequest};
@@ -38,6 +39,19 @@ pub(super) fn are_safe(has_tls: bool, listen: IpAddr, public_url: Option<&str>) 
     has_tls || listen.is_loopback() || public_url.is_some_and(|url| url.starts_with("https://"))
 }
 
+/// Returns the entry in the log for a change of a login or its code, which has that scope and is for that person.
+fn entry(verb: &str, id: &str, (scope, name): (LoginScope, &str), by: &str) -> Entry {
+    let entry = Entry::new(Event::LoginChanged).verb(verb);
+    Entry {
+        login: Some(id.to_owned()),
+        ..entry.because(format!("{scope} for {name}, by {by}"))
+    }
+}
+
+fn entry_about(verb: &str, login: &Login, by: &str) -> Entry {
+    entry(verb, &login.id, (login.scope, &login.name), by)
+}
+
 /// Makes a code for one login. Returns it with its text, which is not stored.
 pub(crate) async fn offer(
     store: &dyn Store,
@@ -55,7 +69,11 @@ pub(crate) async fn offer(
         login: by.login_id().map(str::to_owned),
         expires_at: Timestamp::now() + LOGIN_CODE_LIFE,
     };
-    if store.put_login_code(&code, LOGIN_CODES_MAX).await? {
+    let entry = entry("offered", &code.id, (code.scope, &code.name), &code.made_by);
+    if store
+        .put_login_code(&code, LOGIN_CODES_MAX, Some(&entry))
+        .await?
+    {
         return Ok((code, text));
     }
     let error = format!("the limit of {LOGIN_CODES_MAX} open codes of logins is reached");
@@ -87,7 +105,8 @@ pub(crate) async fn spend(
             store.forget_login(ended).await.map_err(unchanged)?;
         }
         let (login, token) = draft(code, request, now)?;
-        let spent = store.spend_login_code(&hash, &login, made_with, LOGINS_MAX);
+        let entry = entry_about("logged_in", &login, &login.made_by);
+        let spent = store.spend_login_code(&hash, &login, made_with, LOGINS_MAX, Some(&entry));
         if spent.await? {
             return Ok(Some((login, token)));
         }
@@ -146,7 +165,11 @@ pub(crate) async fn find(store: &dyn Store, id: &str) -> Result<Login, Refusal> 
 }
 
 /// Revokes a login and returns it. An ended login stays unchanged, and false is returned with it.
-pub(crate) async fn revoke(store: &dyn Store, id: &str) -> Result<(Login, bool), Refusal> {
+pub(crate) async fn revoke(
+    store: &dyn Store,
+    id: &str,
+    by: &Principal,
+) -> Result<(Login, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
         let (login, now) = (find(store, id).await.map_err(unchanged)?, Timestamp::now());
         if !login.is_valid(now) {
@@ -157,7 +180,8 @@ pub(crate) async fn revoke(store: &dyn Store, id: &str) -> Result<(Login, bool),
             revision: login.revision + 1,
             ..login
         };
-        if store.put_login(&revoked).await? {
+        let entry = entry_about("revoked", &revoked, by.name());
+        if store.put_login(&revoked, Some(&entry)).await? {
             return Ok((revoked, true));
         }
     }
@@ -185,7 +209,7 @@ pub(super) async fn extend_used(
 ) -> Result<(), StoreError> {
     for login in auth.logins.of_used(now, Login::extended) {
         // If another coordinator changed it meanwhile, it is newer there.
-        store.put_login(&login).await?;
+        store.put_login(&login, None).await?;
     }
     Ok(())
 }

@@ -169,15 +169,15 @@ pub(crate) async fn rule(
         }
     }
     let pair = Pair::of(one, other);
-    services.store.rule(&pair, is_stopped).await?;
     let (verb, by) = (if is_stopped { "stop" } else { "allow" }, principal.name());
-    tracing::info!("{by} changed the pair {one} and {other}: {verb}");
     let entry = Entry::new(Event::GuardChanged)
         .by(one)
         .to(other)
         .verb(verb)
         .because(format!("by {by}"));
-    services.audit.note(principal.sign(entry));
+    let entry = principal.sign(entry);
+    services.store.rule(&pair, is_stopped, Some(&entry)).await?;
+    tracing::info!("{by} changed the pair {one} and {other}: {verb}");
     if let Err(error) = guard::load(&services.guard, services.store.as_ref()).await {
         tracing::debug!("could not reload the stopped pairs immediately: {error}");
     }

@@ -36,7 +36,9 @@ pub(super) async fn remove(
     let expired = store.pending(&agent_id).await?.count;
     // An administrator may give the name to another host; a host keeps the names of its agents.
     let frees = principal.check(Right::Administer).is_ok();
-    match store.remove(&agent_id, frees).await? {
+    let entry = Entry::new(Event::SessionEnded).by(&agent_id);
+    let entry = principal.sign(entry.verb("removed"));
+    match store.remove(&agent_id, frees, Some(&entry)).await? {
         Removal::Unknown => Err(Refusal::agent_not_found(agent_id.as_str(), &[]).into()),
         Removal::Held => {
             let error = format!("{agent_id} is held by a connected session");
@@ -46,13 +48,6 @@ pub(super) async fn remove(
         }
         Removal::Removed => {
             server.http_sessions.forget(&agent_id);
-            server.services.audit.note(
-                principal.sign(
-                    Entry::new(Event::SessionEnded)
-                        .by(&agent_id)
-                        .verb("removed"),
-                ),
-            );
             Ok(Json(RemovedAgent {
                 agent_id,
                 host,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::AppState;
 use super::endpoint::{Body, By, InPath, RestAnswer};
 use super::join::Invited;
-use super::keys::{Named, noted, unsure};
+use super::keys::{Named, unsure};
 use crate::auth::invites::{self, NewInvite};
 use crate::store::Invite;
 
@@ -71,7 +71,6 @@ pub(super) async fn create(
         invite.id,
         invite.expires_at
     );
-    noted(&server, "invited", Some(&invite.id), by);
     Ok(Json(invite))
 }
 
@@ -85,7 +84,6 @@ pub(super) async fn revoke(
     let ended = invites::revoke_invite(server.services.store.as_ref(), &id, &principal).await;
     let invite = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     tracing::info!("the invite {id} was revoked by {by}");
-    noted(&server, "revoked", Some(&id), by);
     Ok(Json(shown(invite)))
 }
 

@@ -12,11 +12,12 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::endpoint::{Body, RestAnswer};
-use super::keys::{changed, noted, unsure};
+use super::keys::{changed, unsure};
 use super::tls::Transport;
 use super::wrong_codes::WrongCodes;
 use super::{AppState, PrintedCommand, download, origins};
 use crate::auth::invites::{self, NewInvite};
+use crate::auth::issue;
 use crate::config::Config;
 use crate::store::{Store, StoreError};
 
@@ -186,7 +187,6 @@ pub(super) async fn announce(server: &AppState) {
         .await
     {
         Ok(invite) => {
-            noted(server, "invited", Some(&invite.id), START);
             tracing::warn!(
                 "no host has a key yet; the command with which the first one joins is printed below"
             );
@@ -215,7 +215,8 @@ async fn end_earlier(store: &dyn Store) -> Result<(), StoreError> {
         .iter()
         .filter(|invite| invite.made_by.as_deref() == Some(START))
     {
-        store.forget_invite(&invite.hash).await?;
+        let entry = issue::entry("revoked", &invite.id, START);
+        store.forget_invite(&invite.hash, Some(&entry)).await?;
     }
     Ok(())
 }

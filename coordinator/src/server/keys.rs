@@ -149,11 +149,10 @@ pub(super) async fn revoke(
     Ok(Json(shown(key, Timestamp::now())))
 }
 
-/// Logs a change of a key with its author, writes it to the audit, and applies it here at once. Other coordinators reload
-/// keys by themselves, as does this one if it cannot read them now.
+/// Logs a change of a key with its author, and applies it here at once. Other coordinators reload keys by themselves, as does
+/// this one if it cannot read them now.
 pub(super) async fn changed(server: &AppState, verb: &str, key: &str, by: &str) {
     tracing::info!("the key {key} was {verb} by {by}");
-    noted(server, verb, Some(key), by);
     if let Err(error) = auth::watch::load(&server.auth, server.services.store.as_ref()).await {
         tracing::debug!("could not reload the keys immediately: {error}");
     }
@@ -172,19 +171,10 @@ pub(super) fn unsure(
         .get("applied")
         .is_some_and(|applied| applied == "unknown")
     {
-        noted(server, verb, key, &format!("{by}, with an unknown outcome"));
+        let entry = Entry::new(Event::KeyChanged).verb(verb).under(key);
+        let why = format!("by {by}, with an unknown outcome");
+        server.services.audit.note(entry.because(why));
     }
-}
-
-/// Writes the change of a key or an invite and its author to the audit.
-pub(super) fn noted(server: &AppState, verb: &str, key: Option<&str>, by: &str) {
-    let entry = Entry::new(Event::KeyChanged)
-        .verb(verb)
-        .because(format!("by {by}"));
-    server.services.audit.note(Entry {
-        key: key.map(str::to_owned),
-        ..entry
-    });
 }
 
 fn shown(key: Key, now: Timestamp) -> ListedKey {

@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use c3po_shared::audit::{Entry, Event};
 use c3po_shared::login::{LoginRecord, LoginReply, LoginRequest, PAGE};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::LoginScope;
@@ -129,8 +128,6 @@ pub(super) async fn create(
 ) -> RestAnswer<LoginLink> {
     server.auth.check_logins()?;
     let (code, secret) = logins::offer(server.services.store.as_ref(), new, &principal).await?;
-    let why = format!("{} for {}", code.scope, code.name);
-    noted(&server, "offered", &code.id, &why, principal.name());
     let title = "A link for a login was made";
     let notice = format!(
         "{} made a link that logs {} in with the scope {}, once, before {}.",
@@ -163,18 +160,17 @@ pub(super) async fn revoke(
     if principal.login_id() != Some(&id) {
         check_right(&server.services, &principal, Right::MakeLogin)?;
     }
-    let (login, is_news) = logins::revoke(server.services.store.as_ref(), &id).await?;
+    let (login, is_news) = logins::revoke(server.services.store.as_ref(), &id, &principal).await?;
     if is_news {
         changed(&server, "revoked", &login, principal.name()).await;
     }
     Ok(Json(logins::shown(login)))
 }
 
-/// Logs a change of a login with its author, writes it to the audit, and applies it here at once.
+/// Logs a change of a login with its author, and applies it here at once.
 async fn changed(server: &AppState, verb: &str, login: &Login, by: &str) {
     let (id, name, scope) = (&login.id, &login.name, login.scope);
     tracing::info!("the login {id} ({scope}) of {name} was {verb}, by {by}");
-    noted(server, verb, id, &format!("{scope} for {name}"), by);
     let device = login.device.as_deref().unwrap_or("an unnamed device");
     let (title, text) = if login.revoked_at.is_some() {
         (
@@ -194,15 +190,4 @@ async fn changed(server: &AppState, verb: &str, login: &Login, by: &str) {
         tracing::debug!("could not reload the logins immediately: {error}");
     }
     notify_people(&server.services, title, text).await;
-}
-
-/// Writes the change of a login or its code, and its author, to the audit.
-fn noted(server: &AppState, verb: &str, id: &str, about: &str, by: &str) {
-    let entry = Entry::new(Event::LoginChanged)
-        .verb(verb)
-        .because(format!("{about}, by {by}"));
-    server.services.audit.note(Entry {
-        login: Some(id.to_owned()),
-        ..entry
-    });
 }

@@ -329,17 +329,16 @@ pub(super) async fn unregister(
             .suggest("End that session; its proxy then unregisters it.");
         return Err(refusal.into());
     }
-    let known = server.services.store.unregister(&agent).await?;
+    let entry = Entry::new(Event::SessionEnded).by(&agent);
+    let entry = principal.sign(entry.verb("unregistered"));
+    let store = &server.services.store;
+    let known = store.unregister(&agent, Some(&entry)).await?;
     let said = if known {
         "unregistered"
     } else {
         "was not registered"
     };
     server.http_sessions.forget(&agent);
-    if known {
-        let entry = Entry::new(Event::SessionEnded).by(&agent).verb(said);
-        server.services.audit.note(principal.sign(entry));
-    }
     Ok(Json(Unregistered {
         status: "ok",
         message: format!("Agent '{agent}' {said}"),

@@ -9,7 +9,8 @@ use super::Result;
 /// The log of all coordinators on one store: entries in one order, bounded by deleting the oldest.
 ///
 /// Once a log is kept, each change appends its entries in its own atomic step: sends, answers, acknowledgements, receipts,
-/// expiries, and the beginning, the end and the state of sessions.
+/// expiries, the beginning, the end and the state of sessions, and changes of agents, keys, logins, their codes, and pairs of
+/// agents.
 #[async_trait]
 pub trait AuditStore {
     /// Begins the log if there is none, and deletes all but about the latest `bound` entries. With `None`, nothing is appended

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, IdError};
 use c3po_shared::time::Timestamp;
 
@@ -61,10 +62,12 @@ pub trait GuardStore: Send + Sync {
     /// Returns the latest ruling about each pair, in no particular order.
     async fn rulings(&self) -> Result<Vec<Ruling>>;
 
-    /// Stores a ruling, replacing the previous one for the pair. Returns its time by the store's clock.
+    /// Stores a ruling, replacing the previous one for the pair, and appends the entry to the log in the same step. Returns its
+    /// time by the store's clock.
     ///
     /// Deletes allowances that are older than the counting window, because every coordinator has read them by then.
-    async fn rule(&self, pair: &Pair, is_stopped: bool) -> Result<Timestamp>;
+    async fn rule(&self, pair: &Pair, is_stopped: bool, entry: Option<&Entry>)
+    -> Result<Timestamp>;
 }
 
 #[cfg(test)]

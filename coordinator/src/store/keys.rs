@@ -1,6 +1,7 @@
 //! Stored keys and invites. The store never has a secret, only its hash.
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::host;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
@@ -137,7 +138,7 @@ impl Invite {
     }
 }
 
-/// The interface for keys and invites of every store.
+/// The interface for keys and invites of every store. A change that happens appends its `entry` to the log in the same step.
 #[async_trait]
 pub trait KeyStore: Send + Sync {
     /// Returns every key with its host, including ended keys, in no particular order. Keys with malformed records are
@@ -149,7 +150,7 @@ pub trait KeyStore: Send + Sync {
 
     /// Stores the key as its next revision. Returns false, and changes nothing, if the key was changed meanwhile, or if it is
     /// new and there are `most` keys.
-    async fn put_key(&self, key: &Key, most: usize) -> Result<bool>;
+    async fn put_key(&self, key: &Key, most: usize, entry: Option<&Entry>) -> Result<bool>;
 
     /// Deletes this revision of the key. A key that was changed meanwhile stays. The deletion counts in
     /// [`Self::key_changes`].
@@ -162,7 +163,7 @@ pub trait KeyStore: Send + Sync {
     async fn uses(&self) -> Result<Vec<(String, Timestamp)>>;
 
     /// Stores an invite, and deletes invites that have expired.
-    async fn put_invite(&self, invite: &Invite) -> Result<()>;
+    async fn put_invite(&self, invite: &Invite, entry: Option<&Entry>) -> Result<()>;
 
     /// Returns the invite with this hash without using it up; `None` if there is none or it has ended.
     async fn invite(&self, hash: &str) -> Result<Option<Invite>>;
@@ -171,7 +172,7 @@ pub trait KeyStore: Send + Sync {
     async fn invites(&self) -> Result<Vec<Invite>>;
 
     /// Deletes the invite with this hash. Returns the deleted invite; `None` if there is none or it has ended.
-    async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>>;
+    async fn forget_invite(&self, hash: &str, entry: Option<&Entry>) -> Result<Option<Invite>>;
 
     /// Uses the invite with this hash once and stores a new key, in one atomic step. Returns false, and changes nothing, if
     /// there is no such invite, it has ended, a key has this id or there are `most` keys. The same applies if `made_with`,
@@ -182,5 +183,6 @@ pub trait KeyStore: Send + Sync {
         key: &Key,
         made_with: Option<&Key>,
         most: usize,
+        entry: Option<&Entry>,
     ) -> Result<bool>;
 }

@@ -1,6 +1,7 @@
 //! Stored logins of people, and the codes that make them. The store never has a secret, only its hash.
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::limits::{LOGIN_EXTENDED_EVERY, LOGIN_LIFE};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::LoginScope;
@@ -104,7 +105,8 @@ pub(super) fn read_codes(kept: &[(u32, String)]) -> Vec<LoginCode> {
     kept.iter().filter_map(read).collect()
 }
 
-/// The interface for logins and their codes of every store.
+/// The interface for logins and their codes of every store. A change that happens appends its `entry` to the log in the same
+/// step.
 #[async_trait]
 pub trait LoginStore: Send + Sync {
     /// Returns every login, including ended ones, in no particular order. Malformed records are skipped.
@@ -114,14 +116,19 @@ pub trait LoginStore: Send + Sync {
     async fn login_changes(&self) -> Result<u64>;
 
     /// Stores a changed login as its next revision. Returns false, and changes nothing, if it was changed meanwhile.
-    async fn put_login(&self, login: &Login) -> Result<bool>;
+    async fn put_login(&self, login: &Login, entry: Option<&Entry>) -> Result<bool>;
 
     /// Deletes this revision of the login. A login that was changed meanwhile stays.
     async fn forget_login(&self, login: &Login) -> Result<()>;
 
     /// Stores a code, and deletes codes that have expired or were spent. Returns false, and stores nothing, if there are
     /// `most` open codes.
-    async fn put_login_code(&self, code: &LoginCode, most: usize) -> Result<bool>;
+    async fn put_login_code(
+        &self,
+        code: &LoginCode,
+        most: usize,
+        entry: Option<&Entry>,
+    ) -> Result<bool>;
 
     /// Returns the code with this hash without spending it; `None` if there is none or it has ended.
     async fn login_code(&self, hash: &str) -> Result<Option<LoginCode>>;
@@ -141,6 +148,7 @@ pub trait LoginStore: Send + Sync {
         login: &Login,
         made_with: Option<&Login>,
         most: usize,
+        entry: Option<&Entry>,
     ) -> Result<bool>;
 }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::host::is_generated;
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, MESSAGE_LIFE_MAX};
@@ -393,12 +394,13 @@ pub trait Store:
         amendment: &Amendment,
     ) -> Result<Option<Agent>>;
 
-    /// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
-    async fn unregister(&self, id: &AgentId) -> Result<bool>;
+    /// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed; then the entry is
+    /// appended to the log in the same step.
+    async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool>;
 
     /// Deletes an agent that no session holds. The messages in its inbox expire. If `frees` is set, the name does not stay
-    /// reserved for its host, even if the agent was deleted before.
-    async fn remove(&self, id: &AgentId, frees: bool) -> Result<Removal>;
+    /// reserved for its host, even if the agent was deleted before. A removal appends the entry to the log in the same step.
+    async fn remove(&self, id: &AgentId, frees: bool, entry: Option<&Entry>) -> Result<Removal>;
 
     /// Returns the host to which the name of a deleted agent stays reserved.
     async fn former_host(&self, id: &AgentId) -> Result<Option<String>>;

@@ -205,7 +205,7 @@ async fn a_rotated_key_changes_nothing_through_a_stale_coordinator() -> Result<(
             hash: "f".repeat(64),
             ..own
         };
-        assert!(store.put_key(&rotated, KEYS_MAX).await?);
+        assert!(store.put_key(&rotated, KEYS_MAX, None).await?);
         let before = store.keys().await?;
         let path = path.replace("ITSELF", &rotated.id);
         let answer = ask(&gate, method, &path, Some(&admin), None, &body.to_string()).await?;
@@ -276,11 +276,14 @@ async fn so_many_invites_may_be_open_and_no_more() -> Result<()> {
     for number in open.len()..INVITES_MAX {
         let number = format!("{number:08x}");
         store
-            .put_invite(&Invite {
-                id: number.clone(),
-                hash: number.repeat(8),
-                ..ours.clone()
-            })
+            .put_invite(
+                &Invite {
+                    id: number.clone(),
+                    hash: number.repeat(8),
+                    ..ours.clone()
+                },
+                None,
+            )
             .await?;
     }
     let more = ask(&gate, "POST", "/api/invites", Some(&admin), None, "{}").await?;

@@ -131,7 +131,7 @@ async fn expire(gate: &Gate, token: &str) -> Result<()> {
         revision: login.revision + 1,
         ..login
     };
-    anyhow::ensure!(gate.served.store.put_login(&ended).await?);
+    anyhow::ensure!(gate.served.store.put_login(&ended, None).await?);
     until_refused(gate, token).await
 }
 

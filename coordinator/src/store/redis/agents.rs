@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use c3po_shared::audit::Entry;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::NAME_LIFE;
 use c3po_shared::time::Timestamp;
@@ -140,19 +141,26 @@ pub(super) async fn release(store: &RedisStore, tenure: &Tenure, ending: &Ending
 }
 
 /// Ends the lease, and deletes the agent if its inbox is empty.
-pub(super) async fn unregister(store: &RedisStore, id: &AgentId) -> Result<bool> {
+pub(super) async fn unregister(
+    store: &RedisStore,
+    id: &AgentId,
+    entry: Option<&Entry>,
+) -> Result<bool> {
     let mut call = store.names.call_about("unregister", id);
-    store.connection.invoke(call.arg(millis(FORMER_LIFE))).await
+    call.arg(millis(FORMER_LIFE));
+    store.logged(call, entry).await
 }
 
 /// Deletes an agent together with the messages in its inbox.
-pub(super) async fn remove(store: &RedisStore, id: &AgentId, frees: bool) -> Result<Removal> {
+pub(super) async fn remove(
+    store: &RedisStore,
+    id: &AgentId,
+    frees: bool,
+    entry: Option<&Entry>,
+) -> Result<Removal> {
     let mut call = store.names.call_about("remove", id);
-    match store
-        .connection
-        .invoke::<u8>(call.arg(millis(FORMER_LIFE)).arg(u8::from(frees)))
-        .await?
-    {
+    call.arg(millis(FORMER_LIFE)).arg(u8::from(frees));
+    match store.logged::<u8>(call, entry).await? {
         0 => Ok(Removal::Unknown),
         1 => Ok(Removal::Removed),
         _ => Ok(Removal::Held),

@@ -1,5 +1,7 @@
 //! Credentials and the codes that make them in Redis: one hash each, which every coordinator reads.
 
+use c3po_shared::audit::Entry;
+
 use super::RedisStore;
 use super::key_names::CHANGES;
 use super::library::Call;
@@ -68,10 +70,11 @@ impl Hashes {
         store: &RedisStore,
         row: HashCredential<'_>,
         most: usize,
+        entry: Option<&Entry>,
     ) -> Result<bool> {
         let mut call = self.call(store, "put_credential", &[self.credentials]);
         call.arg(row.id).arg(row.revision).arg(row.record).arg(most);
-        store.within(store.connection.invoke(&call)).await
+        store.logged(call, entry).await
     }
 
     /// Deletes this revision of a credential.
@@ -91,6 +94,7 @@ impl Hashes {
         store: &RedisStore,
         code: HashCode<'_>,
         most: usize,
+        entry: Option<&Entry>,
     ) -> Result<bool> {
         let mut call = self.call(store, "put_code", &[self.codes]);
         call.arg(code.hash)
@@ -98,7 +102,7 @@ impl Hashes {
             .arg(code.expires_at)
             .arg(code.record)
             .arg(most);
-        store.within(store.connection.invoke(&call)).await
+        store.logged(call, entry).await
     }
 
     /// Returns an open code: its remaining uses, and its record.
@@ -121,9 +125,11 @@ impl Hashes {
         self,
         store: &RedisStore,
         hash: &str,
+        entry: Option<&Entry>,
     ) -> Result<Option<(u32, String)>> {
         let mut call = self.call(store, "forget_code", &[self.codes]);
-        store.within(store.connection.invoke(call.arg(hash))).await
+        call.arg(hash);
+        store.logged(call, entry).await
     }
 
     /// Uses a code once and stores a new credential, unless the credential that made the code was changed.
@@ -134,6 +140,7 @@ impl Hashes {
         row: HashCredential<'_>,
         made_with: Option<(&str, u64)>,
         most: usize,
+        entry: Option<&Entry>,
     ) -> Result<bool> {
         let mut call = self.call(store, "redeem", &[self.credentials, self.codes]);
         call.arg(hash).arg(row.id).arg(row.revision).arg(row.record);
@@ -142,7 +149,7 @@ impl Hashes {
             None => call.arg("").arg(""),
         };
         call.arg(most);
-        store.within(store.connection.invoke(&call)).await
+        store.logged(call, entry).await
     }
 
     fn call(self, store: &RedisStore, function: &str, names: &[&str]) -> Call {

@@ -1,6 +1,7 @@
 //! Rulings of the loop guard in Redis: one hash, which every coordinator reads.
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::limits::LOOP_WINDOW;
 use c3po_shared::time::Timestamp;
 
@@ -17,14 +18,17 @@ impl GuardStore for RedisStore {
         kept.iter().map(|(pair, kept)| ruling(pair, kept)).collect()
     }
 
-    async fn rule(&self, pair: &Pair, is_stopped: bool) -> Result<Timestamp> {
+    async fn rule(
+        &self,
+        pair: &Pair,
+        is_stopped: bool,
+        entry: Option<&Entry>,
+    ) -> Result<Timestamp> {
         let mut call = self.names.call("rule", [self.names.key("guard")]);
         call.arg(pair.to_string())
             .arg(if is_stopped { "stop" } else { "allow" })
             .arg(millis(LOOP_WINDOW));
-        self.within(self.connection.invoke(&call))
-            .await
-            .map(Timestamp::from_millis)
+        self.logged(call, entry).await.map(Timestamp::from_millis)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Keys and invites in Redis.
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::time::Timestamp;
 
 use super::credentials::{HOSTS, HashCode, HashCredential};
@@ -23,8 +24,8 @@ impl KeyStore for RedisStore {
         HOSTS.changes(self).await
     }
 
-    async fn put_key(&self, key: &Key, most: usize) -> Result<bool> {
-        HOSTS.put(self, row(key)?, most).await
+    async fn put_key(&self, key: &Key, most: usize, entry: Option<&Entry>) -> Result<bool> {
+        HOSTS.put(self, row(key)?, most, entry).await
     }
 
     async fn forget_key(&self, key: &Key) -> Result<()> {
@@ -53,14 +54,15 @@ impl KeyStore for RedisStore {
             .collect())
     }
 
-    async fn put_invite(&self, invite: &Invite) -> Result<()> {
+    async fn put_invite(&self, invite: &Invite, entry: Option<&Entry>) -> Result<()> {
         let code = HashCode {
             hash: &invite.hash,
             uses: invite.uses,
             expires_at: invite.expires_at.millis(),
             record: records::write(invite)?,
         };
-        HOSTS.put_code(self, code, usize::MAX).await.map(drop)
+        let put = HOSTS.put_code(self, code, usize::MAX, entry);
+        put.await.map(drop)
     }
 
     async fn invite(&self, hash: &str) -> Result<Option<Invite>> {
@@ -71,8 +73,8 @@ impl KeyStore for RedisStore {
         Ok(read_invites(&HOSTS.codes(self).await?))
     }
 
-    async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>> {
-        kept(HOSTS.forget_code(self, hash).await?)
+    async fn forget_invite(&self, hash: &str, entry: Option<&Entry>) -> Result<Option<Invite>> {
+        kept(HOSTS.forget_code(self, hash, entry).await?)
     }
 
     async fn redeem(
@@ -81,9 +83,12 @@ impl KeyStore for RedisStore {
         key: &Key,
         made_with: Option<&Key>,
         most: usize,
+        entry: Option<&Entry>,
     ) -> Result<bool> {
         let made_with = made_with.map(|key| (key.id.as_str(), key.revision));
-        HOSTS.redeem(self, hash, row(key)?, made_with, most).await
+        HOSTS
+            .redeem(self, hash, row(key)?, made_with, most, entry)
+            .await
     }
 }
 

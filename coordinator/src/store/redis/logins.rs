@@ -1,6 +1,7 @@
 //! Logins and their codes in Redis.
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 
 use super::credentials::{HashCode, HashCredential, PEOPLE};
 use super::{RedisStore, records};
@@ -20,22 +21,27 @@ impl LoginStore for RedisStore {
         PEOPLE.changes(self).await
     }
 
-    async fn put_login(&self, login: &Login) -> Result<bool> {
-        PEOPLE.put(self, row(login)?, 0).await
+    async fn put_login(&self, login: &Login, entry: Option<&Entry>) -> Result<bool> {
+        PEOPLE.put(self, row(login)?, 0, entry).await
     }
 
     async fn forget_login(&self, login: &Login) -> Result<()> {
         PEOPLE.forget(self, &login.id, login.revision).await
     }
 
-    async fn put_login_code(&self, code: &LoginCode, most: usize) -> Result<bool> {
+    async fn put_login_code(
+        &self,
+        code: &LoginCode,
+        most: usize,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
         let row = HashCode {
             hash: &code.hash,
             uses: 1,
             expires_at: code.expires_at.millis(),
             record: records::write(code)?,
         };
-        PEOPLE.put_code(self, row, most).await
+        PEOPLE.put_code(self, row, most, entry).await
     }
 
     async fn login_code(&self, hash: &str) -> Result<Option<LoginCode>> {
@@ -44,7 +50,7 @@ impl LoginStore for RedisStore {
     }
 
     async fn forget_login_code(&self, hash: &str) -> Result<Option<LoginCode>> {
-        let code = PEOPLE.forget_code(self, hash).await?;
+        let code = PEOPLE.forget_code(self, hash, None).await?;
         Ok(read_codes(code.as_slice()).pop())
     }
 
@@ -58,10 +64,11 @@ impl LoginStore for RedisStore {
         login: &Login,
         made_with: Option<&Login>,
         most: usize,
+        entry: Option<&Entry>,
     ) -> Result<bool> {
         let made_with = made_with.map(|login| (login.id.as_str(), login.revision));
         PEOPLE
-            .redeem(self, hash, row(login)?, made_with, most)
+            .redeem(self, hash, row(login)?, made_with, most, entry)
             .await
     }
 }

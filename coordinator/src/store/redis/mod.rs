@@ -37,6 +37,7 @@ use async_trait::async_trait;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage};
+use redis::FromRedisValue;
 use tokio::sync::{broadcast, watch};
 use tokio::time::timeout;
 
@@ -49,6 +50,7 @@ use crate::store::{
 use connection::RedisConnection;
 use inbox::List;
 use key_names::KeyNames;
+use library::Call;
 pub use open_error::OpenError;
 use wakes::Wakes;
 
@@ -90,6 +92,19 @@ impl RedisStore {
         };
         duties::adopt(&store).await.map_err(unreachable)?;
         Ok(store)
+    }
+
+    /// Makes a call whose last argument is the entry that its change appends to the log.
+    async fn logged<T: FromRedisValue + std::marker::Send>(
+        &self,
+        mut call: Call,
+        entry: Option<&Entry>,
+    ) -> Result<T> {
+        let entry = entry.map(records::write).transpose()?;
+        call.arg(entry.unwrap_or_default());
+        let answer = self.within(self.connection.invoke(&call)).await?;
+        self.wakes.log_grew();
+        Ok(answer)
     }
 
     /// Runs the operation with a deadline, unless the store was closed.
@@ -200,12 +215,12 @@ impl Store for RedisStore {
             .await
     }
 
-    async fn unregister(&self, id: &AgentId) -> Result<bool> {
-        self.within(agents::unregister(self, id)).await
+    async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool> {
+        agents::unregister(self, id, entry).await
     }
 
-    async fn remove(&self, id: &AgentId, frees: bool) -> Result<Removal> {
-        self.within(agents::remove(self, id, frees)).await
+    async fn remove(&self, id: &AgentId, frees: bool, entry: Option<&Entry>) -> Result<Removal> {
+        agents::remove(self, id, frees, entry).await
     }
 
     async fn former_host(&self, id: &AgentId) -> Result<Option<String>> {

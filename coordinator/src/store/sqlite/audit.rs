@@ -21,6 +21,23 @@ pub(super) fn append(work: &Work<'_>, entry: &Entry) -> Result<()> {
     Ok(())
 }
 
+/// Appends the entry of a change that happened at this moment, if a log is kept.
+pub(super) fn append_if(work: &Work<'_>, happened: bool, entry: Option<&Entry>) -> Result<()> {
+    match entry {
+        Some(entry) if happened => {
+            let at = work.now;
+            append(
+                work,
+                &Entry {
+                    at,
+                    ..entry.clone()
+                },
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Appends an entry about a change by that agent, made at this moment, if a log is kept.
 pub(super) fn record(
     work: &Work<'_>,

@@ -1,6 +1,7 @@
 //! Rulings of the loop guard in SQLite.
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::limits::LOOP_WINDOW;
 use c3po_shared::time::Timestamp;
 
@@ -15,10 +16,14 @@ impl GuardStore for SqliteStore {
         self.reader.run(all).await
     }
 
-    async fn rule(&self, pair: &Pair, is_stopped: bool) -> Result<Timestamp> {
+    async fn rule(
+        &self,
+        pair: &Pair,
+        is_stopped: bool,
+        entry: Option<&Entry>,
+    ) -> Result<Timestamp> {
         let pair = pair.to_string();
-        self.writer
-            .run(move |work| rule(work, &pair, is_stopped))
+        self.logged(entry, |_| true, move |work| rule(work, &pair, is_stopped))
             .await
     }
 }
@@ -79,7 +84,7 @@ mod tests {
             )
             .expect("rows");
         store
-            .rule(&"a d".parse().expect("a pair"), false)
+            .rule(&"a d".parse().expect("a pair"), false, None)
             .await
             .expect("it is kept");
         let rulings = store.rulings().await.expect("readable");

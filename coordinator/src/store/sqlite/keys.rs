@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::time::Timestamp;
 use rusqlite::OptionalExtension;
 
@@ -28,11 +29,14 @@ impl KeyStore for SqliteStore {
         self.reader.run(|work| HOSTS.changes(work)).await
     }
 
-    async fn put_key(&self, key: &Key, most: usize) -> Result<bool> {
+    async fn put_key(&self, key: &Key, most: usize, entry: Option<&Entry>) -> Result<bool> {
         let row = row(key)?;
-        self.writer
-            .run(move |work| HOSTS.put(work, &row, most))
-            .await
+        self.logged(
+            entry,
+            |is_put| *is_put,
+            move |work| HOSTS.put(work, &row, most),
+        )
+        .await
     }
 
     async fn forget_key(&self, key: &Key) -> Result<()> {
@@ -52,17 +56,15 @@ impl KeyStore for SqliteStore {
         self.reader.run(uses).await
     }
 
-    async fn put_invite(&self, invite: &Invite) -> Result<()> {
+    async fn put_invite(&self, invite: &Invite, entry: Option<&Entry>) -> Result<()> {
         let code = CodeRow {
             hash: invite.hash.clone(),
             uses: invite.uses,
             expires_at: stamp(invite.expires_at),
             record: json(invite)?,
         };
-        let put = self
-            .writer
-            .run(move |work| HOSTS.put_code(work, &code, usize::MAX));
-        put.await.map(drop)
+        let put = move |work: &mut Work<'_>| HOSTS.put_code(work, &code, usize::MAX);
+        self.logged(entry, |is_put| *is_put, put).await.map(drop)
     }
 
     async fn invite(&self, hash: &str) -> Result<Option<Invite>> {
@@ -75,10 +77,10 @@ impl KeyStore for SqliteStore {
         Ok(read_invites(&codes))
     }
 
-    async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>> {
+    async fn forget_invite(&self, hash: &str, entry: Option<&Entry>) -> Result<Option<Invite>> {
         let hash = hash.to_owned();
-        let forget = self.writer.run(move |work| HOSTS.forget_code(work, &hash));
-        kept(forget.await?)
+        let forget = move |work: &mut Work<'_>| HOSTS.forget_code(work, &hash);
+        kept(self.logged(entry, Option::is_some, forget).await?)
     }
 
     async fn redeem(
@@ -87,11 +89,12 @@ impl KeyStore for SqliteStore {
         key: &Key,
         made_with: Option<&Key>,
         most: usize,
+        entry: Option<&Entry>,
     ) -> Result<bool> {
         let (hash, key, made_with) = (hash.to_owned(), row(key)?, made_with.map(row).transpose()?);
-        self.writer
-            .run(move |work| HOSTS.redeem(work, &hash, &key, made_with.as_ref(), most))
-            .await
+        let redeem =
+            move |work: &mut Work<'_>| HOSTS.redeem(work, &hash, &key, made_with.as_ref(), most);
+        self.logged(entry, |is_redeemed| *is_redeemed, redeem).await
     }
 }
 
@@ -159,7 +162,7 @@ mod tests {
             made_by: "local".into(),
             revision: 1,
         };
-        assert!(store.put_key(&key, 10).await.expect("it is kept"));
+        assert!(store.put_key(&key, 10, None).await.expect("it is kept"));
         let other = Connection::open(&path).expect("the same file");
         other
             .execute("INSERT INTO keys VALUES ('00000002', 1, '{}')", [])

@@ -1,10 +1,12 @@
 //! Logins and their codes in SQLite.
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 
 use super::SqliteStore;
 use super::credentials::{CodeRow, CredentialRow, PEOPLE};
 use super::rows::{json, stamp};
+use super::worker::Work;
 use crate::store::{Login, LoginCode, LoginStore, Result, read_codes, read_login};
 
 #[async_trait]
@@ -21,9 +23,14 @@ impl LoginStore for SqliteStore {
         self.reader.run(|work| PEOPLE.changes(work)).await
     }
 
-    async fn put_login(&self, login: &Login) -> Result<bool> {
+    async fn put_login(&self, login: &Login, entry: Option<&Entry>) -> Result<bool> {
         let row = row(login)?;
-        self.writer.run(move |work| PEOPLE.put(work, &row, 0)).await
+        self.logged(
+            entry,
+            |is_put| *is_put,
+            move |work| PEOPLE.put(work, &row, 0),
+        )
+        .await
     }
 
     async fn forget_login(&self, login: &Login) -> Result<()> {
@@ -31,16 +38,20 @@ impl LoginStore for SqliteStore {
         self.writer.run(move |work| PEOPLE.forget(work, &row)).await
     }
 
-    async fn put_login_code(&self, code: &LoginCode, most: usize) -> Result<bool> {
+    async fn put_login_code(
+        &self,
+        code: &LoginCode,
+        most: usize,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
         let row = CodeRow {
             hash: code.hash.clone(),
             uses: 1,
             expires_at: stamp(code.expires_at),
             record: json(code)?,
         };
-        self.writer
-            .run(move |work| PEOPLE.put_code(work, &row, most))
-            .await
+        let put = move |work: &mut Work<'_>| PEOPLE.put_code(work, &row, most);
+        self.logged(entry, |is_put| *is_put, put).await
     }
 
     async fn login_code(&self, hash: &str) -> Result<Option<LoginCode>> {
@@ -69,15 +80,16 @@ impl LoginStore for SqliteStore {
         login: &Login,
         made_with: Option<&Login>,
         most: usize,
+        entry: Option<&Entry>,
     ) -> Result<bool> {
         let (hash, login, made_with) = (
             hash.to_owned(),
             row(login)?,
             made_with.map(row).transpose()?,
         );
-        self.writer
-            .run(move |work| PEOPLE.redeem(work, &hash, &login, made_with.as_ref(), most))
-            .await
+        let spend =
+            move |work: &mut Work<'_>| PEOPLE.redeem(work, &hash, &login, made_with.as_ref(), most);
+        self.logged(entry, |is_spent| *is_spent, spend).await
     }
 }
 

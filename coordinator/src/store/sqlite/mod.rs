@@ -121,6 +121,22 @@ impl SqliteStore {
         backup::restore(source, database, data_dir)
     }
 
+    /// Makes a change, and appends its entry to the log in the same transaction if `happened` accepts the outcome.
+    async fn logged<T: std::marker::Send + 'static>(
+        &self,
+        entry: Option<&Entry>,
+        happened: impl FnOnce(&T) -> bool + std::marker::Send + 'static,
+        change: impl FnOnce(&mut Work<'_>) -> Result<T> + std::marker::Send + 'static,
+    ) -> Result<T> {
+        let entry = entry.cloned();
+        let logged = move |work: &mut Work<'_>| {
+            let outcome = change(work)?;
+            audit::append_if(work, happened(&outcome), entry.as_ref())?;
+            Ok(outcome)
+        };
+        self.writer.run(logged).await
+    }
+
     async fn read(
         &self,
         part: Part,
@@ -265,18 +281,16 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn unregister(&self, id: &AgentId) -> Result<bool> {
+    async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool> {
         let id = id.clone();
-        self.writer
-            .run(move |work| agents::unregister(work, &id))
-            .await
+        let unregister = move |work: &mut Work<'_>| agents::unregister(work, &id);
+        self.logged(entry, |was_known| *was_known, unregister).await
     }
 
-    async fn remove(&self, id: &AgentId, frees: bool) -> Result<Removal> {
-        let id = id.clone();
-        self.writer
-            .run(move |work| agents::remove(work, &id, frees))
-            .await
+    async fn remove(&self, id: &AgentId, frees: bool, entry: Option<&Entry>) -> Result<Removal> {
+        let (id, is_done) = (id.clone(), |removal: &Removal| *removal == Removal::Removed);
+        let remove = move |work: &mut Work<'_>| agents::remove(work, &id, frees);
+        self.logged(entry, is_done, remove).await
     }
 
     async fn former_host(&self, id: &AgentId) -> Result<Option<String>> {

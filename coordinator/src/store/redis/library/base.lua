@@ -92,6 +92,17 @@ local function time_text(millis)
     math.floor(second / 3600), math.floor(second / 60) % 60, second % 60, millis % 1000)
 end
 
+-- Adds a complete entry to the log, as JSON, unless it is ''.
+local function log_whole(entry)
+  if entry ~= '' then
+    logged[#logged + 1] = entry
+    -- One wake is enough for the readers of all entries of the call, which are appended together.
+    if #logged == 1 then
+      wake('log', '-')
+    end
+  end
+end
+
 -- Adds an entry about an agent to the log: {field, value, ...} after the agent, without empty values. No value needs escapes.
 local function log(event, who, fields)
   local entry = '{"at":"' .. time_text(now) .. '","event":"' .. event .. '","agent":"' .. who .. '"'
@@ -100,11 +111,7 @@ local function log(event, who, fields)
       entry = entry .. ',"' .. fields[i] .. '":"' .. fields[i + 1] .. '"'
     end
   end
-  logged[#logged + 1] = entry .. '}'
-  -- One wake is enough for the readers of all entries of the call, which are appended together.
-  if #logged == 1 then
-    wake('log', '-')
-  end
+  log_whole(entry .. '}')
 end
 
 -- Appends the new entries of the call to the log, if one is kept: then `audit_end` is the position of its last entry. The id

@@ -8,8 +8,9 @@ local function has_room(credentials, most)
 end
 
 -- Stores a credential as its next revision. Returns 1, or 0 if it was changed meanwhile, or is new and there is no room.
--- KEYS: -, credentials. ARGV: id, revision, record, limit of credentials
+-- KEYS: -, credentials. ARGV: id, revision, record, limit of credentials, entry of the log or ''
 define('put_credential', SMALL, function(keys, args)
+  begin(keys)
   local before = redis.call('HGET', keys[2], args[1])
   local revision = before and tonumber(string.match(before, '^%d+')) or 0
   if revision + 1 ~= tonumber(args[2]) or not (before or has_room(keys[2], args[4])) then
@@ -17,6 +18,8 @@ define('put_credential', SMALL, function(keys, args)
   end
   redis.call('HSET', keys[2], args[1], args[2] .. ' ' .. args[3])
   redis.call('HINCRBY', keys[2], 'changes', 1)
+  log_whole(args[5])
+  publish('-')
   return 1
 end)
 
@@ -43,7 +46,7 @@ local function open(kept)
 end
 
 -- Deletes ended codes, and stores one. Returns 1, or 0 if as many as `limit` are open.
--- KEYS: -, codes. ARGV: hash, uses, expires at, record, limit
+-- KEYS: -, codes. ARGV: hash, uses, expires at, record, limit, entry of the log or ''
 define('put_code', SMALL, function(keys, args)
   begin(keys)
   local ended = {}
@@ -60,6 +63,8 @@ define('put_code', SMALL, function(keys, args)
     return 0
   end
   redis.call('HSET', keys[2], args[1], args[2] .. ' ' .. args[3] .. ' ' .. args[4])
+  log_whole(args[6])
+  publish('-')
   return 1
 end)
 
@@ -84,7 +89,7 @@ define('codes', SMALL, function(keys)
   return found
 end)
 
--- Deletes an open code. Returns its {uses, record}, or nothing. KEYS: -, codes. ARGV: hash
+-- Deletes an open code. Returns its {uses, record}, or nothing. KEYS: -, codes. ARGV: hash, entry of the log or ''
 define('forget_code', SMALL, function(keys, args)
   begin(keys)
   local uses, _, text = open(redis.call('HGET', keys[2], args[1]))
@@ -92,13 +97,15 @@ define('forget_code', SMALL, function(keys, args)
     return false
   end
   redis.call('HDEL', keys[2], args[1])
+  log_whole(args[2])
+  publish('-')
   return { uses, text }
 end)
 
 -- Uses an open code once and stores a new credential. Returns 1, or 0 if the code has ended, the id exists, there is no
 -- room, or the credential that made the code was changed meanwhile. KEYS: -, credentials, codes
 -- ARGV: hash, id, revision and record of the credential, id and revision of the credential that made the code or '' and '',
--- limit of credentials
+-- limit of credentials, entry of the log or ''
 define('redeem', SMALL, function(keys, args)
   begin(keys)
   local uses, expires, text = open(redis.call('HGET', keys[3], args[1]))
@@ -114,5 +121,7 @@ define('redeem', SMALL, function(keys, args)
   redis.call('HSET', keys[3], args[1], (tonumber(uses) - 1) .. ' ' .. expires .. ' ' .. text)
   redis.call('HSET', keys[2], args[2], args[3] .. ' ' .. args[4])
   redis.call('HINCRBY', keys[2], 'changes', 1)
+  log_whole(args[8])
+  publish('-')
   return 1
 end)

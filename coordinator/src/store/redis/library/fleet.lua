@@ -51,7 +51,7 @@ define('attend', SMALL, function(keys, args)
 end)
 
 -- Stores a person's decision about a pair, and deletes expired allowances. Returns the time of the decision.
--- KEYS: -, guard. ARGV: pair, 'stop' or 'allow', lifetime of an allowance
+-- KEYS: -, guard. ARGV: pair, 'stop' or 'allow', lifetime of an allowance, entry of the log or ''
 define('rule', SMALL, function(keys, args)
   begin(keys)
   local over = {}
@@ -66,5 +66,7 @@ define('rule', SMALL, function(keys, args)
     redis.call('HDEL', keys[2], unpack(over))
   end
   redis.call('HSET', keys[2], args[1], args[2] .. ' ' .. now)
+  log_whole(args[4])
+  publish('-')
   return now
 end)

@@ -305,7 +305,7 @@ define('release', SMALL, function(keys, args)
 end)
 
 -- Ends any hold, and deletes an agent with an empty inbox. Returns 0 if there is no such agent.
--- KEYS: -, agent. ARGV: how long positions are stored
+-- KEYS: -, agent. ARGV: how long positions are stored, entry of the log or ''
 define('unregister', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -320,29 +320,35 @@ define('unregister', SMALL, function(keys, args)
   if count_inbox() == 0 then
     forget(args[1])
   end
+  log_whole(args[2])
+  publish('-')
   return 1
 end)
 
 -- Deletes an agent that no session holds, and expires its inbox. Returns 1, 0 if there is none, or 2 if it is held.
 -- If the name is to be free for all hosts, a reservation by an agent that was deleted before ends too.
--- KEYS: -, agent. ARGV: how long positions are stored, whether the name is free for all hosts
+-- KEYS: -, agent. ARGV: how long positions are stored, whether the name is free for all hosts, entry of the log or ''
 define('remove', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local held = redis.call('HGET', agent, 'held_until')
-  if not held then
-    return args[2] == '1' and redis.call('DEL', former_key(name)) or 0
+  if not held and (args[2] == '0' or redis.call('DEL', former_key(name)) == 0) then
+    return 0
   end
-  if tonumber(held) > now then
+  if held and tonumber(held) > now then
     return 2
   end
-  if not end_one_shot() then
+  if held and not end_one_shot() then
     return AGAIN
   end
-  if args[2] == '1' then
-    redis.call('HDEL', agent, 'reserved')
+  if held then
+    if args[2] == '1' then
+      redis.call('HDEL', agent, 'reserved')
+    end
+    forget(args[1])
   end
-  forget(args[1])
+  log_whole(args[3])
+  publish('-')
   return 1
 end)
 
