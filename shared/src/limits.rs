@@ -151,3 +151,5 @@ pub const AUDIT_ENTRIES: u64 = 100_000;
 pub const AUDIT_PAGE_MAX: usize = 1_000;
 /// The most streams of events that a coordinator serves at once.
 pub const EVENT_READERS: usize = 32;
+/// The most streams of events under one key or login.
+pub const EVENT_READERS_PER_KEY: usize = 8;

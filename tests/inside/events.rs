@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use c3po_shared::audit::{Entry, Event};
+use c3po_shared::limits::EVENT_READERS_PER_KEY;
 use c3po_shared::time::Timestamp;
 use futures_util::StreamExt;
 use harness::dice::Dice;
+use harness::eventually::eventually;
 use harness::http;
 use harness::redis::Redis;
 use harness::sse::EventSource;
@@ -231,6 +233,29 @@ async fn a_key_reads_the_events_of_its_agents_and_its_stream_ends_with_it() -> R
     gate.revoke(&web).await?;
     of_web.ends().await?;
     assert!(open(&web).await.is_err());
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_key_cannot_take_all_readers() -> Result<()> {
+    let gate = Gate::start().await?;
+    let address: SocketAddr = gate.served.address.parse()?;
+    let (one, other) = (
+        gate.key("agent", "a", &[]).await?,
+        gate.login("person").await?,
+    );
+    let open = async |key: &str| {
+        EventSource::open(address, PATH, &format!("Authorization: Bearer {key}\r\n")).await
+    };
+    let mut streams = Vec::new();
+    for _ in 0..EVENT_READERS_PER_KEY {
+        streams.push(open(&one).await?);
+    }
+    let refused = format!("{:#}", open(&one).await.expect_err("one more"));
+    assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
+    let _of_other = open(&other).await?;
+    streams.pop();
+    eventually("its place is free", SOON, async || open(&one).await.ok()).await?;
     Ok(())
 }
 

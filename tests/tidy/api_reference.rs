@@ -309,6 +309,10 @@ fn limits_of_access() -> Vec<(&'static str, String)> {
         ("AUDIT_ENTRIES", limits::AUDIT_ENTRIES.to_string()),
         ("AUDIT_PAGE_MAX", limits::AUDIT_PAGE_MAX.to_string()),
         ("EVENT_READERS", limits::EVENT_READERS.to_string()),
+        (
+            "EVENT_READERS_PER_KEY",
+            limits::EVENT_READERS_PER_KEY.to_string(),
+        ),
     ]
 }
 

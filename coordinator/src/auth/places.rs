@@ -1,10 +1,14 @@
 //! The places of a principal in the queue of the store, so that none keeps the others waiting.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::limits::{CALLS_PER_KEY, CALLS_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY};
+use c3po_shared::limits::{
+    CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY, READS_PER_KEY,
+    READS_WITHOUT_KEY,
+};
 use c3po_shared::refusal::Refusal;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::principal::{Principal, Who, crowded};
@@ -16,8 +20,18 @@ impl Who {
     /// Returns the first limit for one host, the second one for clients that may be many hosts.
     pub(super) fn limit(&self, (one, many): (usize, usize)) -> usize {
         match self {
-            Self::Anybody { .. } | Self::Token => many,
+            Self::Anybody(_) | Self::Token => many,
             Self::Local | Self::Key { .. } | Self::Login { .. } => one,
+        }
+    }
+
+    /// Returns it with its verb, for the refusal of a further place.
+    fn subject(&self) -> String {
+        match self {
+            Self::Key { id, .. } => format!("the key {id} has"),
+            Self::Login { id, .. } => format!("the login {id} has"),
+            Self::Local => "the coordinator's own user has".to_owned(),
+            Self::Anybody(_) | Self::Token => "the clients without a key have".to_owned(),
         }
     }
 }
@@ -47,6 +61,17 @@ impl Principal {
         self.place(&self.reads, limits, "reads", within).await
     }
 
+    /// Takes a place for a stream of events.
+    ///
+    /// Errors: `RATE_LIMITED` if all places are taken.
+    pub(crate) fn begin_stream(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let place = Arc::clone(&self.streams).try_acquire_owned();
+        place.map_err(|_| {
+            let limit = self.who.limit((EVENT_READERS_PER_KEY, EVENT_READERS));
+            crowded(&self.who.subject(), limit, "streams of events", limit)
+        })
+    }
+
     async fn place<'a>(
         &self,
         places: &'a Semaphore,
@@ -58,13 +83,7 @@ impl Principal {
             return Ok(place.expect("it is never closed"));
         }
         let limit = self.who.limit(limits);
-        let subject = match &self.who {
-            Who::Key { id, .. } => format!("the key {id} has"),
-            Who::Login { id, .. } => format!("the login {id} has"),
-            Who::Local => "the coordinator's own user has".to_owned(),
-            Who::Anybody { .. } | Who::Token => "the clients without a key have".to_owned(),
-        };
-        Err(crowded(&subject, limit, of, limit)
+        Err(crowded(&self.who.subject(), limit, of, limit)
             .suggest("Call again in a few seconds, or give each host its own key.")
             .detail("retry_after_seconds", RETRY_AFTER))
     }

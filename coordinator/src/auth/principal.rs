@@ -7,8 +7,8 @@ use c3po_shared::audit::Entry;
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{
-    AT_ONCE_PER_KEY, CALLS_PER_KEY, CALLS_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
-    WAITS_PER_KEY, WAITS_WITHOUT_KEY,
+    AT_ONCE_PER_KEY, CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY,
+    READS_PER_KEY, READS_WITHOUT_KEY, WAITS_PER_KEY, WAITS_WITHOUT_KEY,
 };
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -52,6 +52,8 @@ pub(crate) struct Principal {
     /// Its places for calls, and for long work in the store.
     pub(super) calls: Semaphore,
     pub(super) reads: Semaphore,
+    /// Its places for streams of events.
+    pub(super) streams: Arc<Semaphore>,
     /// Its budget for unfinished input.
     room: Room,
 }
@@ -169,6 +171,7 @@ impl Principal {
         let places = |limits| Semaphore::new(who.limit(limits));
         let calls = places((CALLS_PER_KEY, CALLS_WITHOUT_KEY));
         let reads = places((READS_PER_KEY, READS_WITHOUT_KEY));
+        let streams = Arc::new(places((EVENT_READERS_PER_KEY, EVENT_READERS)));
         Self {
             who,
             ended: CancellationToken::new(),
@@ -177,6 +180,7 @@ impl Principal {
             waits: AtomicUsize::new(0),
             calls,
             reads,
+            streams,
             room: Room::default(),
         }
     }

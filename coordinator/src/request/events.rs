@@ -93,19 +93,20 @@ pub(crate) struct Events {
     /// The position of the last entry that was read.
     after: u64,
     grows: watch::Receiver<()>,
-    _place: OwnedSemaphorePermit,
+    _places: [OwnedSemaphorePermit; 2],
 }
 
 impl Events {
     /// Begins a stream after the position of the query, or at the present end of the log.
     ///
-    /// Errors: `NOT_SUPPORTED` if no audit is kept, `RATE_LIMITED` beyond `EVENT_READERS`, `STORE_UNAVAILABLE`.
+    /// Errors: `NOT_SUPPORTED` if no audit is kept, `RATE_LIMITED` beyond `EVENT_READERS` and the places of the principal, `STORE_UNAVAILABLE`.
     pub(crate) async fn begin(
         services: Arc<Services>,
         principal: Arc<Principal>,
         query: EventQuery,
     ) -> Result<Self, Refusal> {
         audit::check_kept(&services)?;
+        let own_place = principal.begin_stream()?;
         let place = Arc::clone(&services.event_readers).try_acquire_owned();
         let place = place.map_err(|_| {
             let error = format!("this coordinator has {EVENT_READERS} readers of events already");
@@ -124,7 +125,7 @@ impl Events {
             query,
             after,
             grows,
-            _place: place,
+            _places: [own_place, place],
         })
     }
 
