@@ -273,11 +273,11 @@ impl std::str::FromStr for Since {
     }
 }
 
-/// `audit`: selects a part of the log. An absent field does not restrict the selection.
+/// `GET /api/audit` and `GET /api/v1/events`: selects a part of the log. An absent field does not restrict the selection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AuditQuery {
-    /// Only entries after this position.
+pub struct LogQuery {
+    /// Only entries after this position. A stream without it begins with the next event, and a page with the oldest entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = u64::MAX))]
     pub after: Option<u64>,
@@ -287,10 +287,29 @@ pub struct AuditQuery {
     /// Only entries in which this agent acted or was acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
-    /// The maximum number of entries.
+    /// Only entries of this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<Event>,
+    /// The maximum number of entries on a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = AUDIT_PAGE_MAX), extend("default" = PAGE_DEFAULT))]
     pub limit: Option<usize>,
+    /// 1 for a stream that begins with all agents. Pages ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1))]
+    pub state: Option<u8>,
+}
+
+impl LogQuery {
+    /// Returns whether it selects an entry, apart from the position.
+    pub fn selects(&self, entry: &Entry) -> bool {
+        self.since.is_none_or(|since| entry.at >= since)
+            && self.event.is_none_or(|event| entry.event == event)
+            && self
+                .agent
+                .as_ref()
+                .is_none_or(|agent| entry.concerns(agent))
+    }
 }
 
 /// The result of `audit`.

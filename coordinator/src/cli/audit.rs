@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use axum::http::Method;
-use c3po_shared::audit::{AuditPage, AuditQuery, Columns, Since};
+use c3po_shared::audit::{AuditPage, Columns, LogQuery, Since};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::text::harmless_json;
@@ -33,11 +33,11 @@ impl AuditOptions {
     /// audit is.
     pub async fn ask(&self, data_dir: &Path, listen: SocketAddr) -> anyhow::Result<String> {
         let since = self.since.map(|Since(since)| since);
-        let mut query = AuditQuery {
+        let mut query = LogQuery {
             since,
             agent: self.agent.clone(),
             limit: Some(AUDIT_PAGE_MAX),
-            after: None,
+            ..LogQuery::default()
         };
         let mut entries = Vec::new();
         loop {
@@ -78,12 +78,13 @@ fn moment(at: Timestamp) -> String {
 }
 
 /// Returns the path of a page. No value needs escaping: they are times, names and numbers.
-fn path(query: &AuditQuery) -> String {
-    let AuditQuery {
+fn path(query: &LogQuery) -> String {
+    let LogQuery {
         after,
         since,
         agent,
         limit,
+        ..
     } = query;
     let members = [
         limit.map(|limit| format!("limit={limit}")),
@@ -103,13 +104,13 @@ mod tests {
 
     #[test]
     fn a_page_is_asked_for_by_all_that_restricts_it() {
-        let query = AuditQuery {
+        let query = LogQuery {
             limit: Some(1_000),
-            ..AuditQuery::default()
+            ..LogQuery::default()
         };
         assert_eq!(path(&query), "/api/audit?limit=1000");
         let since = Some(Timestamp::from_millis(0));
-        let query = AuditQuery {
+        let query = LogQuery {
             after: Some(7),
             since,
             agent: Some("web-1".parse().expect("an id")),

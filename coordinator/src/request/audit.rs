@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use c3po_shared::audit::{AuditPage, AuditQuery, Entry, Event};
+use c3po_shared::audit::{AuditPage, Entry, Event, LogQuery};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{AUDIT_PAGE_MAX, PAGE_DEFAULT};
 use c3po_shared::receipt::furthest;
@@ -27,26 +27,19 @@ const SENT_LOOK: u64 = 10_000;
 pub(crate) async fn page(
     services: &Services,
     principal: &Principal,
-    query: &AuditQuery,
+    query: &LogQuery,
 ) -> Result<AuditPage, Refusal> {
-    matching(services, principal, query, |entry| {
-        query.since.is_none_or(|since| entry.at >= since)
-            && query
-                .agent
-                .as_ref()
-                .is_none_or(|agent| entry.concerns(agent))
-    })
-    .await
+    matching(services, principal, query, |_| true).await
 }
 
-/// Returns the next entries after the position of the query that are wanted, at most as many as its limit.
+/// Returns the next entries that match the query and may be seen.
 ///
 /// Errors: as for [`page`].
 pub(super) async fn matching(
     services: &Services,
     principal: &Principal,
-    query: &AuditQuery,
-    is_wanted: impl Fn(&Entry) -> bool,
+    query: &LogQuery,
+    is_visible: impl Fn(&Entry) -> bool,
 ) -> Result<AuditPage, Refusal> {
     check_kept(services)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
@@ -76,7 +69,7 @@ pub(super) async fn matching(
                 });
             }
             next = entry.position;
-            if is_wanted(&entry) {
+            if query.selects(&entry) && is_visible(&entry) {
                 entries.push(entry);
             }
         }

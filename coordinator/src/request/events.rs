@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::audit::{AuditPage, AuditQuery, Entry, Event};
-use c3po_shared::event::EventQuery;
+use c3po_shared::audit::{AuditPage, Entry, Event, LogQuery};
 use c3po_shared::limits::EVENT_READERS;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -43,31 +42,16 @@ fn is_visible(principal: &Principal, entry: &Entry) -> bool {
     }
 }
 
-/// Returns whether the query selects an entry, apart from its position.
-fn is_selected(query: &EventQuery, entry: &Entry) -> bool {
-    query.since.is_none_or(|since| entry.at >= since)
-        && query.event.is_none_or(|event| entry.event == event)
-        && query
-            .agent
-            .as_ref()
-            .is_none_or(|agent| entry.concerns(agent))
-}
-
 /// Returns the next events that match the query.
 ///
 /// Errors: as for [`audit::page`].
 pub(crate) async fn page(
     services: &Services,
     principal: &Principal,
-    query: &EventQuery,
+    query: &LogQuery,
 ) -> Result<AuditPage, Refusal> {
-    let range = AuditQuery {
-        after: query.after,
-        limit: query.limit,
-        ..AuditQuery::default()
-    };
-    audit::matching(services, principal, &range, |entry| {
-        is_selected(query, entry) && is_visible(principal, entry)
+    audit::matching(services, principal, query, |entry| {
+        is_visible(principal, entry)
     })
     .await
 }
@@ -89,7 +73,7 @@ pub(crate) enum Next {
 pub(crate) struct Events {
     services: Arc<Services>,
     principal: Arc<Principal>,
-    query: EventQuery,
+    query: LogQuery,
     /// The position of the last entry that was read.
     after: u64,
     grows: watch::Receiver<()>,
@@ -103,7 +87,7 @@ impl Events {
     pub(crate) async fn begin(
         services: Arc<Services>,
         principal: Arc<Principal>,
-        query: EventQuery,
+        query: LogQuery,
     ) -> Result<Self, Refusal> {
         audit::check_kept(&services)?;
         let own_place = principal.begin_stream()?;
@@ -165,8 +149,7 @@ impl Events {
         if let Some(last) = read.last() {
             self.after = last.position;
         }
-        let seen =
-            |entry: &Entry| is_selected(&self.query, entry) && is_visible(&self.principal, entry);
+        let seen = |entry: &Entry| self.query.selects(entry) && is_visible(&self.principal, entry);
         let events: Vec<Entry> = read.into_iter().filter(seen).collect();
         Ok((!events.is_empty()).then_some(Next::Events(events)))
     }

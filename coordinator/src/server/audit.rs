@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use c3po_shared::audit::{AuditPage, AuditQuery};
+use c3po_shared::audit::{AuditPage, LogQuery};
 use c3po_shared::sent::SentMessages;
 
 use super::AppState;
@@ -13,7 +13,7 @@ use crate::request;
 pub(super) async fn page(
     State(server): State<AppState>,
     By(principal): By,
-    Query(query): Query<AuditQuery>,
+    Query(query): Query<LogQuery>,
 ) -> Result<Charged<AuditPage>, Refused> {
     let charge = request::room_for_texts(&server.services, &principal).await?;
     Ok(Charged(

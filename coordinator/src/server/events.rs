@@ -11,8 +11,8 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use c3po_shared::audit::{AuditPage, Entry};
-use c3po_shared::event::{EventQuery, StatePart};
+use c3po_shared::audit::{AuditPage, Entry, LogQuery};
+use c3po_shared::event::StatePart;
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
@@ -71,7 +71,7 @@ pub(super) async fn events(
     State(server): State<AppState>,
     By(principal): By,
     headers: HeaderMap,
-    Query(query): Query<EventQuery>,
+    Query(query): Query<LogQuery>,
 ) -> Result<PageOrStream, Refused> {
     let wants_stream = headers
         .get(ACCEPT)
@@ -84,7 +84,7 @@ pub(super) async fn events(
         let page = request::events_page(&server.services, &principal, &query).await?;
         return Ok(PageOrStream::Page(Charged(page, charge)));
     }
-    let query = EventQuery {
+    let query = LogQuery {
         after: last_event(&headers)?.or(query.after),
         ..query
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use c3po_shared::audit::{AuditPage, AuditQuery, Columns, Since};
+use c3po_shared::audit::{AuditPage, Columns, LogQuery, Since};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::text::harmless;
@@ -45,11 +45,12 @@ pub(super) async fn run(
         .map(|Since(since)| since)
         .or(follow.then(Timestamp::now));
     let page = async |after| {
-        let query = AuditQuery {
+        let query = LogQuery {
             after,
             since,
             agent: agent.clone(),
             limit: Some(AUDIT_PAGE_MAX),
+            ..LogQuery::default()
         };
         Ok(rest::get(&config, "/api/audit", &query).await?.read)
     };

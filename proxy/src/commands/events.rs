@@ -1,7 +1,7 @@
 //! `c3po events`: the changes that this host may see, in order.
 
-use c3po_shared::audit::{AuditPage, Event, Since};
-use c3po_shared::event::{Envelope, EventQuery, PATH};
+use c3po_shared::audit::{AuditPage, Event, LogQuery, Since};
+use c3po_shared::event::{Envelope, PATH};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::time::Timestamp;
@@ -43,7 +43,7 @@ pub(super) async fn run(
         .map(|Since(since)| since)
         .or(follow.then(Timestamp::now));
     let page = async |after| {
-        let query = EventQuery {
+        let query = LogQuery {
             after,
             since,
             agent: agent.clone(),

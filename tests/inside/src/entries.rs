@@ -13,7 +13,7 @@ use c3po::config::Config;
 use c3po::hook;
 use c3po_coordinator::config::StoreAddress;
 use c3po_coordinator::policy::{Party, Policy};
-use c3po_shared::audit::AuditQuery;
+use c3po_shared::audit::LogQuery;
 use c3po_shared::catalogue::Call;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::join::JoinCode;
@@ -168,10 +168,10 @@ pub fn policy_file(text: &str) {
 /// Parses the query of a path, and the names in headers.
 pub fn rest_query(text: &str) {
     if let Ok(uri) = format!("/api/audit?{text}").parse::<Uri>() {
-        if let Ok(Query(query)) = Query::<AuditQuery>::try_from_uri(&uri) {
+        if let Ok(Query(query)) = Query::<LogQuery>::try_from_uri(&uri) {
             let json = serde_json::to_string(&query).expect("a query is JSON");
             assert_eq!(
-                serde_json::from_str::<AuditQuery>(&json).ok(),
+                serde_json::from_str::<LogQuery>(&json).ok(),
                 Some(query),
                 "{json}"
             );
