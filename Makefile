@@ -149,7 +149,7 @@ inspector: ## the MCP inspector calls every tool
 conformance: ## the official MCP conformance suite against /mcp
 	@tests/peers/run conformance
 
-schemathesis: ## ten minutes of requests from the OpenAPI description, in every role; ARGS=20 for 20 s in each of six runs
+schemathesis: ## ten minutes of requests from the OpenAPI description, in every role; ARGS=20 for 20 s in each of ten runs
 	@tests/setup/install redis
 	@tests/setup/say 'building'
 	cargo build --locked -p c3po -p c3po-coordinator --profile quick

@@ -4,7 +4,7 @@ import os
 
 import schemathesis
 
-# The key of the run: c3po_ID_SECRET.
+# The key or login of the run: c3po_ID_SECRET, or c3po-login_ID_SECRET.
 OWN = os.environ.get("C3PO_KEY", "").split("_")[1:2]
 # The code of an invite that is good for the whole run.
 CODE = os.environ.get("C3PO_CODE", "")
