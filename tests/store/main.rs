@@ -247,5 +247,6 @@ mod sentinel;
 mod sqlite;
 mod tls;
 mod users;
+mod writes;
 
 use fixture::Fixture;

@@ -127,19 +127,19 @@ fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
     unshow(work, &claim.name)
 }
 
-/// Records the owner, and the key that made the agent if that is not yet recorded.
+/// Records the owner, and the key that made the agent if that is not yet recorded. Clients without a link claim with each
+/// call, so unchanged values are not written: that would write two indexes.
 fn note_owner(work: &Work<'_>, claim: &Claim) -> Result<()> {
     let Owner { base, host, slot } = &claim.owner;
-    let sql = "UPDATE agents SET base = ?, host = ?, slot = ?, reserved = ?, made_by = iif(made_by = '', ?, made_by)
-        WHERE id = ?";
-    let owned = (
-        base.as_str(),
-        host,
-        slot,
-        claim.reserved,
-        &claim.quota.key,
-        claim.name.as_str(),
-    );
-    work.connection.prepare_cached(sql)?.execute(owned)?;
+    let sql = "UPDATE agents SET base = :base, host = :host, slot = :slot, reserved = :reserved,
+            made_by = iif(made_by = '', :key, made_by)
+        WHERE id = :id AND ((base, host, slot, reserved) IS NOT (:base, :host, :slot, :reserved)
+            OR (made_by = '' AND :key <> ''))";
+    work.connection
+        .prepare_cached(sql)?
+        .execute(named_params! {
+            ":id": claim.name.as_str(), ":base": base.as_str(), ":host": host, ":slot": slot,
+            ":reserved": claim.reserved, ":key": claim.quota.key,
+        })?;
     Ok(())
 }

@@ -19,22 +19,21 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Returns the query. Each part has its own index, so that a read does not scan rows of the other part.
-    fn sql(self) -> &'static str {
-        match self {
-            Self::Everything => {
+    /// Returns the query. The index of the inbox has the messages that were not shown before the others, so a read does not
+    /// scan rows of the other part, and merges both parts without sorting.
+    fn sql(self) -> String {
+        let shown = |shown: u8| {
+            format!(
                 "SELECT position, repeated, envelope FROM messages INDEXED BY inbox
-                 WHERE to_agent = :agent AND open = 1 AND expires_at > :now AND position > :after
-                     AND (:is_reply IS NULL OR is_reply = :is_reply) AND (:thread IS NULL OR thread_id = :thread)
-                 ORDER BY position LIMIT :limit"
-            }
-            Self::Unshown => {
-                "SELECT position, repeated, envelope FROM messages INDEXED BY unshown
-                 WHERE to_agent = :agent AND open = 1 AND shown = 0 AND expires_at > :now AND position > :after
-                     AND (:is_reply IS NULL OR is_reply = :is_reply) AND (:thread IS NULL OR thread_id = :thread)
-                 ORDER BY position LIMIT :limit"
-            }
-        }
+                 WHERE to_agent = :agent AND open = 1 AND shown = {shown} AND expires_at > :now AND position > :after
+                     AND (:is_reply IS NULL OR is_reply = :is_reply) AND (:thread IS NULL OR thread_id = :thread)"
+            )
+        };
+        let messages = match self {
+            Self::Everything => format!("{} UNION ALL {}", shown(0), shown(1)),
+            Self::Unshown => shown(0),
+        };
+        format!("{messages} ORDER BY position LIMIT :limit")
     }
 }
 
@@ -50,7 +49,7 @@ pub(super) fn read(
         KindFilter::Message => Some(false),
         KindFilter::Reply => Some(true),
     };
-    let mut query = work.connection.prepare_cached(part.sql())?;
+    let mut query = work.connection.prepare_cached(&part.sql())?;
     let mut rows = query.query(named_params! {
         ":agent": agent.as_str(), ":now": stamp(work.now), ":is_reply": is_reply,
         ":after": i64::try_from(selection.after).unwrap_or(i64::MAX),
@@ -79,22 +78,16 @@ pub(super) fn read(
 /// Returns the number of messages in the inbox and the age of the oldest.
 pub(super) fn pending(work: &Work<'_>, agent: &AgentId) -> Result<Backlog> {
     let mut query = work.connection.prepare_cached(
-        "SELECT open_count - (SELECT count(*) FROM messages INDEXED BY expiring
-                    WHERE to_agent = :agent AND open = 1 AND expires_at <= :now),
-                (SELECT timestamp FROM messages INDEXED BY inbox
-                    WHERE to_agent = :agent AND open = 1 AND expires_at > :now ORDER BY position LIMIT 1)
-         FROM agents WHERE id = :agent",
+        "SELECT number, (SELECT timestamp FROM messages WHERE position = first) FROM
+            (SELECT count(*) AS number, min(position) AS first FROM messages INDEXED BY inbox
+                WHERE to_agent = ? AND open = 1 AND expires_at > ?)",
     )?;
-    let params = named_params! { ":agent": agent.as_str(), ":now": stamp(work.now) };
-    let found = query
-        .query_row(params, |row| {
-            Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))
-        })
-        .optional()?;
-    let (open, oldest) = found.unwrap_or_default();
+    let (number, oldest) = query.query_row((agent.as_str(), stamp(work.now)), |row| {
+        Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))
+    })?;
     let oldest = oldest.map(|at| Timestamp::from_millis(u64::try_from(at).unwrap_or_default()));
     Ok(Backlog {
-        count: count(open),
+        count: count(number),
         oldest,
     })
 }
@@ -116,4 +109,38 @@ pub(super) fn message(work: &Work<'_>, id: &MessageId) -> Result<Option<StoredMe
         history: standing.history,
         reply: standing.reply,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::open::open;
+
+    #[test]
+    fn an_inbox_and_its_unshown_part_are_read_by_one_index_without_sorting() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = open(
+            &folder.path().join("c3po.db"),
+            &crate::config::Fleet::default(),
+        )
+        .expect("a database");
+        for part in [Part::Everything, Part::Unshown] {
+            let mut plan = opened
+                .reader
+                .prepare(&format!("EXPLAIN QUERY PLAN {}", part.sql()))
+                .expect("a plan");
+            // The parameters stay NULL.
+            let steps: Vec<_> = plan
+                .raw_query()
+                .mapped(|row| row.get::<_, String>("detail"))
+                .collect::<rusqlite::Result<_>>()
+                .expect("its steps");
+            let steps = steps.join("; ");
+            assert!(
+                steps.contains("inbox (to_agent=? AND shown=? AND position>?)"),
+                "{steps}"
+            );
+            assert_eq!(steps.matches("TEMP B-TREE").count(), 0, "{steps}");
+        }
+    }
 }

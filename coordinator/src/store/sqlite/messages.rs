@@ -310,9 +310,9 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
 pub(super) fn settle_expired(work: &mut Work<'_>, agent: &AgentId) -> Result<()> {
     let ids = read_ids(
         work.connection.prepare_cached(
-            "SELECT id FROM messages INDEXED BY expiring WHERE expires_at <= ? AND to_agent = ? AND open = 1",
+            "SELECT id FROM messages INDEXED BY inbox WHERE to_agent = ? AND open = 1 AND expires_at <= ?",
         )?,
-        (stamp(work.now), agent.as_str()),
+        (agent.as_str(), stamp(work.now)),
     )?;
     settle_all(work, &ids)
 }
@@ -330,8 +330,6 @@ pub(super) fn settle_one_shot(work: &mut Work<'_>, agent: &AgentId) -> Result<()
 }
 
 /// Takes the expired messages out of the agent's inbox, as its duty. Returns the time until the next one expires.
-///
-/// It reads the inbox, because the index by time may begin with the expired messages of many other agents.
 pub(super) fn expire(work: &mut Work<'_>, agent: &AgentId) -> Result<Option<Duration>> {
     let ids = read_ids(
         work.connection.prepare_cached(

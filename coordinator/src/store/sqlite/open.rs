@@ -15,12 +15,10 @@ use crate::files::private;
 use crate::store::StoreError;
 
 /// The tables and indexes that every database of this version has.
-const PARTS: [&str; 25] = [
+const PARTS: [&str; 23] = [
     "agents",
     "messages",
     "inbox",
-    "unshown",
-    "expiring",
     "threads",
     "kept",
     "keys",

@@ -1,0 +1,58 @@
+//! The pages that common changes write with SQLite. Each page costs the disk, and each index is one more.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use c3po_coordinator::config::Fleet;
+use c3po_coordinator::store::sqlite::SqliteStore;
+use c3po_coordinator::store::{AuditStore, Store};
+use tempfile::tempdir;
+
+use super::fixture::{claim, news, send};
+
+/// The size of a page in the write-ahead log, with its header.
+const FRAME: u64 = 4_096 + 24;
+/// How often a change is repeated, because a page is split now and then.
+const REPEATED: u64 = 20;
+
+/// Returns how many pages one change writes on average, rounded down. The first changes are not counted.
+async fn pages(path: &Path, mut change: impl AsyncFnMut() -> Result<()>) -> Result<u64> {
+    let log = path.with_extension("db-wal");
+    change().await?;
+    let before = fs::metadata(&log)?.len();
+    for _ in 0..REPEATED {
+        change().await?;
+    }
+    Ok((fs::metadata(&log)?.len() - before) / FRAME / REPEATED)
+}
+
+#[tokio::test]
+async fn a_send_with_its_log_entry_writes_few_pages() -> Result<()> {
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    let store = SqliteStore::open(&path, &Fleet::default()).await?;
+    store.keep_log(Some(1_000)).await?;
+    for name in ["a", "b"] {
+        store.claim(&claim(name)).await?;
+    }
+    let written = pages(&path, async || {
+        Ok(drop(store.send(&send(news("a", "b", "hello"))).await?))
+    });
+    // The message, its id, its call, the inbox, the agent, the log, and the positions of messages and log.
+    assert_eq!(written.await?, 7);
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_by_the_same_process_writes_one_page() -> Result<()> {
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    let store = SqliteStore::open(&path, &Fleet::default()).await?;
+    let claim = claim("a");
+    let written = pages(&path, async || Ok(drop(store.claim(&claim).await?)));
+    assert_eq!(written.await?, 1);
+    store.close().await;
+    Ok(())
+}
