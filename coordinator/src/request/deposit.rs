@@ -201,6 +201,7 @@ pub(super) async fn sent(
         }
         SendOutcome::Repeated(accepted)
             if !says_the_same(&accepted, &message)
+                || accepted.from_host != message.from_host
                 || !caller.principal.covers(&accepted.from_agent) =>
         {
             let error = "this call_id was used for another call; nothing was sent";
@@ -263,8 +264,8 @@ pub(super) fn take_turn(
         })
 }
 
-/// Returns whether an earlier call with the same id had the same content. Its sender may have been renamed under the same
-/// key.
+/// Returns whether an earlier call with the same id had the same content. Its sender may have been renamed since, on the same
+/// host.
 fn says_the_same(accepted: &Message, message: &Message) -> bool {
     fn texts(one: &Message) -> [&Option<String>; 4] {
         [&one.title, &one.message, &one.context, &one.response]

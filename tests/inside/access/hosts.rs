@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use c3po_shared::ids::CallId;
 use c3po_shared::join::proof;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
@@ -439,5 +440,32 @@ async fn agents_of_a_container_without_a_name_are_forgotten_when_they_leave_noth
             .await?;
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_is_repeated_by_its_own_host_alone() -> Result<()> {
+    let gate = Gate::start().await?;
+    let call = CallId::fresh();
+    let mut hosts = Vec::new();
+    for host in ["laptop", "nas"] {
+        let code = invited(&gate, &["--agents", "*"]).await?;
+        hosts.push(joined(&gate, &code, host, None).await?.0);
+    }
+    let (mut one, _) = session(&gate, &hosts[0], "one").await?;
+    session(&gate, &hosts[1], "two").await?;
+    let (mut other, _) = session(&gate, &hosts[1], "other").await?;
+    let secret = json!({"target": "two", "message": "a guess"});
+    let id = one.begin(call, "send_message", secret.clone()).await?;
+    let sent = one.end(id).await?.expect("it is accepted");
+    let id = other.begin(call, "send_message", secret.clone()).await?;
+    let refused = other.end(id).await?.expect_err("it is another host's call");
+    assert_eq!(refused["data"]["code"], "CONFLICT");
+    assert!(!refused.to_string().contains("one::"), "{refused}");
+    // A session of the same host repeats it under another name.
+    let (mut renamed, _) = session(&gate, &hosts[0], "renamed").await?;
+    let id = renamed.begin(call, "send_message", secret).await?;
+    let repeated = renamed.end(id).await?.expect("it is the same");
+    assert_eq!(repeated["id"], sent["id"]);
     Ok(())
 }
