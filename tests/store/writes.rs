@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use c3po_coordinator::config::Fleet;
 use c3po_coordinator::store::sqlite::SqliteStore;
 use c3po_coordinator::store::{AuditStore, Store};
+use c3po_shared::receipt::{Stage, Via};
 use tempfile::tempdir;
 
-use super::fixture::{claim, news, send};
+use super::fixture::{claim, id, message, news, progress, send};
 
 /// The size of a page in the write-ahead log, with its header.
 const FRAME: u64 = 4_096 + 24;
@@ -53,6 +54,41 @@ async fn a_claim_by_the_same_process_writes_one_page() -> Result<()> {
     let claim = claim("a");
     let written = pages(&path, async || Ok(drop(store.claim(&claim).await?)));
     assert_eq!(written.await?, 1);
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_receipt_of_a_long_message_writes_as_little_as_of_a_short_one() -> Result<()> {
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    let store = SqliteStore::open(&path, &Fleet::default()).await?;
+    store.claim(&claim("a")).await?;
+    let tenure = store.claim(&claim("b")).await?;
+    for length in [10, 5_000, 200_000] {
+        let text = "x".repeat(length);
+        let mut sent = Vec::new();
+        for _ in 0..=REPEATED {
+            let message = message("a", "b", &text);
+            sent.push(message.id.clone());
+            store.send(&send(message)).await?;
+        }
+        for (stage, via) in [
+            (Stage::OnHost, Via::Deliver),
+            (Stage::InSession, Via::Hook),
+            (Stage::Seen, Via::ToolCall),
+        ] {
+            let mut next = sent.iter();
+            let written = pages(&path, async || {
+                let ids: Vec<_> = next.next().cloned().into_iter().collect();
+                let receipt = progress(&ids, stage, via);
+                let recorded = store.advance(&id("b"), tenure.as_ref(), &receipt).await?;
+                Ok(ensure!(recorded.len() == 1, "{stage:?} was not recorded"))
+            });
+            let written = written.await?;
+            assert!(written <= 2, "{stage:?} of {length} bytes: {written}");
+        }
+    }
     store.close().await;
     Ok(())
 }

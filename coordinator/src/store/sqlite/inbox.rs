@@ -6,7 +6,7 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
 use rusqlite::{OptionalExtension, named_params};
 
-use super::messages::MessageRow;
+use super::messages::{ENVELOPE, MessageRow};
 use super::rows::{count, from_json, integer, stamp};
 use super::worker::Work;
 use crate::store::{Backlog, Placed, Result, Selection, StoredMessage};
@@ -24,7 +24,7 @@ impl Part {
     fn sql(self) -> String {
         let shown = |shown: u8| {
             format!(
-                "SELECT position, repeated, envelope FROM messages INDEXED BY inbox
+                "SELECT position, repeated, {ENVELOPE} FROM messages INDEXED BY inbox
                  WHERE to_agent = :agent AND open = 1 AND shown = {shown} AND expires_at > :now AND position > :after
                      AND (:is_reply IS NULL OR is_reply = :is_reply) AND (:thread IS NULL OR thread_id = :thread)"
             )
@@ -97,9 +97,9 @@ pub(super) fn message(work: &Work<'_>, id: &MessageId) -> Result<Option<StoredMe
     let Some(standing) = MessageRow::find(work, id)? else {
         return Ok(None);
     };
-    let mut query = work
-        .connection
-        .prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
+    let mut query = work.connection.prepare_cached(&format!(
+        "SELECT {ENVELOPE} FROM messages WHERE position = ?"
+    ))?;
     let envelope = query
         .query_row([standing.position], |row| Ok(from_json(row, "envelope")))
         .optional()?

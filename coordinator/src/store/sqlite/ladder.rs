@@ -52,13 +52,16 @@ pub(super) fn climb(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) mod tests {
     use std::ops::Range;
     use std::path::Path;
+    use std::time::Duration;
 
+    use c3po_shared::ids::{AgentId, CallId, MessageId};
+    use c3po_shared::message::Message;
     use c3po_shared::time::Timestamp;
 
     use super::*;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
-    use crate::store::{DutyStore, Selection, Store};
+    use crate::store::{DutyStore, Quota, Selection, Send, Store};
 
     /// Rows as the released program of format 1 left them: an agent in its first session with three kinds of messages.
     const RELEASED: &str = r#"
@@ -112,7 +115,7 @@ pub(super) mod tests {
         let store = SqliteStore::open(&path, &Fleet::default())
             .await
             .expect("it climbs");
-        let b: c3po_shared::ids::AgentId = "b".parse().expect("an id");
+        let b: AgentId = "b".parse().expect("an id");
         let agent = store
             .agent(&b)
             .await
@@ -241,6 +244,68 @@ pub(super) mod tests {
                 [1 + 7 * DAY, end + DAY, end + 7 * DAY],
                 "format {format}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn long_messages_of_every_format_before_are_read_and_swept_beside_new_ones() {
+        let long = "x".repeat(10_000);
+        for format in earlier_formats().filter(|format| *format < 19) {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("c3po.db");
+            make(&path, format);
+            let file = Connection::open(&path).expect("a database");
+            let lengthen =
+                "UPDATE messages SET envelope = replace(envelope, 'hello', ?) WHERE position = 1";
+            file.execute(lengthen, [&long]).expect("a long message");
+            let store = SqliteStore::open(&path, &Fleet::default())
+                .await
+                .expect("it climbs");
+            let b: AgentId = "b".parse().expect("an id");
+            let everything = Selection {
+                limit: 10,
+                ..Selection::default()
+            };
+            let inbox = store.inbox(&b, everything).await.expect("readable");
+            let new = Send {
+                message: Message {
+                    id: MessageId::new(&b, &b, 9),
+                    ..inbox[0].message.clone()
+                },
+                call: CallId::fresh(),
+                bound: 10,
+                kept: Duration::ZERO,
+                spares_away: false,
+                one_shot: false,
+                quota: Quota::default(),
+                key: None,
+            };
+            store.send(&new).await.expect("stored");
+            let inbox = store.inbox(&b, everything).await.expect("readable");
+            let lengths: Vec<_> = inbox
+                .iter()
+                .map(|placed| placed.message.text().len())
+                .collect();
+            assert_eq!(lengths, [10_000, 5, 5, 10_000], "format {format}");
+            let beside = || {
+                let sql = "SELECT position FROM long_messages";
+                let mut query = file.prepare(sql).expect("a query");
+                let rows = query
+                    .query_map([], |row| row.get(0).map(i64::cast_unsigned))
+                    .expect("rows");
+                rows.map(|row| row.expect("a position")).collect::<Vec<_>>()
+            };
+            assert_eq!(beside(), [inbox[3].position], "format {format}");
+            let all: Vec<_> = inbox
+                .iter()
+                .map(|placed| placed.message.id.clone())
+                .collect();
+            store.acknowledge(&b, None, &all).await.expect("settled");
+            file.execute("UPDATE messages SET kept_until = 0", [])
+                .expect("they are old");
+            store.sweep().await.expect("swept");
+            assert!(beside().is_empty(), "format {format}");
+            store.close().await;
         }
     }
 

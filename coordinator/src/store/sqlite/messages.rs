@@ -19,6 +19,13 @@ use crate::store::{AnswerOutcome, Duty, Result, Send, SendOutcome, Wake};
 /// How many messages of an inbox expire at once, so that sends never wait long for it.
 const EXPIRED_MAX: usize = 500;
 
+/// An envelope with more bytes is stored beside the row of its message, which each receipt rewrites: about a page.
+const ROW_MAX: usize = 4 << 10;
+/// The envelope of a message, as a column of `messages`.
+pub(super) const ENVELOPE: &str =
+    "iif(envelope = '', (SELECT long.envelope FROM long_messages AS long
+    WHERE long.position = messages.position), envelope) AS envelope";
+
 /// The state of a message, without its envelope.
 pub(super) struct MessageRow {
     pub(super) id: MessageId,
@@ -198,9 +205,9 @@ fn record_send(work: &Work<'_>, send: &Send) -> Result<()> {
 }
 
 fn sent_before(work: &Work<'_>, send: &Send) -> Result<Option<Message>> {
-    let mut query = work
-        .connection
-        .prepare_cached("SELECT envelope FROM messages WHERE call = ? AND to_agent = ?")?;
+    let mut query = work.connection.prepare_cached(&format!(
+        "SELECT {ENVELOPE} FROM messages WHERE call = ? AND to_agent = ?"
+    ))?;
     let call = (send.call.0.as_bytes(), send.message.to_agent.as_str());
     query
         .query_row(call, |row| Ok(from_json(row, "envelope")))
@@ -239,7 +246,7 @@ fn open_count(work: &Work<'_>, agent: &AgentId) -> Result<Option<usize>> {
 
 /// Inserts the message and returns its position.
 fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
-    let message = &send.message;
+    let (message, is_long) = (&send.message, envelope.len() > ROW_MAX);
     let stored = Step {
         stage: Stage::Stored,
         at: work.now,
@@ -258,11 +265,17 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
         ":wants_answer": message.requires_response, ":timestamp": stamp(message.timestamp),
         ":expires_at": stamp(message.expires_at),
         ":kept_until": stamp(message.expires_at + send.kept), ":one_shot": send.one_shot && message.requires_response,
-        ":envelope": envelope, ":history": json(&[stored])?,
+        ":envelope": if is_long { "" } else { envelope }, ":history": json(&[stored])?,
     })?;
-    let position = work.connection.last_insert_rowid().cast_unsigned();
+    let position = work.connection.last_insert_rowid();
+    if is_long {
+        let sql = "INSERT INTO long_messages (position, envelope) VALUES (?, ?)";
+        work.connection
+            .prepare_cached(sql)?
+            .execute((position, envelope))?;
+    }
     duties::plan(work, &Duty::expire(&message.to_agent), message.expires_at)?;
-    Ok(position)
+    Ok(position.cast_unsigned())
 }
 
 /// Puts a reply into the asker's inbox and settles the question.

@@ -15,7 +15,7 @@ use crate::files::private;
 use crate::store::StoreError;
 
 /// The tables and indexes that every database of this version has.
-const PARTS: [&str; 23] = [
+const PARTS: [&str; 25] = [
     "agents",
     "messages",
     "inbox",
@@ -39,6 +39,8 @@ const PARTS: [&str; 23] = [
     "dismiss",
     "logins",
     "login_codes",
+    "long_messages",
+    "shorten",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);

@@ -4,6 +4,7 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
 use rusqlite::named_params;
 
+use super::messages::ENVELOPE;
 use super::rows::{from_json, moment, parsed, stamp};
 use super::worker::Work;
 use crate::store::{Excerpt, Mark, Result, Stretch};
@@ -58,9 +59,9 @@ pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) ->
 
 /// Returns the message at that position, and the size of its stored envelope in bytes.
 fn envelope(work: &Work<'_>, position: i64) -> Result<(Message, usize)> {
-    let mut query = work
-        .connection
-        .prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
+    let mut query = work.connection.prepare_cached(&format!(
+        "SELECT {ENVELOPE} FROM messages WHERE position = ?"
+    ))?;
     query.query_row([position], |row| {
         let length = row.get_ref("envelope")?.as_str().map_or(0, str::len);
         Ok(from_json(row, "envelope").map(|message| (message, length)))
