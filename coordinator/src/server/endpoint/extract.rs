@@ -189,6 +189,8 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
             ))
             .into());
         }
+        // The head would take more memory than most bodies while the rest arrives.
+        drop(mem::take(request.headers_mut()));
         let (bytes, _held) = read_body(server, &mut request, MAX).await?;
         // serde would accept an array as the fields of an object in order.
         if !bytes.trim_ascii_start().starts_with(b"{") {
