@@ -17,6 +17,11 @@ use crate::siege::{frame, frame_head, hello, upgrade};
 const LENGTH: usize = 1_000_000;
 /// The bytes that are sent.
 static SENT: [u8; 990_000] = [b' '; 990_000];
+/// The further header lines of a long head, and the length of each: together just below the largest head.
+const HEADERS: usize = 56;
+const HEADER: usize = 120;
+/// The bytes of a body that are not charged, without its first one.
+const FREE: usize = (4 << 10) - 1;
 /// The longest text of a message, in characters of the most bytes.
 static TEXT: LazyLock<String> = LazyLock::new(|| "\u{1f4e2}".repeat(TEXT_MAX));
 
@@ -58,6 +63,8 @@ pub async fn hold(entry: &Entry, key: Option<&str>, kinds: &[Half], count: u32, 
 pub enum Half {
     /// The body of a request to that path.
     Body(&'static str),
+    /// The longest head of a request to that path, and as much of its body as is not charged.
+    Head(&'static str),
     /// The first frame of a link.
     FirstFrame,
     /// The first record of TLS.
@@ -107,6 +114,18 @@ impl Half {
                 .write_all(head_of_a_body(entry, path, key).as_bytes())
                 .await?;
             return stream.write_all(&SENT).await;
+        }
+        if let Self::Head(path) = self {
+            let head = head_of_a_body(entry, path, key);
+            stream
+                .write_all(head.trim_end_matches("\r\n").as_bytes())
+                .await?;
+            for number in 0..HEADERS {
+                let line = format!("\r\nX-{number}: {}", "x".repeat(HEADER));
+                stream.write_all(line.as_bytes()).await?;
+            }
+            stream.write_all(b"\r\n\r\n{").await?;
+            return stream.write_all(&SENT[..FREE]).await;
         }
         begin(stream, entry, key).await?;
         let agent = number % AGENTS;

@@ -1,5 +1,6 @@
 //! Hundreds of clients send most of a long input and stop: the coordinator holds little of it, and other clients continue.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -22,6 +23,10 @@ const EACH: u32 = 80;
 const HANDSHAKES: u32 = 1_000;
 /// Far less than the 60 kB that each of them sends.
 const HANDSHAKES_GROWTH_MAX: u64 = 30 << 20;
+/// The number of requests with a long head …
+const HEADS: u32 = 1_000;
+/// … and the memory for which the limit of connections counts each of them.
+const HEAD_MAX: u64 = 56 << 10;
 /// How long a connection tries to send its megabyte.
 const WITHIN: Duration = Duration::from_secs(3);
 /// More than the budget for input without a key plus the connections themselves, and far less than the total input.
@@ -90,6 +95,44 @@ async fn unfinished_input_is_held_up_to_a_budget_and_others_continue() -> Result
         .reply("send_message", json!({"target": "good", "message": long}))
         .await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_request_takes_no_more_memory_than_the_limit_of_connections_allows() -> Result<()> {
+    raise_descriptor_limit()?;
+    for path in ["/api/join", "/mcp"] {
+        let work = TempDir::new()?;
+        let mut coordinator = Coordinator::start(work.path()).await?;
+        let process = coordinator.process()?.id()?;
+        let entry = Entry::clear(coordinator.address());
+        let before = Vitals::of(process)?.resident;
+        let halves = (0..HEADS).map(|number| Half::Head(path).send(&entry, None, number, WITHIN));
+        let held: Vec<_> = join_all(halves).await.into_iter().flatten().collect();
+        ensure!(
+            held.len() == HEADS as usize,
+            "{path}: {} are held",
+            held.len()
+        );
+        let port = coordinator.address().port();
+        eventually("all is read", IN_TIME, async || {
+            (unread(port).ok()? == 0).then_some(())
+        })
+        .await?;
+        let each = Vitals::of(process)?.resident.saturating_sub(before) / u64::from(HEADS);
+        ensure!(each < HEAD_MAX, "{path}: {each} bytes each");
+    }
+    Ok(())
+}
+
+/// Returns how many connections of a server have input that it has not read.
+fn unread(port: u16) -> Result<usize> {
+    let table = fs::read_to_string("/proc/net/tcp")?;
+    let local = format!(":{port:04X}");
+    let has_unread = |line: &&str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        words[1].ends_with(&local) && words[3] == "01" && !words[4].ends_with(":00000000")
+    };
+    Ok(table.lines().skip(1).filter(has_unread).count())
 }
 
 #[tokio::test]
