@@ -31,6 +31,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let settings = mcp::Settings {
         timeout: config.timeout,
         channel: config.channel,
+        dialogs: !config.headless && !config.one_shot,
     };
     let place = Rendezvous::of_session(&config.sockets);
     let arrivals = Arc::new(Arrivals::new(&config));

@@ -383,6 +383,9 @@ async fn dispatch(
         Call::RequestPermission(call) => {
             questions::request_permission(services, caller, id, call).await?
         }
+        Call::AnswerInDialog(call) => {
+            questions::answer_in_dialog(services, caller, id, call).await?
+        }
         Call::Conclude(call) => questions::conclude(services, caller, call).await?,
     };
     Ok(reply.into())

@@ -238,18 +238,29 @@ pub(crate) async fn answer(
         return Err(Refusal::withdrawn(id));
     }
     let content = question.accept(content)?;
-    let by = principal.answers_as().unwrap_or_default().to_owned();
     let answer = Answer {
-        by,
+        by: principal.answers_as().unwrap_or_default().to_owned(),
         via: content.via.unwrap_or(Via::Rest),
         parts: content.parts,
         verdict: content.verdict,
         to_ask_user: asked.is_structured && !question.needs_verdict(),
     };
-    let caller = person(principal);
-    let text = in_words(question, &answer);
+    store_answer(services, principal, call, &asked, &answer).await
+}
+
+/// Stores the answer to a question as a reply of people.
+async fn store_answer(
+    services: &Services,
+    principal: &Arc<Principal>,
+    call: CallId,
+    asked: &Asked,
+    answer: &Answer,
+) -> Result<Sent, Refusal> {
+    let (caller, id) = (person(principal), &asked.message.id);
+    let question = asked.message.question.as_deref();
+    let text = question.map_or_else(String::new, |question| in_words(question, answer));
     let envelope =
-        |reply: MessageId| reply_with(&caller, &asked.message, reply, &text, &answer, services);
+        |reply: MessageId| reply_with(&caller, &asked.message, reply, &text, answer, services);
     let stored = store_reply(services, &caller, call, &asked.message, envelope).await;
     let (message, receipt): (Message, Receipt) = match stored {
         Ok(accepted) => accepted,
@@ -261,6 +272,42 @@ pub(crate) async fn answer(
         Err(refusal) => return Err(refusal),
     };
     Ok(Sent { message, receipt })
+}
+
+/// `answer_in_dialog`
+///
+/// The session of the asker reports it, so it counts only for questions that need no login.
+pub(super) async fn answer_in_dialog(
+    services: &Services,
+    caller: &Caller,
+    call: CallId,
+    report: tools::AnswerInDialog,
+) -> Result<Reply, Refusal> {
+    let (principal, id) = (&caller.principal, &report.message_id);
+    let asked = show(services, principal, id).await?;
+    if asked.message.from_agent != caller.agent {
+        return Err(Refusal::message_not_found(id));
+    }
+    let question = asked.message.question.as_deref();
+    let question = question.ok_or_else(|| Refusal::message_not_found(id))?;
+    if caller.is_person() || question.needs_person || question.needs_verdict() {
+        let error = "this question cannot be answered in a dialog of the client";
+        return Err(Refusal::new(ErrorCode::Forbidden, error));
+    }
+    check_open(&asked)?;
+    let content = AnswerContent {
+        parts: vec![report.part],
+        ..AnswerContent::default()
+    };
+    let answer = Answer {
+        by: format!("terminal@{}", caller.host.as_deref().unwrap_or("unknown")),
+        via: Via::Dialog,
+        parts: question.accept(content)?.parts,
+        verdict: None,
+        to_ask_user: asked.is_structured,
+    };
+    let sent = store_answer(services, principal, call, &asked, &answer).await?;
+    Ok(Reply::Sent(sent))
 }
 
 /// `reply`

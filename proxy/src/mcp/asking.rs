@@ -1,17 +1,19 @@
-//! `ask_user` in a session: the wait for people, its progress, and the withdrawal of a question whose call is cancelled.
+//! `ask_user` in a session: the wait for people, its progress and dialog, and the withdrawal of a question whose call is
+//! cancelled.
 
 use std::time::Duration;
 
-use c3po_shared::catalogue::{AskUser, Call, Conclude, Received, Sent};
+use c3po_shared::catalogue::{AnswerInDialog, AskUser, Call, Conclude, Received, Sent};
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 
+use super::dialog::Dialog;
 use super::{Server, say_progress};
 
-/// The pause before a withdrawal is tried again.
+/// The pause before a call is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
 impl Server {
@@ -23,8 +25,8 @@ impl Server {
         ask: &AskUser,
         context: &RequestContext<RoleServer>,
     ) -> Result<Received, Refusal> {
-        let question_id = match &ask.question_id {
-            Some(id) => id.clone(),
+        let (question_id, mut dialog) = match &ask.question_id {
+            Some(id) => (id.clone(), None),
             None => {
                 let storing = AskUser {
                     wait: Some(false),
@@ -34,7 +36,8 @@ impl Server {
                 if ask.wait == Some(false) {
                     return Ok(stored);
                 }
-                stored.read::<Sent>()?.message.id
+                let question_id = stored.read::<Sent>()?.message.id;
+                (question_id, self.dialog(ask, context).await)
             }
         };
         let waiting = self.link.call(Call::AskUser(AskUser {
@@ -49,27 +52,64 @@ impl Server {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            outcome = waiting => outcome,
+        let outcome = tokio::select! {
+            outcome = waiting => Some(outcome),
             never = progress => match never {},
-            () = context.ct.cancelled() => {
+            never = self.report_dialog(dialog.as_mut(), &question_id) => match never {},
+            () = context.ct.cancelled() => None,
+        };
+        if let Some(dialog) = dialog {
+            dialog.close("the question is over").await;
+        }
+        match outcome {
+            Some(outcome) => outcome,
+            None => {
                 if ask.question.is_some() {
                     self.withdraw(question_id).await;
                 }
-                Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled"))
+                Err(Refusal::new(
+                    ErrorCode::Interrupted,
+                    "the call was cancelled",
+                ))
             }
         }
     }
 
-    /// Withdraws a question, again and again while no coordinator can do it.
+    /// Opens the dialog of the client, if a person may see one.
+    async fn dialog(&self, ask: &AskUser, context: &RequestContext<RoleServer>) -> Option<Dialog> {
+        let question = ask.as_question().filter(|_| self.settings.dialogs)?;
+        Dialog::open(&context.peer, &question, ask.context.as_deref()).await
+    }
+
+    /// Waits for the answer in the dialog and reports it. The wait for people then returns it, or an earlier answer.
+    async fn report_dialog(
+        &self,
+        dialog: Option<&mut Dialog>,
+        message_id: &MessageId,
+    ) -> std::convert::Infallible {
+        if let Some(dialog) = dialog {
+            let part = dialog.answer().await;
+            let message_id = message_id.clone();
+            self.until_done(Call::AnswerInDialog(AnswerInDialog { message_id, part }))
+                .await;
+        }
+        std::future::pending().await
+    }
+
+    /// Withdraws a question.
     async fn withdraw(&self, message_id: MessageId) {
         let call = Call::Conclude(Conclude {
             message_id,
             stage: Stage::Withdrawn,
             via: Via::ToolCall,
         });
+        self.until_done(call).await;
+    }
+
+    /// Makes a call again and again while no coordinator can do it.
+    async fn until_done(&self, call: Call) {
         while let Err(refusal) = self.link.call(call.clone()).await {
-            tracing::debug!("the question is not withdrawn yet: {refusal}");
+            tracing::debug!("{} was refused: {refusal}", call.tool().name());
             let passes = [
                 ErrorCode::CoordDown,
                 ErrorCode::StoreUnavailable,

@@ -3,6 +3,7 @@
 mod answer;
 mod asking;
 mod channel;
+mod dialog;
 mod lines;
 mod presenting;
 mod stdio;
@@ -82,6 +83,8 @@ pub struct Settings {
     pub timeout: u64,
     /// Whether messages may be pushed as channel notifications.
     pub channel: bool,
+    /// Whether a person may see a dialog of the client.
+    pub dialogs: bool,
 }
 
 /// The MCP side of the proxy.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, MessageId};
-use crate::question::Question;
+use crate::question::{PartAnswer, Question};
 use crate::receipt::{Stage, Via};
 use crate::refusal::Refusal;
 use crate::vocabulary::{KindFilter, NoResponse, Priority, ReplyStatus, State, Status};
@@ -314,6 +314,16 @@ pub struct RequestPermission {
     pub message: String,
     /// The request of the client.
     pub question: Question,
+}
+
+/// `answer_in_dialog`, of a proxy
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerInDialog {
+    /// A question of the caller.
+    pub message_id: MessageId,
+    /// The answer of the person.
+    pub part: PartAnswer,
 }
 
 /// `conclude`, of a proxy

@@ -58,7 +58,8 @@ impl Call {
                     "stage: '{stage}' is not one of taken, applied, withdrawn"
                 ))),
             },
-            Self::GetAgentStatus(_)
+            Self::AnswerInDialog(_)
+            | Self::GetAgentStatus(_)
             | Self::GetThread(_)
             | Self::MessageStatus(_)
             | Self::Ping(_) => Ok(()),

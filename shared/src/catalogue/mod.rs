@@ -16,8 +16,8 @@ use serde_json::{Map, Value};
 
 pub use answered::{UserAnswer, waited};
 pub use arguments::{
-    AckMessages, AskUser, Broadcast, Conclude, EscalateToHuman, GetAgentStatus, GetMessages,
-    GetThread, ListAgents, MessageStatus, Nothing, NotifyUser, RegisterAgent, ReplyTo,
+    AckMessages, AnswerInDialog, AskUser, Broadcast, Conclude, EscalateToHuman, GetAgentStatus,
+    GetMessages, GetThread, ListAgents, MessageStatus, Nothing, NotifyUser, RegisterAgent, ReplyTo,
     RequestPermission, SendMessage, SetStatus, WaitForMessage,
 };
 pub use listing::{INSTRUCTIONS, Listing, listing, schema_of};
@@ -143,6 +143,8 @@ tools! {
         "Ask people urgently without waiting, or pass a question on to them. ask_user with the question_id returns the answer.";
     RequestPermission(RequestPermission) = "request_permission", unlisted, writes,
         "Ask people for a decision that the client waits for.";
+    AnswerInDialog(AnswerInDialog) = "answer_in_dialog", unlisted, writes,
+        "Report the answer that a person gave in the client's own dialog.";
     Conclude(Conclude) = "conclude", unlisted, writes,
         "Report what became of a question to people: its verdict was taken or applied, or it is withdrawn.";
 }

@@ -108,8 +108,9 @@ async fn linked(gate: &Gate, name: &str, who: &Who) -> Result<(Link, Value, Stri
 }
 
 fn tools() -> Vec<&'static str> {
-    // Only questions of the caller can be concluded, and no message here is one.
-    let tools = Tool::ALL.iter().filter(|tool| **tool != Tool::Conclude);
+    // Only questions of the caller can be concluded and answered, and no message here is one.
+    let of_askers = [Tool::Conclude, Tool::AnswerInDialog];
+    let tools = Tool::ALL.iter().filter(|tool| !of_askers.contains(tool));
     tools.map(|tool| tool.name()).collect()
 }
 

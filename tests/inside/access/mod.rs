@@ -51,6 +51,7 @@ fn arguments(tool: Tool, text: &str, [asked, told]: [&str; 2]) -> Value {
         Tool::AskUser => json!({"question": text, "wait": false}),
         Tool::NotifyUser => json!({"message": text}),
         Tool::EscalateToHuman => json!({"reason": text}),
+        Tool::AnswerInDialog => json!({"message_id": asked, "part": {"text": text}}),
         Tool::Conclude => {
             json!({"message_id": asked, "stage": "withdrawn", "via": "terminal"})
         }

@@ -1,6 +1,7 @@
 //! The delivery of messages into a real session, with the real client in a terminal and a scripted model.
 
 mod absent;
+mod asking;
 mod busy;
 mod channel;
 mod contexts;

@@ -33,7 +33,7 @@ pub(super) struct Scene {
     pub(super) model: FakeApi,
     /// A scripted session that sends messages.
     pub(super) sender: McpClient,
-    /// Kept running.
+    /// The coordinator of both.
     pub(super) coordinator: Coordinator,
     /// Kept until all its processes have ended.
     work: TempDir,
