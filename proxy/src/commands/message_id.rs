@@ -51,6 +51,14 @@ impl Typed {
         }
     }
 
+    /// Returns the id, which is one of these if only its end was typed.
+    pub(super) fn among(self, ids: &[MessageId]) -> Result<MessageId, Failure> {
+        match self {
+            Self::Whole(id) => Ok(id),
+            Self::Suffix(suffix) => only(ids, &suffix),
+        }
+    }
+
     /// Returns the ids of several messages.
     pub(super) async fn find_all(
         all: Vec<Self>,

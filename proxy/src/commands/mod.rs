@@ -2,6 +2,8 @@
 
 mod ack;
 mod agents;
+mod answer;
+mod ask;
 mod audit;
 mod broadcast;
 mod claude_code;
@@ -19,6 +21,7 @@ mod man;
 mod message_id;
 mod policy;
 mod print;
+mod questions;
 mod receipt;
 mod reply;
 mod rest;
@@ -144,6 +147,18 @@ enum Command {
     /// Answer a message
     #[command(after_help = EXIT_CODES)]
     Reply(reply::Arguments),
+    /// Show the open questions of agents to people
+    #[command(after_help = EXIT_CODES)]
+    Questions(questions::Arguments),
+    /// Answer a question of an agent to people
+    #[command(after_help = EXIT_CODES)]
+    Answer(answer::Arguments),
+    /// Ask people a question, and wait for the answer
+    #[command(after_help = EXIT_CODES)]
+    Ask(ask::Question),
+    /// Leave a notice for people, which needs no answer
+    #[command(after_help = EXIT_CODES)]
+    Notify(ask::Notice),
     /// Remove messages that need no answer from your inbox
     #[command(after_help = EXIT_CODES)]
     Ack(ack::Arguments),
@@ -321,6 +336,10 @@ async fn as_person(command: Command, config: Config, printer: &Printer) -> Resul
         Command::Sent => sent::run(config, printer).await,
         Command::Ack(arguments) => ack::run(config, printer, arguments).await,
         Command::Reply(arguments) => reply::run(config, printer, arguments).await,
+        Command::Questions(arguments) => questions::run(config, printer, arguments).await,
+        Command::Answer(arguments) => answer::run(config, printer, arguments).await,
+        Command::Ask(question) => ask::ask(config, printer, question).await,
+        Command::Notify(notice) => ask::notify(config, printer, notice).await,
         Command::Thread(arguments) => thread::run(config, printer, arguments).await,
         Command::Receipt(arguments) => receipt::run(config, printer, arguments).await,
         _ => tail::run(config, printer).await,

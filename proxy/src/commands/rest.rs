@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use super::failure::Failure;
 use crate::config::Config;
@@ -67,11 +68,16 @@ async fn ask<T: DeserializeOwned>(
         .token
         .as_ref()
         .map(|token| format!("Bearer {}", token.expose()));
+    // A slow coordinator may have done it: another one then knows the request by this key.
+    let key = Uuid::now_v7().to_string();
     let mut headers = vec![("X-Agent-ID", config.agent.as_str())];
     // A header has no other characters. Coordinators use the host of a key instead, if there is one.
     let host =
         Some(config.host.as_str()).filter(|host| host.bytes().all(|byte| byte.is_ascii_graphic()));
     headers.extend(host.map(|host| ("X-Agent-Host", host)));
+    if matches!(question, Question::Post(..)) {
+        headers.push(("Idempotency-Key", &key));
+    }
     headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
     let mut targets = config.coordinators.urls.iter().peekable();
     let (mut away, mut refused) = (None, None);
@@ -145,7 +151,7 @@ fn read<T: DeserializeOwned>(
         Refusal::new(ErrorCode::NotSupported, error)
             .suggest("Check the URL and the version of the coordinator.")
     };
-    if status != 200 {
+    if !(200..300).contains(&status) {
         let refusal = serde_json::from_str::<Refusal>(body).unwrap_or_else(|_| foreign());
         return Err(refusal.detail("coordinator", coordinator).into());
     }

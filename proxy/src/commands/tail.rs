@@ -9,15 +9,23 @@ use c3po_shared::text::harmless;
 
 pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {
     CommandSession::with(config, true, async |session| {
-        tokio::select! {
-            ended = follow(session, printer) => ended,
-            refused = say_changes(session) => Err(refused),
-            pressed = tokio::signal::ctrl_c() => {
-                pressed.map_err(|error| Failure::Usage(format!("cannot listen for Ctrl-C: {error}")))
-            }
-        }
+        until_ended(session, follow(session, printer)).await
     })
     .await
+}
+
+/// Does work that goes on until Ctrl-C, or until the coordinator refuses the link for good.
+pub(super) async fn until_ended(
+    session: &CommandSession,
+    work: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    tokio::select! {
+        ended = work => ended,
+        refused = say_changes(session) => Err(refused),
+        pressed = tokio::signal::ctrl_c() => {
+            pressed.map_err(|error| Failure::Usage(format!("cannot listen for Ctrl-C: {error}")))
+        }
+    }
 }
 
 async fn follow(session: &CommandSession, printer: &Printer) -> Result<(), Failure> {

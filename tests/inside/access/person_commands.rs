@@ -4,15 +4,21 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::store::Selection;
 use c3po_shared::ids::AgentId;
+use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use harness::process::{command, program};
 use inside::gate::Gate;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
+
+/// How long a command may take, on a machine that builds at the same time.
+const SOON: Duration = Duration::from_secs(30);
 
 /// Runs `c3po` on a host with that key.
 async fn c3po(gate: &Gate, home: &Path, key: &str, words: &[&str], input: &str) -> Result<Output> {
@@ -136,5 +142,97 @@ async fn a_revoked_login_is_reported_and_the_host_is_not_told_to_join() -> Resul
         "{said}"
     );
     ensure!(said.contains("c3po-coordinator login"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn questions_are_listed_and_answered_with_a_login_alone() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("agent", "*", &[]).await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&key)).await?;
+    web.hello(&Who::new("web")).await?.expect("an agent");
+    let call = json!({"question": "Which one?", "options": ["red", "blue"], "wait": false});
+    let asked = web.call("ask_user", call).await?;
+    let id = asked["id"].as_str().context("an id")?.to_owned();
+    let run =
+        async |words: &[&str], input: &str| c3po(&gate, home.path(), &key, words, input).await;
+    let end = id.rsplit("::").next().unwrap_or_default();
+    let answer = ["answer", end, "--option", "2"];
+    for words in [&["questions"][..], &answer] {
+        let refused = run(words, "").await?;
+        let said = String::from_utf8_lossy(&refused.stderr);
+        let is_refused = refused.status.code() == Some(1) && said.contains("c3po login URL");
+        ensure!(is_refused, "{words:?}: {refused:?}");
+    }
+    let url = format!("http://{}", gate.served.address);
+    let code = gate.login_code("person").await?;
+    let done = run(&["login", &url, "--yes"], &code).await?;
+    ensure!(done.status.success(), "{done:?}");
+    let listed = run(&["questions"], "").await?;
+    let said = String::from_utf8_lossy(&listed.stdout);
+    let is_listed =
+        said.contains(&id) && said.contains("> Which one?") && said.contains("  2  blue");
+    ensure!(is_listed, "{listed:?}");
+    let wrong = run(&["answer", end, "--option", "3"], "").await?;
+    ensure!(wrong.status.code() == Some(2), "{wrong:?}");
+    let done = run(&answer, "").await?;
+    ensure!(done.status.success(), "{done:?}");
+    let late = run(&["answer", &id, "red"], "").await?;
+    let said = String::from_utf8_lossy(&late.stderr);
+    ensure!(
+        late.status.code() == Some(1) && said.contains("answered"),
+        "{late:?}"
+    );
+    let outcome = web.call("ask_user", json!({"question_id": id})).await?;
+    assert_eq!(
+        (
+            &outcome["answers"],
+            &outcome["answered_by"],
+            &outcome["via"]
+        ),
+        (
+            &json!([{"options": ["blue"]}]),
+            &json!("ann"),
+            &json!("terminal")
+        )
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_script_asks_people_and_ends_with_4_if_nobody_answers() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("agent", "*", &[]).await?;
+    let run = async |words: &[&str]| c3po(&gate, home.path(), &key, words, "").await;
+    let unanswered = run(&["ask", "Go on?", "--timeout", "1", "--json"]).await?;
+    ensure!(unanswered.status.code() == Some(4), "{unanswered:?}");
+    let outcome: Value = serde_json::from_slice(&unanswered.stdout)?;
+    ensure!(outcome["status"] == "no_response", "{outcome}");
+    let asked = ["ask", "Which one?", "--option", "red", "--option", "blue"];
+    let login = gate.login("person").await?;
+    let answering = async {
+        let question = eventually("the question", SOON, async || {
+            let answer =
+                super::ask(&gate, "GET", "/api/v1/questions", Some(&login), None, "").await;
+            let listed: Value = serde_json::from_str(&answer.ok()?.body).ok()?;
+            let questions = listed["data"]["questions"].as_array()?.clone();
+            let is_it = |question: &&Value| question["message"] == "Which one?";
+            questions.iter().find(is_it)?["id"]
+                .as_str()
+                .map(str::to_owned)
+        })
+        .await?;
+        let path = format!("/api/v1/questions/{question}/answer");
+        let body = json!({"parts": [{"options": ["1"], "text": "please"}]}).to_string();
+        super::ask(&gate, "POST", &path, Some(&login), None, &body).await
+    };
+    let (answered, _) = tokio::try_join!(run(&asked), answering)?;
+    assert_eq!(String::from_utf8(answered.stdout)?, "red\nplease\n");
+    let notice = run(&["notify", "done", "--title", "Build"]).await?;
+    ensure!(notice.status.success(), "{notice:?}");
+    ensure!(
+        senders(&gate, "human").await?.len() == 2,
+        "the notice and the open question"
+    );
     Ok(())
 }

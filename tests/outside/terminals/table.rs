@@ -40,6 +40,18 @@ pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ("tail", MESSAGE),
     ("sent", &["title"]),
     ("reply a::human::00000001 hi", &[]),
+    (
+        "questions",
+        &["from_host", "title", "message", "context", "label"],
+    ),
+    (
+        "questions --follow",
+        &["from_host", "title", "message", "context"],
+    ),
+    ("answer a::human::00000001 hi", &[]),
+    ("answer a::human::00000001 --option 1", &[]),
+    ("ask hi", &["answer", "chosen"]),
+    ("notify hi", &[]),
     ("ack a::human::00000001", &[]),
     ("ack --all", &[]),
     ("thread a::human::00000001", MESSAGE),
@@ -81,11 +93,17 @@ pub(super) fn goes_on(command: &str) -> bool {
 pub(super) fn answers(command: &str) -> BTreeMap<String, String> {
     let mut all = requests();
     all.extend(of_logins());
+    all.extend(of_questions());
     all.extend(calls());
     match command {
         // Its messages to its own session would be waited for.
         "doctor" => all.retain(|asked, _| !matches!(*asked, "send_message" | "wait_for_message")),
         "install --coordinator URL" => drop(all.remove("/api/health")),
+        "questions" | "questions --follow" => drop(all.insert(
+            "get_messages",
+            json!({"messages": [question()], "count": 1}),
+        )),
+        "ask hi" => drop(all.insert("ask_user", answered())),
         "send @role hi" => drop(all.insert("send_message", copies())),
         "send --wait --timeout 1 b hi" => drop(all.insert("wait_for_message", timed_out())),
         _ => {}
@@ -174,6 +192,22 @@ fn requests() -> BTreeMap<&'static str, Value> {
     ])
 }
 
+/// Returns the answers about questions to people, by path.
+fn of_questions() -> [(&'static str, Value); 2] {
+    [
+        (
+            "/api/v1/questions/a::human::00000001",
+            enveloped(
+                &json!({"message": question(), "stage": "stored", "history": [], "more": "§more"}),
+            ),
+        ),
+        (
+            "/api/v1/questions/a::human::00000001/answer",
+            enveloped(&sent_to("a")),
+        ),
+    ]
+}
+
 /// Returns the answers about logins, by path.
 fn of_logins() -> [(&'static str, Value); 2] {
     [
@@ -193,10 +227,7 @@ fn of_logins() -> [(&'static str, Value); 2] {
 
 /// Returns the answers on a link, by tool.
 fn calls() -> BTreeMap<&'static str, Value> {
-    let (mut sent, mut reply, mut arriving, mut last) =
-        (message(), message(), message(), message());
-    sent["to_agent"] = "a".into();
-    sent["receipt"] = json!({"stage": "stored", "at": at(), "more": "§more"});
+    let (sent, mut reply, mut arriving, mut last) = (sent_to("a"), message(), message(), message());
     reply["kind"] = "reply".into();
     reply["response"] = "§response".into();
     (last["id"], last["context"]) = ("a::human::00000002".into(), LAST.into());
@@ -223,7 +254,8 @@ fn calls() -> BTreeMap<&'static str, Value> {
         ),
         ("get_agent_status", agent()),
         ("send_message", sent.clone()),
-        ("reply", sent),
+        ("reply", sent.clone()),
+        ("notify_user", sent),
         ("broadcast", copies()),
         ("wait_for_message", reply),
         ("get_messages", json!({"messages": [message()], "count": 1})),
@@ -257,6 +289,40 @@ fn message() -> Value {
         "from_host": "§from_host", "to_agent": "human", "title": "§title", "message": "§message", "context": "§context",
         "priority": "urgent", "requires_response": false, "timestamp": at(), "expires_at": "2099-01-16T10:30:00.000Z",
     })
+}
+
+/// Returns a question to people with its options.
+fn question() -> Value {
+    let part = json!({"id": "1", "text": "§message", "options": [{"id": "1", "label": "§label"}], "allow_text": true});
+    let mut question = message();
+    question["requires_response"] = true.into();
+    question["question"] = json!({"kind": "ask", "parts": [part]});
+    question
+}
+
+/// Returns the outcome of a question, which is the reply to the call that asks it too.
+fn answered() -> Value {
+    let mut answered = sent_to("human");
+    for (name, value) in [
+        ("question_id", json!("a::human::00000001")),
+        ("status", json!("answered")),
+        (
+            "answers",
+            json!([{"options": ["§chosen"], "text": "§answer"}]),
+        ),
+        ("answered_by", json!("§by")),
+        ("waited_seconds", json!(1)),
+    ] {
+        answered[name] = value;
+    }
+    answered
+}
+
+fn sent_to(agent: &str) -> Value {
+    let mut sent = message();
+    sent["to_agent"] = agent.into();
+    sent["receipt"] = json!({"stage": "stored", "at": at(), "more": "§more"});
+    sent
 }
 
 fn copies() -> Value {

@@ -1,0 +1,129 @@
+//! `c3po answer`: answers a question to people.
+
+use c3po_shared::catalogue::Sent;
+use c3po_shared::event::Envelope;
+use c3po_shared::ids::MessageId;
+use c3po_shared::message::Message;
+use c3po_shared::question::{AnswerContent, Part, PartAnswer};
+use c3po_shared::receipt::Via;
+use c3po_shared::refusal::ErrorCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::failure::Failure;
+use super::message_id::Typed;
+use super::print::Printer;
+use super::rest;
+use crate::config::Config;
+
+/// The question and its answer.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The question's id, or the end of it
+    id: Typed,
+    /// The number of an option, as `c3po questions` prints it; more than once if several may be chosen
+    #[arg(long = "option", short, value_name = "N")]
+    options: Vec<usize>,
+    /// The answer in words; - reads it from standard input
+    #[arg(required_unless_present = "options")]
+    text: Option<String>,
+}
+
+/// The open questions.
+#[derive(Deserialize)]
+struct Open {
+    questions: Vec<Message>,
+}
+
+/// One question.
+#[derive(Deserialize)]
+struct One {
+    message: Message,
+}
+
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
+    let text = arguments.text.map(super::text).transpose()?;
+    let question = find(&config, arguments.id).await.map_err(with_login)?;
+    let asked = question.question.as_deref();
+    if asked.is_some_and(|asked| asked.needs_verdict()) {
+        return Err(Failure::Stopped {
+            why: format!(
+                "{} is a request of a client, which needs a verdict",
+                question.id
+            ),
+            advice: "Decide it on the page of the coordinator, or at its own terminal.".to_owned(),
+        });
+    }
+    let part = asked.and_then(|asked| asked.parts.first());
+    let content = AnswerContent {
+        parts: vec![PartAnswer {
+            options: chosen(part, &arguments.options)?,
+            text,
+            ..PartAnswer::default()
+        }],
+        via: Some(Via::Terminal),
+        ..AnswerContent::default()
+    };
+    let path = format!("/api/v1/questions/{}/answer", question.id);
+    let sent = rest::post::<Envelope<Sent>>(&config, &path, &content).await;
+    let sent = sent.map_err(with_login)?;
+    if printer.json {
+        return printer.document(&sent.read.data);
+    }
+    let Sent { message, receipt } = sent.read.data;
+    printer.line(&format!("{}  {}", message.id, receipt.stage))
+}
+
+/// Returns the question.
+async fn find(config: &Config, id: Typed) -> Result<Message, Failure> {
+    if let Typed::Whole(id) = id {
+        let path = format!("/api/v1/questions/{id}");
+        let one: Envelope<One> = rest::get(config, &path, &json!({})).await?.read;
+        return Ok(one.data.message);
+    }
+    let open: Envelope<Open> = rest::get(config, "/api/v1/questions", &json!({}))
+        .await?
+        .read;
+    let ids: Vec<MessageId> = open
+        .data
+        .questions
+        .iter()
+        .map(|one| one.id.clone())
+        .collect();
+    let id = id.among(&ids)?;
+    let mut questions = open.data.questions.into_iter();
+    questions.find(|one| one.id == id).ok_or(Failure::No)
+}
+
+/// Returns the ids of the options with these numbers.
+fn chosen(part: Option<&Part>, numbers: &[usize]) -> Result<Vec<String>, Failure> {
+    let options = part.map_or(&[][..], |part| &part.options);
+    let id = |number: &usize| {
+        let option = number.checked_sub(1).and_then(|index| options.get(index));
+        option.map(|option| option.id.clone()).ok_or_else(|| {
+            Failure::Usage(format!(
+                "there is no option {number}; the question has {}",
+                options.len()
+            ))
+        })
+    };
+    numbers.iter().map(id).collect()
+}
+
+/// Adds the way to a login to a refusal for the lack of one.
+fn with_login(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused(refusal)
+            if matches!(refusal.code, ErrorCode::Forbidden | ErrorCode::Unauthorized) =>
+        {
+            Failure::Refused(refusal.suggest(
+                "Log in: `c3po login URL`, with a code from `c3po-coordinator login NAME` on the coordinator's machine.",
+            ))
+        }
+        failure => failure,
+    }
+}

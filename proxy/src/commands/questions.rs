@@ -1,0 +1,107 @@
+//! `c3po questions`: the open questions to people.
+
+use std::collections::HashSet;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::message::Message;
+use c3po_shared::text::harmless;
+use serde_json::json;
+
+use super::failure::Failure;
+use super::inbox::every_message;
+use super::print::Printer;
+use super::session::CommandSession;
+use super::tail;
+use crate::config::Config;
+
+/// How the questions are shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Continue with new questions as they arrive; Ctrl-C ends it
+    #[arg(long, short)]
+    follow: bool,
+}
+
+pub(super) async fn run(
+    config: Config,
+    printer: &Printer,
+    arguments: Arguments,
+) -> Result<(), Failure> {
+    CommandSession::with(config, arguments.follow, async |session| {
+        check_person(&session.status().agent)?;
+        let mut open = every_message(session).await?;
+        open.retain(|message| message.requires_response);
+        if arguments.follow {
+            tail::until_ended(session, follow(session, printer, open)).await
+        } else {
+            list(session, printer, &open)
+        }
+    })
+    .await
+}
+
+/// Returns an error that names the way to a login, unless the command acts as `human`.
+pub(super) fn check_person(agent: &AgentId) -> Result<(), Failure> {
+    if *agent == AgentId::human() {
+        return Ok(());
+    }
+    Err(Failure::Stopped {
+        why: format!("this host acts as {agent}; questions to people need a login"),
+        advice: "`c3po login URL`, with a code from `c3po-coordinator login NAME` on the coordinator's machine"
+            .to_owned(),
+    })
+}
+
+fn list(session: &CommandSession, printer: &Printer, open: &[Message]) -> Result<(), Failure> {
+    if printer.json {
+        printer.document(&json!({"questions": open, "count": open.len()}))?;
+    } else if open.is_empty() {
+        printer.line("No question is open.")?;
+    } else {
+        open.iter()
+            .try_for_each(|question| print(question, printer))?;
+    }
+    session.shown(open.iter().map(|question| question.id.clone()).collect());
+    Ok(())
+}
+
+/// Prints the open questions, then each new one.
+async fn follow(
+    session: &CommandSession,
+    printer: &Printer,
+    mut new: Vec<Message>,
+) -> Result<(), Failure> {
+    let mut printed = HashSet::new();
+    loop {
+        for question in new.drain(..) {
+            if question.requires_response && printed.insert(question.id.clone()) {
+                if printer.json {
+                    printer.document(&question)
+                } else {
+                    print(&question, printer)
+                }?;
+                session.shown(vec![question.id]);
+            }
+        }
+        new = session.inbox.take().await;
+    }
+}
+
+/// Prints a question with its options, and how it is answered.
+fn print(question: &Message, printer: &Printer) -> Result<(), Failure> {
+    printer.message(question)?;
+    let parts = question
+        .question
+        .as_ref()
+        .map_or(&[][..], |asked| &asked.parts);
+    for part in parts {
+        if parts.len() > 1 {
+            printer.line(&harmless(&part.text, false))?;
+        }
+        for (number, option) in (1..).zip(&part.options) {
+            let number: u32 = number;
+            printer.line(&format!("  {number}  {}", harmless(&option.label, false)))?;
+        }
+    }
+    Ok(())
+}
