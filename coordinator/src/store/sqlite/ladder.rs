@@ -279,6 +279,7 @@ pub(super) mod tests {
                 one_shot: false,
                 quota: Quota::default(),
                 key: None,
+                login: None,
             };
             store.send(&new).await.expect("stored");
             let inbox = store.inbox(&b, everything).await.expect("readable");
