@@ -5,6 +5,7 @@ mod audit;
 mod clocks;
 mod control;
 mod description;
+mod displayed;
 mod events;
 mod first_reference;
 mod policy;

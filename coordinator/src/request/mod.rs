@@ -42,7 +42,9 @@ pub(crate) use identity::{
 pub(crate) use notice::notify_people;
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
-pub(crate) use questions::{answer, end_request, open as open_questions, show as show_question};
+pub(crate) use questions::{
+    answer, end_request, open as open_questions, record_shown, show as show_question,
+};
 pub(crate) use target::select;
 
 use crate::audit::Audit;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::catalogue::{self as tools, Reply, Sent};
+use c3po_shared::catalogue::{self as tools, Reply, Sent, Tracked};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
 use c3po_shared::question::{Answer, AnswerContent, ClientRequest, PartAnswer, Question, Verdict};
-use c3po_shared::receipt::{Receipt, Stage, Step, Via, furthest};
+use c3po_shared::receipt::{Progress, Receipt, Stage, Step, Via, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Decision, Kind, Priority, ReplyStatus};
@@ -20,7 +20,7 @@ use super::deposit::{Draft, deposit, take_turn};
 use super::permission::Permission;
 use super::receipts::tracked;
 use super::send::{self, store_reply};
-use super::{Caller, Memory, Services, begin_read, check_right};
+use super::{Caller, Memory, Services, begin_call, begin_read, check_right};
 use crate::auth::{Principal, Right};
 use crate::store::{Conclusion, Duty, Quota, Selection, StoreError};
 
@@ -199,6 +199,37 @@ pub(crate) async fn show(
     })
 }
 
+/// Records that a question was displayed to a person (`in_session`), or that a person acted on it (`seen`, which proves the
+/// other). Returns its receipt.
+///
+/// Errors: `INVALID_REQUEST` for another stage or way, `MESSAGE_NOT_FOUND`, and those of the store.
+pub(crate) async fn record_shown(
+    services: &Services,
+    principal: &Principal,
+    id: &MessageId,
+    stage: Stage,
+    via: Via,
+) -> Result<Tracked, Refusal> {
+    if !matches!(stage, Stage::InSession | Stage::Seen) || via != Via::Page {
+        let error = "a page reports the stages in_session and seen, via page";
+        return Err(Refusal::invalid(error));
+    }
+    show(services, principal, id).await?;
+    let progress = Progress {
+        message_ids: vec![id.clone()],
+        stage: Stage::InSession,
+        via,
+        seen_via: (stage == Stage::Seen).then_some(via),
+        context: 0,
+    };
+    let _place = begin_call(principal).await?;
+    let human = AgentId::human();
+    services.store.advance(&human, None, &progress).await?;
+    let kept = services.store.message(id).await?;
+    kept.map(tracked)
+        .ok_or_else(|| Refusal::message_not_found(id))
+}
+
 /// Adds the part of a question that is a plain message.
 fn with_parts(mut message: Message) -> Message {
     if message.question.is_none() {
@@ -232,10 +263,14 @@ pub(crate) async fn answer(
         return Err(Refusal::new(ErrorCode::Forbidden, error)
             .suggest("Log in: a link is made by `c3po-coordinator login NAME`."));
     }
-    check_open(&asked)?;
-    if is_over(services, &asked.message).await? {
-        end_request(services, id).await?;
-        return Err(Refusal::withdrawn(id));
+    // The same call again gets its stored reply.
+    let own = MessageId::of_call(&AgentId::human(), &asked.message.from_agent, call, 0);
+    if asked.reply.as_ref().is_none_or(|reply| reply.id != own) {
+        check_open(&asked)?;
+        if is_over(services, &asked.message).await? {
+            end_request(services, id).await?;
+            return Err(Refusal::withdrawn(id));
+        }
     }
     let content = question.accept(content)?;
     let answer = Answer {

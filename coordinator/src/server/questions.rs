@@ -1,19 +1,23 @@
 //! REST v1 about questions to people: what waits, one question with its receipt, and answers.
 
 use aide::axum::routing::{get, post};
+use axum::Json;
 use axum::extract::State;
-use c3po_shared::catalogue::Sent;
+use c3po_shared::catalogue::{Sent, Tracked};
 use c3po_shared::message::Message;
 use c3po_shared::question::AnswerContent;
-use c3po_shared::receipt::{Stage, Step, furthest};
+use c3po_shared::receipt::{Stage, Step, Via, furthest};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::AppState;
-use super::endpoint::{Access, Body, By, Charged, InPath, Refused, Table};
+use super::endpoint::{Access, Body, By, Charged, InPath, Refused, RestAnswer, Table};
 use super::v1::{Called, Created, OneMessage};
 use crate::auth::Right::Answer;
 use crate::request::{self, room_for_texts};
+
+/// The largest report of a page, in bytes.
+const REPORT_MAX: usize = 1 << 10;
 
 /// Adds the paths about questions.
 pub(super) fn routes(table: Table) -> Table {
@@ -32,6 +36,12 @@ pub(super) fn routes(table: Table) -> Table {
             ANSWERS,
             "Answer a question, or give a verdict on a request of a client",
             post(answer),
+        )
+        .row(
+            "/api/v1/questions/{id}/receipt",
+            ANSWERS,
+            "Report that a page displayed a question, or that its person acted on it",
+            post(receipt),
         )
 }
 
@@ -54,6 +64,16 @@ pub(super) struct QuestionShown {
     /// The reply with the answer, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     reply: Option<Message>,
+}
+
+/// The report of a page about a question.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShownOn {
+    /// `in_session`: it was in the viewport of a visible page for a second. `seen`: the person acted on it.
+    stage: Stage,
+    /// `page`.
+    via: Via,
 }
 
 async fn list(
@@ -90,4 +110,15 @@ async fn answer(
 ) -> Result<Created<Sent>, Refused> {
     let sent = request::answer(&server.services, &principal, call, &id, content).await?;
     Ok(Created(None, sent))
+}
+
+async fn receipt(
+    State(server): State<AppState>,
+    By(principal): By,
+    InPath(OneMessage { id }): InPath<OneMessage>,
+    Body(ShownOn { stage, via }): Body<ShownOn, REPORT_MAX>,
+) -> RestAnswer<Tracked> {
+    let services = &server.services;
+    let tracked = request::record_shown(services, &principal, &id, stage, via).await?;
+    Ok(Json(tracked))
 }
