@@ -63,7 +63,7 @@ nightly: ## the slow tests: chaos, a hostile day, races, siege, a short soak, sc
 	$(MAKE) elsewhere
 	$(MAKE) service
 
-check: ## formatter, linter, documentation, workflows, licences and advisories; needs cargo-deny
+check: ## formatter, linter, documentation, scripts of the pages, workflows, licences and advisories; needs cargo-deny
 	@tests/setup/rust
 	@tests/setup/say 'formatter'
 	cargo fmt --all --check
@@ -71,6 +71,8 @@ check: ## formatter, linter, documentation, workflows, licences and advisories; 
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@tests/setup/say 'documentation'
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --locked --workspace --no-deps
+	@tests/setup/say 'scripts of the pages'
+	@tests/setup/check-web
 	@tests/setup/say 'workflows'
 	@tests/setup/check-workflows
 	@tests/setup/check-dependencies

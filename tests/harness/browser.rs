@@ -1,5 +1,6 @@
 //! A real Chromium without a window, driven by chromedriver over its HTTP protocol (WebDriver).
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
@@ -12,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::claude::cache;
 use crate::eventually::eventually;
 use crate::http;
 use crate::ports::free_port;
@@ -19,6 +21,8 @@ use crate::process::{Process, command};
 
 /// The programs of the Debian packages `chromium` and `chromium-driver`.
 const DRIVER: &str = "/usr/bin/chromedriver";
+/// The version of axe-core, the checks of accessibility.
+pub const AXE: &str = "4.14.1";
 /// How long a step may take, on a machine that builds at the same time.
 const STEP: Duration = Duration::from_secs(60);
 
@@ -97,12 +101,24 @@ impl Browser {
     ///
     /// Errors: there is none, or it is hidden.
     pub async fn click(&self, selector: &str) -> Result<()> {
+        let path = format!("/element/{}/click", self.element(selector).await?);
+        self.tell(&path, &json!({})).await.map(drop)
+    }
+
+    /// Types into the element of a CSS selector. Keys without a character are those of WebDriver.
+    ///
+    /// Errors: there is none, or it takes no text.
+    pub async fn type_into(&self, selector: &str, text: &str) -> Result<()> {
+        let path = format!("/element/{}/value", self.element(selector).await?);
+        self.tell(&path, &json!({"text": text})).await.map(drop)
+    }
+
+    async fn element(&self, selector: &str) -> Result<String> {
         let wished = json!({"using": "css selector", "value": selector});
         let found = self.tell("/element", &wished).await?;
         let element = found.as_object().and_then(|found| found.values().next());
         let element = element.and_then(Value::as_str).context("no element")?;
-        let path = format!("/element/{element}/click");
-        self.tell(&path, &json!({})).await.map(drop)
+        Ok(element.to_owned())
     }
 
     /// Sets the size of the window.
@@ -111,6 +127,51 @@ impl Browser {
     pub async fn resize(&self, width: u32, height: u32) -> Result<()> {
         let size = json!({"width": width, "height": height});
         self.tell("/window/rect", &size).await.map(drop)
+    }
+
+    /// Makes it a screen of that size with that colour scheme, `light` or `dark`. A window has a least width; this has none.
+    ///
+    /// Errors: the browser refuses.
+    pub async fn imitate(&self, (width, height): (u32, u32), scheme: &str) -> Result<()> {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
+        let scheme = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        for (cmd, params) in [
+            ("Emulation.setDeviceMetricsOverride", size),
+            ("Emulation.setEmulatedMedia", scheme),
+        ] {
+            let wished = json!({"cmd": cmd, "params": params});
+            self.tell("/goog/cdp/execute", &wished).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the violations of the rules of accessibility on the page, each with the elements; `None` if axe-core is not
+    /// installed.
+    ///
+    /// Errors: the check does not run.
+    pub async fn inaccessible(&self) -> Result<Option<Vec<String>>> {
+        let path = cache()?.join(format!("axe-core-{AXE}/node_modules/axe-core/axe.min.js"));
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let axe = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let check = "const {violations} = await axe.run(document); return violations.map((one) =>
+            one.id + ': ' + one.nodes.map((node) => node.html.slice(0, 200)).join(' | '))";
+        let found = self.run(&format!("{axe};\n{check}")).await?;
+        let found = serde_json::from_value(found.clone());
+        Ok(Some(found.context("axe-core found an error")?))
+    }
+
+    /// Returns whether a dialog box of the page is open.
+    ///
+    /// Errors: the browser does not answer.
+    pub async fn has_box(&self) -> Result<bool> {
+        let text = format!(
+            "GET /session/{}/alert/text HTTP/1.1\r\nHost: {}\r\n\r\n",
+            self.session, self.address
+        );
+        let answer = http::request_of_length(self.address, &text, STEP).await?;
+        Ok(answer.status == 200)
     }
 
     async fn tell(&self, path: &str, body: &Value) -> Result<Value> {

@@ -19,7 +19,7 @@ const LOGGED_IN: &str = "!document.querySelector('#login').hidden";
 const ATTACK: &str = include_str!("login_attack.js");
 
 /// Makes a link with the coordinator's own command. Returns the code.
-async fn offer(work: &Path, coordinator: &Coordinator) -> Result<String> {
+pub(super) async fn offer(work: &Path, coordinator: &Coordinator) -> Result<String> {
     let mut program = command(program("c3po-coordinator")?, work);
     let listen = coordinator.address().to_string();
     program.args([
@@ -35,7 +35,7 @@ async fn offer(work: &Path, coordinator: &Coordinator) -> Result<String> {
 }
 
 /// Logs in with the page as a person does. Returns the token.
-async fn log_in(browser: &Browser, base: &str, code: &str) -> Result<String> {
+pub(super) async fn log_in(browser: &Browser, base: &str, code: &str) -> Result<String> {
     browser.open(&format!("{base}/login#{code}")).await?;
     browser.wait_for(OFFERED).await?;
     let address = browser.run("return location.href").await?;

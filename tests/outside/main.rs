@@ -19,6 +19,7 @@ mod outages;
 mod pasted;
 mod plugin;
 mod printed;
+mod questions;
 mod shipping;
 mod store_outages;
 mod terminals;

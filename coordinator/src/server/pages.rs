@@ -1,13 +1,18 @@
 //! The static pages for browsers. They contain no data: a page reads everything with the login of its device.
 
+use std::future::ready;
+
 use axum::Router;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderName, HeaderValue};
-use axum::response::IntoResponse;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use c3po_shared::login;
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
 
 use super::AppState;
 
@@ -19,11 +24,14 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// The beginning of the paths of scripts and styles.
 pub(super) const PARTS: &str = "/web/";
 
-/// The headers of every page and of its parts.
+/// The page that lists the questions to people. Followed by `/` and an id, it is the page of one question.
+const QUESTIONS: &str = "/q";
+
+/// The headers of every page and of its parts. A browser asks each time whether its copy is the present one.
 const HEADERS: [(HeaderName, HeaderValue); 6] = [
     (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (
         HeaderName::from_static("cross-origin-opener-policy"),
@@ -43,36 +51,136 @@ struct PageFile {
     content: &'static [u8],
 }
 
-const FILES: [PageFile; 3] = [
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+
+const fn file(path: &'static str, media: &'static str, content: &'static [u8]) -> PageFile {
     PageFile {
-        path: login::PAGE,
-        media: "text/html; charset=utf-8",
-        content: include_bytes!("../../web/login.html"),
-    },
-    PageFile {
-        path: "/web/login.js",
-        media: "text/javascript; charset=utf-8",
-        content: include_bytes!("../../web/login.js"),
-    },
-    PageFile {
-        path: "/web/login.css",
-        media: "text/css; charset=utf-8",
-        content: include_bytes!("../../web/login.css"),
-    },
+        path,
+        media,
+        content,
+    }
+}
+
+const FILES: [PageFile; 18] = [
+    file(login::PAGE, HTML, include_bytes!("../../web/login.html")),
+    file(QUESTIONS, HTML, include_bytes!("../../web/q.html")),
+    file("/q/{id}", HTML, include_bytes!("../../web/q.html")),
+    file("/web/page.css", STYLE, include_bytes!("../../web/page.css")),
+    file("/web/q.css", STYLE, include_bytes!("../../web/q.css")),
+    file(
+        "/web/answer.js",
+        SCRIPT,
+        include_bytes!("../../web/answer.js"),
+    ),
+    file("/web/api.js", SCRIPT, include_bytes!("../../web/api.js")),
+    file(
+        "/web/decide.js",
+        SCRIPT,
+        include_bytes!("../../web/decide.js"),
+    ),
+    file("/web/dom.js", SCRIPT, include_bytes!("../../web/dom.js")),
+    file("/web/list.js", SCRIPT, include_bytes!("../../web/list.js")),
+    file(
+        "/web/login.js",
+        SCRIPT,
+        include_bytes!("../../web/login.js"),
+    ),
+    file(
+        "/web/paths.js",
+        SCRIPT,
+        include_bytes!("../../web/paths.js"),
+    ),
+    file(
+        "/web/presence.js",
+        SCRIPT,
+        include_bytes!("../../web/presence.js"),
+    ),
+    file("/web/q.js", SCRIPT, include_bytes!("../../web/q.js")),
+    file(
+        "/web/question.js",
+        SCRIPT,
+        include_bytes!("../../web/question.js"),
+    ),
+    file(
+        "/web/receipt.js",
+        SCRIPT,
+        include_bytes!("../../web/receipt.js"),
+    ),
+    file(
+        "/web/stream.js",
+        SCRIPT,
+        include_bytes!("../../web/stream.js"),
+    ),
+    file("/web/text.js", SCRIPT, include_bytes!("../../web/text.js")),
 ];
 
 /// Returns the routes of the pages.
 pub(super) fn router() -> Router<AppState> {
     FILES.iter().fold(Router::new(), |router, file| {
-        let media = [(CONTENT_TYPE, HeaderValue::from_static(file.media))];
-        router.route(
-            file.path,
-            get(async move || (HEADERS, media, file.content).into_response()),
-        )
+        let tag = tag(file.content);
+        let answer = move |headers: HeaderMap| ready(respond(file, &tag, &headers));
+        router.route(file.path, get(answer))
     })
+}
+
+/// Returns the file, or its headers alone if the client has this version.
+fn respond(file: &PageFile, tag: &HeaderValue, headers: &HeaderMap) -> Response {
+    let tagged = [(ETAG, tag.clone())];
+    if headers.get(IF_NONE_MATCH) == Some(tag) {
+        return (StatusCode::NOT_MODIFIED, HEADERS, tagged).into_response();
+    }
+    let media = [(CONTENT_TYPE, HeaderValue::from_static(file.media))];
+    (HEADERS, tagged, media, file.content).into_response()
+}
+
+/// Returns the tag of a version of a file: its hash.
+fn tag(content: &[u8]) -> HeaderValue {
+    let hash = HEXLOWER.encode(digest(&SHA256, content).as_ref());
+    HeaderValue::try_from(format!("\"{hash}\"")).expect("digits in quotes are a header value")
 }
 
 /// Returns whether that path is a page, which links on other sites may lead to.
 pub(super) fn is_page(path: &str) -> bool {
-    path == login::PAGE
+    let is_question = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    path == login::PAGE || path.strip_prefix(QUESTIONS).is_some_and(is_question)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_pages_themselves_are_pages() {
+        for page in ["/login", "/q", "/q/", "/q/web::human::0000000a"] {
+            assert!(is_page(page), "{page}");
+        }
+        for other in [
+            "/",
+            "/loginx",
+            "/qx",
+            "/web/q.js",
+            "/api/v1/questions",
+            "/login/q",
+        ] {
+            assert!(!is_page(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_browser_that_has_this_version_gets_its_headers_alone() {
+        let file = &FILES[0];
+        let tag = tag(file.content);
+        let status = |seen: Option<&HeaderValue>| {
+            let seen = seen.map(|tag| (IF_NONE_MATCH, tag.clone()));
+            let answer = respond(file, &tag, &seen.into_iter().collect());
+            assert_eq!(answer.headers().get(ETAG), Some(&tag));
+            assert!(answer.headers().contains_key(CONTENT_SECURITY_POLICY));
+            answer.status()
+        };
+        assert_eq!(status(None), StatusCode::OK);
+        assert_eq!(status(Some(&tag)), StatusCode::NOT_MODIFIED);
+        assert_eq!(status(Some(&super::tag(b"another"))), StatusCode::OK);
+    }
 }

@@ -1,0 +1,37 @@
+// The pages of questions: /q lists them, and /q/ID shows one.
+import { forgetToken, Refused } from "./api.js";
+import { h, part } from "./dom.js";
+import { listView } from "./list.js";
+import { loginFor, questionAt } from "./paths.js";
+import { questionView } from "./question.js";
+import { follow } from "./stream.js";
+
+const view = part("view");
+const id = questionAt(location.pathname);
+
+function begin() {
+  if (id === null && location.pathname !== "/q") return showMissing();
+  const { look, concerns } = id === null ? listView(view) : questionView(id, view);
+  follow({ look: () => look().catch(explain), concerns }, (isLost) => (part("lost").hidden = !isLost));
+}
+
+/** Leads to the login page if that helps. Throws an error that may pass. @param {unknown} error */
+function explain(error) {
+  if (!(error instanceof Refused)) throw error;
+  if (error.status === 401) {
+    forgetToken();
+    location.replace(loginFor(location.pathname));
+  } else if (error.code === "MESSAGE_NOT_FOUND") {
+    showMissing();
+  } else if (error.status >= 500 || error.status === 429) {
+    throw error;
+  } else {
+    view.replaceChildren(h("p", { class: "error", role: "alert" }, error.message));
+  }
+}
+
+function showMissing() {
+  view.replaceChildren(h("p", { id: "none" }, "There is no such question. It may have been settled long ago."));
+}
+
+begin();

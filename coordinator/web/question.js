@@ -1,0 +1,167 @@
+// One question: its text, the form to answer it, and what became of the answer.
+import { verdictForm, wordsForm } from "./answer.js";
+import { call, idempotencyKey, Refused } from "./api.js";
+import { foreign, h } from "./dom.js";
+import { report } from "./presence.js";
+import { isOpen, kind, outcome, progress, TAKEN_WITHIN } from "./receipt.js";
+import { loginFor } from "./paths.js";
+import { members, span } from "./text.js";
+
+/** How often the age of the question is written anew. */
+const AGE = 15_000;
+
+/** @typedef {import("./receipt.js").Asked} Asked */
+/** @typedef {import("./receipt.js").Step} Step */
+
+/**
+ * Shows a question in `view`.
+ * @param {string} id
+ * @param {HTMLElement} view
+ * @returns {import("./stream.js").View}
+ */
+export function questionView(id, view) {
+  const path = `/api/v1/questions/${encodeURIComponent(id)}`;
+  const age = h("span", { class: "note", id: "age" });
+  const problem = h("p", { class: "error", role: "alert", id: "problem", hidden: true });
+  const below = h("div", { id: "below" });
+  /** @type {Asked | null} */
+  let asked = null;
+  /** @type {Step[]} */
+  let ofReply = [];
+  /** @type {import("./answer.js").Form | null} */
+  let form = null;
+  /** The last answer that was sent, and its key: the same answer again is the same request. */
+  let sent = { content: "", key: "" };
+  let isSending = false;
+  /** The outcome that is shown. The same one is not drawn again, because screen readers would read it again. */
+  let drawn = "";
+
+  const showProblem = (/** @type {string} */ text) => {
+    problem.textContent = text;
+    problem.hidden = text === "";
+  };
+
+  async function send(/** @type {object} */ content) {
+    if (isSending || !form) return;
+    isSending = true;
+    form.activate(false);
+    showProblem("");
+    const text = JSON.stringify(content);
+    if (sent.content !== text) sent = { content: text, key: idempotencyKey() };
+    try {
+      await call("POST", `${path}/answer`, { ...content, via: "page" }, { "Idempotency-Key": sent.key });
+    } catch (error) {
+      const isOver = error instanceof Refused && ["ALREADY_ANSWERED", "WITHDRAWN"].includes(error.code);
+      showProblem(isOver ? "Your answer was not used: the question is over." : String(/** @type {Error} */ (error).message));
+    }
+    isSending = false;
+    await look().catch(() => {});
+    if (asked && isOpen(asked)) form.activate(true);
+  }
+
+  function build(/** @type {Asked} */ first, /** @type {any} */ me) {
+    const { message } = first;
+    const { question } = message;
+    const text = h("div", { id: "text" }, textOf(message));
+    const end = h("div", { id: "end", "aria-hidden": "true" });
+    const input = question.request ? [requestPart(question.request), end] : [];
+    view.replaceChildren(
+      h("p", { class: "from" }, fromWhom(message), " ", kind(message), " ", age),
+      h("h1", { class: "unseen" }, question.request ? "Request of a session" : "Question"),
+      text, ...input, problem, below,
+    );
+    if (isOpen(first)) {
+      const missing = missingRight(question, me);
+      form = question.request ? verdictForm(question, end, send) : wordsForm(question, send);
+      below.replaceChildren(missing ?? form.form);
+      form.activate(missing === null);
+      report(id, text);
+    }
+  }
+
+  function draw() {
+    if (!asked) return;
+    const now = new Date();
+    age.textContent = `${span(now.getTime() - new Date(asked.message.timestamp).getTime())} ago`;
+    document.title = `${asked.message.from_agent} ${kind(asked.message)} - c3po`;
+    if (isOpen(asked)) return;
+    form = null;
+    const steps = progress(asked, ofReply, now);
+    const end = outcome(asked, now);
+    const shape = JSON.stringify([end, steps]);
+    if (shape === drawn) return;
+    drawn = shape;
+    const verdict = asked.reply?.answer?.verdict;
+    const said = verdict ? verdict.text : asked.reply?.response;
+    const lines = steps.map((one) => h("li", { class: one.state }, one.text));
+    below.replaceChildren(
+      h("p", { id: "outcome", role: "status" }, end),
+      said ? foreign("p", said) : "",
+      lines.length > 0 ? h("ol", { id: "progress", "aria-label": "How far the answer got" }, lines) : "",
+    );
+  }
+
+  async function look() {
+    const me = asked ? null : await call("GET", "/api/v1/me");
+    const found = await call("GET", path);
+    const isFirst = asked === null;
+    asked = found;
+    const reply = found.reply;
+    if (reply && !reply.answer?.verdict) ofReply = await replyHistory(reply.id);
+    if (isFirst) build(found, me);
+    draw();
+    const answered = reply ? new Date(reply.timestamp).getTime() : 0;
+    const rest = answered + TAKEN_WITHIN - Date.now();
+    if (rest > 0) setTimeout(draw, rest + 100);
+  }
+
+  setInterval(draw, AGE);
+  const concerns = (/** @type {any} */ event) => event.about === id || [id, asked?.reply?.id].includes(event.message_id);
+  return { look, concerns };
+}
+
+/** Returns the stages of a reply, or none if they cannot be read. @param {string} id @returns {Promise<Step[]>} */
+async function replyHistory(id) {
+  const path = `/api/v1/messages/${encodeURIComponent(id)}/receipt`;
+  const tracked = await call("GET", path, undefined, { "X-Agent-ID": "human" }).catch(() => null);
+  return tracked?.history ?? [];
+}
+
+/** @param {any} message */
+export function fromWhom(message) {
+  return h("strong", {}, foreign("bdi", message.from_host ? `${message.from_agent}@${message.from_host}` : message.from_agent, true));
+}
+
+/** @param {any} message */
+function textOf(message) {
+  const text = message.message ?? message.question.parts.map((/** @type {any} */ part) => part.text).join("\n");
+  const more = message.question.parts.length === 1 && !message.question.request ? message.question.parts[0].text : text;
+  return [
+    message.title ? h("h2", {}, foreign("bdi", message.title)) : null,
+    foreign("p", text),
+    more !== text ? foreign("p", more) : null,
+    message.context ? h("details", {}, h("summary", {}, "Background"), foreign("pre", message.context)) : null,
+  ].filter((child) => child !== null);
+}
+
+/** Shows a request of a client as a whole. @param {any} request */
+function requestPart(request) {
+  const input = members(request.input).flatMap(([name, value]) => [
+    name === "" ? null : h("dt", {}, foreign("bdi", name, true)),
+    h("dd", {}, foreign("pre", value, true)),
+  ]);
+  return h("section", { id: "request", "aria-label": "The request" },
+    h("p", {}, "Tool: ", h("strong", {}, foreign("bdi", request.tool, true)),
+      ...(request.subagent ? [", used by the subagent ", h("strong", {}, foreign("bdi", request.subagent, true))] : [])),
+    h("dl", { class: "input" }, input.filter((child) => child !== null)),
+  );
+}
+
+/** Returns why this person cannot answer, or null. @param {any} question @param {any} me */
+function missingRight(question, me) {
+  const right = question.request ? "verdict" : "answer";
+  const isMissing = !me.rights.includes(right) || (question.needs_person && !me.login);
+  if (!isMissing) return null;
+  const why = me.login ? `Your login has the scope ${me.login.scope}, which may not decide this. ` : "Only a person who has logged in may decide this. ";
+  return h("p", { id: "missing" }, why, h("a", { href: loginFor(location.pathname) }, "Log in"));
+}
