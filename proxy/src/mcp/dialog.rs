@@ -5,7 +5,7 @@ use c3po_shared::text::harmless;
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationSchema, ServerRequest,
+    ElicitationSchema, PingRequest, ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle};
 use serde_json::{Value, json};
@@ -44,6 +44,10 @@ impl Dialog {
             message: shown(part, context),
             requested_schema: schema(part)?,
         };
+        // It takes the id 0, under which clients cancel nothing.
+        let ping = ServerRequest::PingRequest(PingRequest::default());
+        let pinged = peer.send_cancellable_request(ping, PeerRequestOptions::no_options());
+        drop(pinged.await);
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
         let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
         let handle = sent

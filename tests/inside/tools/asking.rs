@@ -80,7 +80,8 @@ async fn the_answer_of_a_person_is_the_result_of_ask_user_any_number_of_times() 
         "answers": [{"options": ["Redis"], "text": "the existing one"}], "answered_by": "local (not verified)", "via": "rest",
         "reply_id": sent["data"]["id"], "waited_seconds": answered["waited_seconds"]});
     assert_eq!(answered, expected);
-    drop(homeassistant);
+    homeassistant.notify("goodbye", json!({})).await?;
+    homeassistant.hear_close().await?;
     let mut later = served.join("homeassistant").await?;
     let again = later
         .call("ask_user", json!({"question_id": question["id"]}))

@@ -71,7 +71,6 @@ async fn an_answer_in_the_clients_own_dialog_is_the_result_and_is_recorded() -> 
     let question = scene.asked().await?;
     session.write("SQLite").await?;
     session.key("Enter").await?;
-    session.key("Down").await?;
     session.key("Enter").await?;
     let outcome = scene
         .outcome("SQLite")
