@@ -310,15 +310,11 @@ impl InFlight {
         self.free_again(ids);
     }
 
-    /// Returns which of these the session, or a subagent of it, may have been shown before, whole or in part. Where hooks report
-    /// prompts, a push was not shown before its prompt.
-    pub(super) fn repeated(&self, ids: &[MessageId], has_hooks: bool) -> Vec<MessageId> {
+    /// Returns which of these the session, or a subagent of it, may have been shown before, whole or in part. A push may stand
+    /// in the client's queue, and the hook that would block it may be too late.
+    pub(super) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
         let was_shown = |held: &Held| {
-            let is_there = |flight: &Flight| match flight.channel {
-                Channel::Hook(_) | Channel::Prompt | Channel::Parts | Channel::Unsure => true,
-                Channel::Push => !has_hooks,
-                Channel::Result => false,
-            };
+            let is_there = |flight: &Flight| flight.channel != Channel::Result;
             let is_marked = held
                 .note
                 .as_ref()

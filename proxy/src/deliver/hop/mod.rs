@@ -253,7 +253,7 @@ impl Hop {
         let (mut repeated, mut others): (Vec<_>, Vec<_>) =
             ids.iter().cloned().partition(|id| self.shown.holds(id));
         others.retain(|id| Some(id) != read_on || !self.is_begun(id));
-        repeated.extend(self.in_flight.repeated(&others, self.ways.hooks));
+        repeated.extend(self.in_flight.repeated(&others));
         repeated
     }
 

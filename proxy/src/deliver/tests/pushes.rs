@@ -194,21 +194,20 @@ fn pushed_without_hooks() -> Scene {
 }
 
 #[test]
-fn without_hooks_a_result_with_a_message_that_is_being_pushed_is_marked() {
-    let mut scene = pushed_without_hooks();
-    assert_eq!(
-        scene.hop.repeated(&[id(1)], None),
-        [id(1)],
-        "by get_messages"
-    );
-    assert!(scene.takes(1));
-    assert_eq!(scene.hop.repeated(&[id(1)], None), [id(1)], "by a wait");
-    // With hooks the prompt of the push is reported, and refused after the result.
-    let mut scene = Scene::begun(Some(socket()));
-    scene.arrive(vec![message(1, json!({}))]);
-    scene.posted();
-    assert!(scene.hop.repeated(&[id(1)], None).is_empty() && scene.takes(1));
-    assert!(scene.hop.repeated(&[id(1)], None).is_empty());
+fn a_result_with_a_message_that_is_being_pushed_is_marked() {
+    // The hook that would block the push may be too late, or there is none.
+    let mut with_hooks = Scene::begun(Some(socket()));
+    with_hooks.arrive(vec![message(1, json!({}))]);
+    with_hooks.posted();
+    for mut scene in [pushed_without_hooks(), with_hooks] {
+        assert_eq!(
+            scene.hop.repeated(&[id(1)], None),
+            [id(1)],
+            "by get_messages"
+        );
+        assert!(scene.takes(1));
+        assert_eq!(scene.hop.repeated(&[id(1)], None), [id(1)], "by a wait");
+    }
 }
 
 #[test]
