@@ -26,6 +26,11 @@ impl Way {
     /// In the order in which they are tried.
     const ALL: [Self; 3] = [Self::Inbox, Self::Rewake, Self::Channel];
 
+    /// Returns the way of that name in receipts, if it is one.
+    pub(super) fn named(via: Via) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| way.via() == via)
+    }
+
     /// Returns its name in receipts.
     pub(super) fn via(self) -> Via {
         match self {

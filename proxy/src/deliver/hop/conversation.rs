@@ -11,8 +11,10 @@ use super::Hop;
 use crate::deliver::client::ClientState;
 use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight, READ_MAX, STEP_MAX};
+use crate::deliver::push::CONFIRM;
 use crate::deliver::transcript::Recorded;
 use crate::deliver::turn::BUSY_SILENCE;
+use crate::deliver::ways::Way;
 use crate::local::protocol::Event;
 
 /// How old a prompt is at least that an idle client has dealt with.
@@ -85,6 +87,11 @@ impl Hop {
                 channel == Channel::Prompt
             });
             self.doubt(broken_off, now);
+            // A push that waited for the end of the turn shows soon.
+            let soon = now + CONFIRM;
+            if self.push_until().is_some_and(|until| until > soon) {
+                self.in_flight.push_until(soon);
+            }
             self.give_up_parts();
             if self.evidence.has_transcript() && self.shown.broke_off(SETTLED, now) {
                 self.evidence.want(now);
@@ -92,6 +99,10 @@ impl Hop {
         }
         if self.evidence.answered(client) {
             self.begin_conversation();
+        }
+        if self.ways.hooks && self.evidence.has_transcript() && self.push_until().is_some() {
+            // The hook that would confirm it may be lost, or switched off.
+            self.evidence.want(now);
         }
         if !self.evidence.has_transcript() {
             self.have_no_record(now);
@@ -118,7 +129,13 @@ impl Hop {
             standing
                 .is_some_and(|standing| standing.named.contains(id) && !is_taken_back(standing, id))
         };
-        let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
+        let (mut there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
+        // A push is there as well, whether a hook confirmed it or not. A reminder names what stands there anyway.
+        let pushed = self
+            .in_flight
+            .under_way(|flight| flight.channel == Channel::Push);
+        let is_new = |id: &MessageId| is_named(id) && !self.shown.holds(id);
+        there.extend(pushed.into_iter().filter(is_new));
         self.are_missing(missing, &old, standing.is_some(), now);
         let recorded = self
             .shown
@@ -173,6 +190,7 @@ impl Hop {
         answered: &HashSet<MessageId>,
         now: Instant,
     ) {
+        self.have_worked(&ids);
         let (read, mut unread): (Vec<_>, Vec<_>) =
             ids.into_iter().partition(|id| answered.contains(id));
         self.have_entered(read, Via::Transcript);
@@ -204,6 +222,19 @@ impl Hop {
             self.shown.keep(notes);
             self.shown.by_transcript(&ids, now);
             self.say(ids, Stage::InSession, via);
+        }
+    }
+
+    /// The conversation has these. A push that brought one of them worked, although no hook confirmed it. Without hooks
+    /// nothing is pushed again.
+    fn have_worked(&mut self, ids: &[MessageId]) {
+        let flights = ids.iter().filter_map(|id| self.in_flight.flight(id));
+        let unreported = flights.filter(|flight| self.ways.hooks && flight.turn.is_none());
+        let ways: Vec<_> = unreported
+            .filter_map(|flight| Way::named(flight.via))
+            .collect();
+        for way in ways {
+            self.ways.worked(way);
         }
     }
 

@@ -87,6 +87,10 @@ impl Hop {
         ) {
             self.look_for_queued(now);
         }
+        if matches!(event.name, Name::PostToolBatch | Name::Stop) && self.push_until().is_some() {
+            // Here the client takes the pushes that wait. The hook of its prompt may be lost.
+            self.look_soon(now);
+        }
     }
 
     /// Returns whether the hook is to wait beside the session: it asks for that, is of this conversation, and nothing better

@@ -31,10 +31,7 @@ impl Hop {
         }
         let reads_at = self.evidence.reads_at(&mut self.turn, now);
         let look = |at: Option<Instant>| Todo::Look(at.into_iter().chain(reads_at).min());
-        if let Some(deadline) = self
-            .in_flight
-            .next_deadline(|channel| channel == Channel::Push)
-        {
+        if let Some(deadline) = self.push_until() {
             return look(Some(deadline));
         }
         let is_reminder = self.pressing().is_empty();
@@ -90,11 +87,15 @@ impl Hop {
         !self.ways.hooks && self.pushes.was_given_up()
     }
 
-    /// Returns whether the time of the push under way is over.
-    pub(super) fn is_push_late(&self, now: Instant) -> bool {
+    /// Returns when the time of the push under way is over, if there is one.
+    pub(super) fn push_until(&self) -> Option<Instant> {
         self.in_flight
             .next_deadline(|channel| channel == Channel::Push)
-            .is_some_and(|until| until <= now)
+    }
+
+    /// Returns whether the time of the push under way is over.
+    pub(super) fn is_push_late(&self, now: Instant) -> bool {
+        self.push_until().is_some_and(|until| until <= now)
     }
 
     /// Gives the push under way up where nothing waits for it any more, or its time is over.
@@ -114,10 +115,7 @@ impl Hop {
             // Its hook may have been late, as on a busy machine, or there is none.
             self.doubt(late, now);
         }
-        if self
-            .in_flight
-            .next_deadline(|channel| channel == Channel::Push)
-            .is_none()
+        if self.push_until().is_none()
             && let Some(way) = self.pushes.give_up()
             && is_late
         {

@@ -23,6 +23,7 @@ use super::client::ClientState;
 use super::hop::{Effects, Hop, Input, Presented};
 use super::push::{InboxSocket, Todo};
 use super::testing::{agent, id, standing};
+use super::transcript::Recorded;
 use crate::local::protocol::{Answer, Event, Name};
 
 /// A hop, its clock, and its unread receipts.
@@ -196,6 +197,17 @@ impl Scene {
         }));
         assert_eq!(self.next(), Todo::Read("/t.jsonl".into()));
         self.on(Input::Conversation(Some(standing(named, &[]))));
+    }
+
+    /// Lets it read the client's files as often as it wants: that state, and that conversation. Returns its next action.
+    fn looks(&mut self, client: &ClientState, recorded: &Recorded) -> Todo {
+        loop {
+            match self.next() {
+                Todo::AskClient => self.on(Input::ClientState(client.clone())),
+                Todo::Read(_) => self.on(Input::Conversation(Some(recorded.clone()))),
+                other => return other,
+            };
+        }
     }
 
     /// Returns the messages of which the session is to be reminded.

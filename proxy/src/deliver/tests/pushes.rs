@@ -139,9 +139,7 @@ fn a_push_into_a_turn_that_another_plugin_keeps_waits_for_its_end() {
     scene.on(Input::ClientState(busy.clone()));
     for _ in 0..10 {
         scene.passes(15);
-        while scene.next() == Todo::AskClient {
-            scene.on(Input::ClientState(busy.clone()));
-        }
+        scene.looks(&busy, &standing(&[], &[]));
         assert!(matches!(scene.next(), Todo::Look(_)), "it is made once");
     }
     scene.hear(&of_turn("p0", event(Name::Stop)));
@@ -176,6 +174,81 @@ fn a_push_that_an_idle_client_lost_is_made_again() {
         }
     });
     assert!(again.is_some());
+}
+
+/// A session whose person switched the hooks off, and a question was pushed into it.
+fn pushed_after_the_hooks() -> Scene {
+    let mut scene = idle_client();
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    scene.passes(5);
+    scene
+}
+
+fn client(is_busy: bool) -> ClientState {
+    ClientState {
+        is_busy: Some(is_busy),
+        transcript: None,
+    }
+}
+
+#[test]
+fn a_push_is_confirmed_by_the_transcript_where_no_hook_reports_it() {
+    let mut scene = pushed_after_the_hooks();
+    scene.looks(&client(true), &standing(&[1], &[]));
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::InboxSocket)]
+    );
+    assert!(scene.reach().contains(&Via::InboxSocket));
+    scene.arrive(vec![message(2, json!({}))]);
+    let again = (0..30).find_map(|_| {
+        scene.passes(1);
+        match scene.looks(&client(true), &standing(&[1], &[1])) {
+            Todo::Post(_, text) => Some(text),
+            _ => None,
+        }
+    });
+    assert!(again.is_some_and(|text| text.contains(id(2).as_str())));
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::Seen, Via::Transcript)]
+    );
+}
+
+#[test]
+fn a_push_into_a_turn_is_given_up_soon_after_its_end_where_no_hook_reports_that() {
+    let mut scene = pushed_after_the_hooks();
+    for _ in 0..4 {
+        scene.looks(&client(true), &standing(&[], &[]));
+        scene.passes(15);
+    }
+    assert_eq!(scene.receipts(), []);
+    let again = (0..30).find_map(|second| {
+        scene.passes(1);
+        match scene.looks(&client(false), &standing(&[], &[])) {
+            Todo::Post(_, text) => Some((second, text)),
+            _ => None,
+        }
+    });
+    let (second, text) = again.expect("it is made again");
+    assert!(text.contains("[may have been shown before]"), "{text}");
+    assert!(second < 30, "{second} s later");
+}
+
+#[test]
+fn a_push_whose_hook_was_lost_is_confirmed_by_the_transcript_after_the_next_step() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.passes(20);
+    scene.posted();
+    scene.hear(&of_turn("p1", event(Name::PostToolBatch)));
+    scene.reads(&[1], &[1]);
+    assert_eq!(
+        scene.receipts(),
+        [entered(1, Via::InboxSocket, Via::Transcript)]
+    );
 }
 
 /// A session without hooks that is idle, and was pushed a question.
