@@ -92,16 +92,26 @@ impl Shown {
 
     /// Returns the messages that no step of the model has followed, and that may start a turn.
     pub(super) fn unanswered(&self) -> Vec<MessageId> {
-        let waits = |id: &MessageId| {
-            self.unproven
-                .iter()
-                .any(|unproven| unproven.ids.contains(id))
-        };
-        let pressing = self
-            .notes
-            .iter()
-            .filter(|note| note.presses() && waits(&note.id));
-        pressing.map(|note| note.id.clone()).collect()
+        self.pressing(|_| true)
+    }
+
+    /// Returns the messages of that age in the conversation that may start a turn, and that no answer of the model has
+    /// followed there.
+    pub(super) fn left_unread(&self, age: Duration, now: Instant) -> Vec<MessageId> {
+        self.pressing(|unproven| unproven.awaits == Awaits::Answer && unproven.since + age <= now)
+            .into_iter()
+            .filter(|id| self.standing.contains(id))
+            .collect()
+    }
+
+    fn pressing(&self, which: impl Fn(&Unproven) -> bool) -> Vec<MessageId> {
+        let ids = self.unproven.iter().filter(|unproven| which(unproven));
+        let waiting: HashSet<_> = ids.flat_map(|unproven| &unproven.ids).collect();
+        let notes = self.notes.iter().filter(|note| note.presses());
+        notes
+            .filter(|note| waiting.contains(&note.id))
+            .map(|note| note.id.clone())
+            .collect()
     }
 
     /// Returns whether the time of a message is over, as far as its text is known.

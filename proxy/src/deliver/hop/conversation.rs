@@ -261,6 +261,10 @@ impl Hop {
         if !taken_out.is_empty() {
             self.rewind(&taken_out, named, now);
         }
+        if self.is_headless && self.turn.is_idle() {
+            // Its turn ended before the model read them, such as by a limit, and no person sees that.
+            self.stalls(self.shown.left_unread(SETTLED, now));
+        }
     }
 
     /// Returns whether the latest step was one of the turn that the message came in.

@@ -7,12 +7,12 @@ use serde_json::json;
 
 use super::{
     Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes,
-    typed,
+    socket, typed,
 };
 use crate::deliver::client::ClientState;
-use crate::deliver::hop::Input;
+use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
-use crate::deliver::testing::{id, standing};
+use crate::deliver::testing::{agent, id, standing};
 use crate::deliver::transcript::Recorded;
 use crate::local::protocol::{Event, Name};
 
@@ -291,6 +291,38 @@ fn the_text_of_a_stop_hook_that_the_client_dropped_comes_again() {
     scene.on(Input::Conversation(Some(standing(&[], &[]))));
     let again = scene.posted();
     assert!(again.contains(id(1).as_str()), "{again}");
+}
+
+#[test]
+fn a_program_s_session_is_reminded_of_a_question_that_its_turn_left_unread() {
+    let mut scene =
+        Scene::of(Hop::new(agent("homeassistant"), Some(socket()), false, true).headless());
+    scene.hear(&Event {
+        transcript: Some("/t.jsonl".into()),
+        ..typed("p1")
+    });
+    scene.arrive(vec![message(1, json!({})), message(2, news())]);
+    assert!(holds(
+        &scene.print(&of_turn("p1", event(Name::PostToolBatch))),
+        1
+    ));
+    // The client's limit of steps ends the turn, which no hook reports.
+    let idle = ClientState {
+        is_busy: Some(false),
+        transcript: None,
+    };
+    let text = (0..60).find_map(|_| {
+        scene.passes(1);
+        match scene.looks(&idle, &standing(&[1, 2], &[])) {
+            Todo::Post(_, text) => Some(text),
+            _ => None,
+        }
+    });
+    let text = text.expect("a reminder");
+    assert!(
+        text.contains(id(1).as_str()) && !text.contains(id(2).as_str()),
+        "{text}"
+    );
 }
 
 /// A push comes in a turn with a step, and the transcript is read as it is for a while.
