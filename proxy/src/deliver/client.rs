@@ -45,6 +45,22 @@ impl ClientState {
     }
 }
 
+/// Returns whether another living process of the client runs the session of that transcript. Blocks.
+pub(super) fn is_shared(folder: &Path, pid: u32, transcript: &Path) -> bool {
+    let files = fs::read_dir(folder.join("sessions")).into_iter().flatten();
+    let others = files.filter_map(|file| {
+        let path = file.ok()?.path();
+        let other: u32 = path.file_stem()?.to_str()?.parse().ok()?;
+        let lives = other != pid && Path::new("/proc").join(format!("{other}")).exists();
+        lives.then(|| fs::read(path).ok()).flatten()
+    });
+    let mut sessions = others.filter_map(|text| {
+        let file = serde_json::from_slice::<SessionFile>(&text).ok()?;
+        file.session_id
+    });
+    sessions.any(|session| transcript.file_stem().is_some_and(|name| name == &*session))
+}
+
 /// Returns where the transcript of that conversation is: in the folder of one of the projects.
 fn transcript(folder: &Path, session_id: &str) -> Option<PathBuf> {
     let name = format!("{session_id}.jsonl");
@@ -57,6 +73,31 @@ fn transcript(folder: &Path, session_id: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_shared_with_another_living_process_of_its_own_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sessions")).unwrap();
+        let own = std::process::id();
+        for (pid, session, expected) in [
+            (own, "s1", false),
+            (u32::MAX, "s1", false),
+            (1, "s2", false),
+            (1, "s1", true),
+        ] {
+            fs::write(
+                folder.path().join(format!("sessions/{pid}.json")),
+                format!(r#"{{"sessionId":"{session}"}}"#),
+            )
+            .unwrap();
+            let transcript = folder.path().join("projects/p/s1.jsonl");
+            assert_eq!(
+                is_shared(folder.path(), own, &transcript),
+                expected,
+                "{pid} {session}"
+            );
+        }
+    }
 
     #[test]
     fn a_session_with_a_background_shell_alone_is_idle() {

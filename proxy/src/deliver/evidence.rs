@@ -88,6 +88,13 @@ impl Evidence {
         self.turn.as_deref()
     }
 
+    /// Returns whether the client has another turn at the end of the file than that of the latest step, as after a rewind: the
+    /// next step shows which of them goes on.
+    pub(super) fn is_elsewhere(&self, recorded: &Recorded) -> bool {
+        let is_left = |turn| recorded.other_turns.contains(turn);
+        self.turn.as_ref().is_some_and(is_left) && !recorded.is_shared
+    }
+
     /// Returns whether the client still writes this conversation. On a full disk it goes on without its transcript, and
     /// another process of the same session writes another conversation into the file.
     pub(super) fn is_current(&self, recorded: &Recorded, now: Instant) -> bool {

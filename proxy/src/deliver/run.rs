@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::client::ClientState;
+use super::client::{ClientState, is_shared};
 use super::push::{InboxSocket, Todo};
 use super::transcript::Recorded;
 use super::ways::Way;
@@ -74,12 +74,17 @@ async fn ask_client(hop: &LastHop) -> ClientState {
 
 /// Returns which messages stand in the conversation of that transcript; nothing where it is no evidence.
 async fn read(hop: &LastHop, path: PathBuf) -> Option<Recorded> {
-    let transcript = Arc::clone(&hop.arrivals.inside().transcript);
+    let (transcript, (folder, pid)) = {
+        let inside = hop.arrivals.inside();
+        (Arc::clone(&inside.transcript), inside.client.clone())
+    };
     let read = move || {
-        transcript
+        let mut recorded = transcript
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .conversation(&path)
+            .conversation(&path)?;
+        recorded.is_shared = !recorded.other_turns.is_empty() && is_shared(&folder, pid, &path);
+        io::Result::Ok(recorded)
     };
     let read = off_this_thread(read).await?;
     read.inspect_err(|error| {

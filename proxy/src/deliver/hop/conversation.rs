@@ -111,6 +111,7 @@ impl Hop {
 
     /// These messages stand in the conversation; `None` where the transcript could not be read.
     pub(super) fn conversation(&mut self, standing: Option<&Recorded>, now: Instant) {
+        let is_elsewhere = standing.is_some_and(|recorded| self.evidence.is_elsewhere(recorded));
         let standing = standing.filter(|recorded| self.evidence.is_current(recorded, now));
         // The client writes its transcript a little later than it runs its hooks.
         let old = self
@@ -136,7 +137,10 @@ impl Hop {
             .under_way(|flight| flight.channel == Channel::Push);
         let is_new = |id: &MessageId| is_named(id) && !self.shown.holds(id);
         there.extend(pushed.into_iter().filter(is_new));
-        self.are_missing(missing, &old, standing.is_some(), now);
+        self.are_missing(missing, &old, standing.is_some() || is_elsewhere, now);
+        if is_elsewhere {
+            return;
+        }
         let recorded = self
             .shown
             .recorded(standing.map(|standing| &standing.named));

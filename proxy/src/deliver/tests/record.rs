@@ -349,6 +349,7 @@ fn a_transcript_that_is_no_longer_written_or_is_of_another_process_is_no_evidenc
     };
     let of_another = Recorded {
         other_turns: ["p1".to_owned()].into(),
+        is_shared: true,
         ..Recorded::default()
     };
     for recorded in [old, of_another] {
@@ -370,4 +371,24 @@ fn a_transcript_that_is_no_longer_written_or_is_of_another_process_is_no_evidenc
         ..Recorded::default()
     };
     assert_eq!(read_for_a_while(&of_this).receipts(), []);
+}
+
+#[test]
+fn a_turn_that_the_end_of_the_transcript_lacks_proves_nothing_and_its_messages_come_again() {
+    let elsewhere = Recorded {
+        other_turns: ["p1".to_owned()].into(),
+        ..Recorded::default()
+    };
+    let mut scene = after_a_turn();
+    scene.passes(60);
+    scene.arrive(vec![message(1, news())]);
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&of_turn("p1", event(Name::PostToolBatch)));
+    for _ in 0..4 {
+        scene.passes(1);
+        scene.looks(&ClientState::default(), &elsewhere);
+    }
+    assert_eq!(scene.receipts(), [], "a person may have taken it back");
+    let again = scene.print(&of_turn("p1", event(Name::PostToolBatch)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
 }

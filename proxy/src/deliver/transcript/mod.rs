@@ -46,6 +46,8 @@ pub(crate) struct Recorded {
     pub(crate) age: Option<Duration>,
     /// The turns of the file that are not in the conversation: a person took them back, or another process wrote them.
     pub(crate) other_turns: HashSet<String>,
+    /// Whether another process of the client writes into the file as well.
+    pub(crate) is_shared: bool,
 }
 
 /// The content of one file that was read so far.
