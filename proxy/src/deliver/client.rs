@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use c3po_shared::time::Timestamp;
 use serde::Deserialize;
 
 /// The client's own report of its session.
@@ -23,6 +25,16 @@ struct SessionFile {
     status: Option<String>,
     #[serde(default)]
     session_id: Option<String>,
+    #[serde(default)]
+    status_updated_at: Option<u64>,
+}
+
+/// Returns how long the client with that process has worked without a pause; `None` if it does not work. Blocks.
+pub(super) fn works_for(folder: &Path, pid: u32) -> Option<Duration> {
+    let text = fs::read(folder.join(format!("sessions/{pid}.json"))).ok()?;
+    let file = serde_json::from_slice::<SessionFile>(&text).ok()?;
+    let since = file.status_updated_at.map(Timestamp::from_millis)?;
+    (file.status.as_deref() == Some("busy")).then(|| Timestamp::now().since(since))
 }
 
 impl ClientState {
@@ -95,6 +107,23 @@ mod tests {
                 is_shared(folder.path(), own, &transcript),
                 expected,
                 "{pid} {session}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_client_works_since_its_file_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sessions")).unwrap();
+        let since = Timestamp::now().millis() - 5_000;
+        for (status, expected) in [("busy", true), ("idle", false)] {
+            let text = format!(r#"{{"status":"{status}","statusUpdatedAt":{since}}}"#);
+            fs::write(folder.path().join("sessions/7.json"), text).unwrap();
+            let works_for = works_for(folder.path(), 7);
+            assert_eq!(
+                works_for.is_some_and(|time| time >= Duration::from_secs(5)),
+                expected,
+                "{status}"
             );
         }
     }

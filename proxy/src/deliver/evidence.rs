@@ -14,7 +14,7 @@ use crate::local::protocol::{Event, Name};
 /// How long after its hooks a client may write its transcript.
 pub(super) const WRITTEN: Duration = Duration::from_secs(1);
 /// How long before the hook of a prompt its client may write the prompt, or another line of the turn before its first hook.
-const WRITTEN_BEFORE: Duration = Duration::from_secs(2);
+pub(super) const WRITTEN_BEFORE: Duration = Duration::from_secs(2);
 /// How often the client's session file is read while the hooks are silent.
 const ASK_EVERY: Duration = Duration::from_secs(15);
 /// How often the file may be missing before it is asked for no more: other clients have none.

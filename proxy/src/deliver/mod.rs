@@ -40,6 +40,8 @@ use crate::config::Config;
 use crate::link::{Deliveries, Link};
 use crate::local::protocol::{Answer, Event, Name, Status};
 use crate::local::{Desk, process_age};
+use client::works_for;
+use evidence::WRITTEN_BEFORE;
 use hop::Hop;
 pub(crate) use hop::{Effects, Input, Presented};
 pub use inbox::PersonInbox;
@@ -211,6 +213,17 @@ impl LastHop {
         more(&mut inside, effects)
     }
 
+    /// Returns whether the client worked already when a prompt was typed, and no transcript shows what becomes of that.
+    async fn works_unrecorded(&self, event: &Event) -> bool {
+        let (folder, pid) = self.arrivals.inside().client.clone();
+        let transcript = event.transcript.clone();
+        let works = move || {
+            !transcript.is_some_and(|path| path.is_file())
+                && works_for(&folder, pid).is_some_and(|time| time > WRITTEN_BEFORE)
+        };
+        run::off_this_thread(works).await.unwrap_or_default()
+    }
+
     /// Waits beside the idle session. A newer one takes its place.
     async fn wait(&self, event: Event) -> Answer {
         let (wake, woken) = oneshot::channel();
@@ -275,6 +288,9 @@ impl Desk for LastHop {
         }
         if event.typed {
             self.link.prompted(Instant::now());
+            if self.works_unrecorded(&event).await {
+                self.on(Input::TypedInto);
+            }
         }
         match event.name {
             Name::Status => Answer {

@@ -94,7 +94,7 @@ async fn read(hop: &LastHop, path: PathBuf) -> Option<Recorded> {
 }
 
 /// Runs blocking work on a thread of its own; `None` if the runtime is shutting down.
-async fn off_this_thread<T: Send + 'static>(
+pub(super) async fn off_this_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()

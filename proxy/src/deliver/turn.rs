@@ -244,6 +244,14 @@ impl Turn {
         self.works = Some(now);
     }
 
+    /// The client, which keeps no transcript, worked before the prompt that is about to be reported: in a turn that no hook
+    /// reported, such as one that began with a command of the shell. The first prompt of all begins one.
+    pub(super) fn is_unreported(&mut self, now: Instant) {
+        if self.id.take().is_some() {
+            self.is_kept(now);
+        }
+    }
+
     /// Returns when to read the client's file: after hooks were silent for a while.
     pub(super) fn asks_at(&mut self, now: Instant) -> Option<Instant> {
         match self.activity {
@@ -275,6 +283,7 @@ impl Turn {
         // A compaction may come in the middle of a turn.
         if source != Some("compact") || self.activity == Activity::Unknown {
             self.is(Activity::Idle, State::Ready);
+            self.id = None;
         }
         self.said = self.said.filter(|said| *said == State::Away);
     }

@@ -19,6 +19,8 @@ pub(crate) enum Input {
     Begins(AgentId, u64),
     /// Messages came to this host.
     Arrived(Vec<Arriving>),
+    /// A person typed a prompt, which a hook is about to report, while the client worked. It keeps no transcript.
+    TypedInto,
     /// A hook reports an event, and gets an answer.
     Hook(Event),
     /// The hook with that offer has flushed it.

@@ -151,6 +151,7 @@ impl Hop {
         match input {
             Input::Begins(agent, generation) => self.begins(agent, generation),
             Input::Arrived(messages) => self.arrived(messages, now),
+            Input::TypedInto => self.turn.is_unreported(now),
             Input::Hook(event) => {
                 effects.answer = self.heard(&event, now);
                 effects.granted = self.may_wait(&event);

@@ -207,6 +207,23 @@ fn a_prompt_that_waits_in_the_client_is_given_nothing_and_begins_the_next_turn_u
 }
 
 #[test]
+fn a_prompt_that_is_typed_into_an_unreported_turn_without_a_transcript_is_given_nothing() {
+    let mut scene = Scene::begun(None);
+    scene.hear(&typed("p1"));
+    scene.hear(&event(Name::Stop));
+    scene.arrive(vec![message(1, news())]);
+    // The output of a command, and the answer to it.
+    scene.on(Input::TypedInto);
+    assert_eq!(scene.print(&typed("p2")), None, "it may be taken back");
+    let given = scene.print(&of_turn("p2", event(Name::PostToolBatch)));
+    assert!(holds(&given, 1) && !is_marked(&given), "{given:?}");
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::PostToolBatch)]
+    );
+}
+
+#[test]
 fn a_prompt_behind_one_that_waited_for_a_turn_which_was_broken_off_is_given_nothing() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
