@@ -26,12 +26,12 @@ function explain(error) {
   } else if (error.status >= 500 || error.status === 429) {
     throw error;
   } else {
-    view.replaceChildren(h("p", { class: "error", role: "alert" }, error.message));
+    view.replaceChildren(h("h1", { class: "unseen" }, "Question"), h("p", { class: "error", role: "alert" }, error.message));
   }
 }
 
 function showMissing() {
-  view.replaceChildren(h("p", { id: "none" }, "There is no such question. It may have been settled long ago."));
+  view.replaceChildren(h("h1", { class: "unseen" }, "Question"), h("p", { id: "none" }, "There is no such question. It may have been settled long ago."));
 }
 
 begin();

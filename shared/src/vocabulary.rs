@@ -109,7 +109,7 @@ words! {
 }
 
 words! {
-    /// The advice to the asker if nobody answers in time.
+    /// The advice to the asker if there is no answer in time.
     #[derive(Default)]
     NoResponse {
         /// Go on with other work; the question stays open.

@@ -137,7 +137,7 @@ impl Session {
                     LedgerEntry::Call {
                         id,
                         call_id,
-                        call,
+                        call: Box::new(call),
                         held,
                         bytes,
                         at,

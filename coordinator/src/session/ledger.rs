@@ -35,7 +35,7 @@ pub(super) enum LedgerEntry {
     Call {
         id: RequestId,
         call_id: CallId,
-        call: Call,
+        call: Box<Call>,
         held: Option<Charge>,
         bytes: usize,
         at: Instant,
@@ -243,7 +243,7 @@ impl Ledger {
                     return Some(ReadyCall {
                         id,
                         call_id,
-                        call,
+                        call: *call,
                         held,
                         at,
                     });

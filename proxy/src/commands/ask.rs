@@ -52,21 +52,11 @@ pub(super) async fn ask(
         options: Some(question.options).filter(|options| !options.is_empty()),
         context: question.context,
         priority: question.priority,
-        wait: Some(false),
+        timeout: Some(question.timeout),
         ..AskUser::default()
     };
     CommandSession::with(config, false, async |session| {
-        let (sent, _) = session.call::<Sent>(Call::AskUser(ask)).await?;
-        let question_id = sent.message.id;
-        if !printer.json {
-            eprintln!("c3po: asked as {question_id}; waiting for the answer");
-        }
-        let wait = AskUser {
-            question_id: Some(question_id),
-            timeout: Some(question.timeout),
-            ..AskUser::default()
-        };
-        let (outcome, raw) = session.call::<UserAnswer>(Call::AskUser(wait)).await?;
+        let (outcome, raw) = session.call::<UserAnswer>(Call::AskUser(ask)).await?;
         if printer.json {
             printer.document(&raw)?;
         }

@@ -21,8 +21,8 @@ pub use coordinators::{Coordinators, DEFAULT_URL, problem_of_urls};
 use coordinators::{Fingerprints, Written};
 use names::{agent, host_name};
 pub use person::{Person, PersonLogin};
-use places::base;
 pub use places::{HookEnvironment, Places, Sockets, may_wait_for_people};
+use places::{base, flag, relays};
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -264,13 +264,11 @@ impl Config {
             colour: variable("NO_COLOR").is_none(),
             messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
             messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
-            channel: variable("C3PO_CHANNEL")
-                .is_some_and(|value| matches!(value.trim(), "true" | "1")),
+            channel: flag(variable, "C3PO_CHANNEL") == Some(true),
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             one_shot,
             headless: reader != Reader::Person,
-            relays: places::relays(variable)
-                .unwrap_or(file.relay_permissions && reader == Reader::Person),
+            relays: relays(variable).unwrap_or(file.relay_permissions && reader == Reader::Person),
             problems,
             warnings,
         }

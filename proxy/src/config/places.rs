@@ -68,7 +68,12 @@ pub fn may_wait_for_people() -> bool {
 
 /// Returns the value of `C3PO_RELAY_PERMISSIONS`, if it is set.
 pub(super) fn relays(variable: &dyn Fn(&str) -> Option<String>) -> Option<bool> {
-    variable("C3PO_RELAY_PERMISSIONS").map(|value| matches!(value.trim(), "true" | "1"))
+    flag(variable, "C3PO_RELAY_PERMISSIONS")
+}
+
+/// Returns whether a variable is `true` or `1`, if it is set.
+pub(super) fn flag(variable: &dyn Fn(&str) -> Option<String>, name: &str) -> Option<bool> {
+    variable(name).map(|value| matches!(value.trim(), "true" | "1"))
 }
 
 impl HookEnvironment {

@@ -135,7 +135,7 @@ struct Unanswered {
 }
 
 impl Unanswered {
-    fn is_answered(mut self) {
+    fn disarm(mut self) {
         self.question = None;
     }
 }
@@ -211,7 +211,7 @@ impl Relay {
             Ok(question) => question,
             Err(refusal) => {
                 tracing::warn!("a request of the client stays at the terminal: {refusal}");
-                unanswered.is_answered();
+                unanswered.disarm();
                 return Answer::default();
             }
         };
@@ -226,7 +226,7 @@ impl Relay {
                 Err(_) => return Answer::default(),
             },
         };
-        unanswered.is_answered();
+        unanswered.disarm();
         self.tasks
             .spawn(acknowledged(Arc::clone(&self), verdict.id.clone()));
         let Some(stdout) = asked.output(&verdict) else {

@@ -1,4 +1,4 @@
-//! The reply of `ask_user`: what people answered, or that nobody did.
+//! The reply of `ask_user`: what people answered, or that there is no answer yet.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ impl UserAnswer {
         }
     }
 
-    /// Returns the outcome of a wait in which nobody answered.
+    /// Returns the outcome of a wait without an answer.
     pub fn no_response(question_id: MessageId, waited: u64, advice: NoResponse) -> Self {
         let note = match advice {
             NoResponse::KeepOpen => KEEP_OPEN,

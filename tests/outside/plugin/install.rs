@@ -315,7 +315,7 @@ async fn a_person_at_a_terminal_is_asked_once_whether_the_tools_may_be_used() ->
     let Ok(claude) = real() else {
         return skipped("the question of an installation", "there is no Claude Code");
     };
-    for (answer, expected) in [("yes", 6), ("no", 0)] {
+    for (answer, expected) in [("yes", 8), ("no", 0)] {
         let host = Host::new(Some(&claude))?;
         let allowed = |host: &Host| -> Result<usize> {
             let allow = host.parsed_settings()?["permissions"]["allow"]

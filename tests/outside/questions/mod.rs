@@ -92,7 +92,8 @@ impl Desk {
 
     /// Presses a button once it is active.
     async fn press(&self, button: &str) -> Result<()> {
-        let is_active = format!("document.querySelector('{button}:enabled')");
+        let active = format!("{button}:enabled");
+        let is_active = format!("document.querySelector({})", json!(active));
         self.browser.wait_for(&is_active).await?;
         self.tap(button).await
     }

@@ -233,6 +233,7 @@ fn calls() -> BTreeMap<&'static str, Value> {
     (last["id"], last["context"]) = ("a::human::00000002".into(), LAST.into());
     for message in [&mut arriving, &mut last] {
         message["expires_in_ms"] = 1_000_000.into();
+        message["requires_response"] = true.into();
     }
     let step =
         |stage: &str| json!({"stage": stage, "at": at(), "via": "hook", "session": "§session"});
