@@ -223,7 +223,7 @@ async fn a_coordinator_that_appears_is_found_and_one_that_is_absent_costs_two_se
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?;
     let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;
-    assert_eq!(homeassistant.tools().await?.len(), 13);
+    assert_eq!(homeassistant.tools().await?.len(), 16);
 
     let began = Instant::now();
     let refused = homeassistant.call("list_agents", json!({})).await?;

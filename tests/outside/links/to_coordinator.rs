@@ -72,6 +72,10 @@ async fn came_once(how: Break, proxy: &McpClient, other: &McpClient, id: &Value)
         .reply("wait_for_message", json!({"timeout": 1}))
         .await?;
     ensure!(again["timeout"] == true, "{how:?}: {again}");
+    // A client without hooks shows that its model read a message by naming it.
+    proxy
+        .reply("ack_messages", json!({"message_ids": [id]}))
+        .await?;
     let status = eventually("it is seen", SLACK, async || {
         let status = other
             .reply("message_status", json!({"message_id": id}))

@@ -114,38 +114,42 @@ async fn hostile_texts_run_nothing_and_stay_in_their_boxes() -> Result<()> {
         format!("/q/{of_agent}"),
     ];
     for page in pages {
-        desk.browser.open(&format!("{url}{page}")).await?;
-        desk.browser
-            .wait_for(
-                "document.querySelector('.foreign') && !document.querySelector('.foreign:empty')",
-            )
-            .await?;
-        desk.browser
-            .run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-            .await?;
-        for screen in SCREENS {
-            desk.browser.imitate(screen, "light").await?;
-            ensure!(
-                desk.browser.run(FITS).await? == true,
-                "{page} is too wide on {screen:?}"
-            );
-            let outside = "const box = document.querySelector('main').getBoundingClientRect();
-                return [...document.querySelectorAll('.foreign')].map((one) => [one.getBoundingClientRect(), getComputedStyle(one)])
-                    .filter(([one, style]) => one.left < box.left || one.right > box.right + 1 || style.overflowX !== 'clip').length";
-            ensure!(
-                desk.browser.run(outside).await? == 0,
-                "{page} on {screen:?}"
-            );
-        }
-        let made = "return [window.owned ?? null, document.querySelectorAll('main :is(script, img, iframe, svg, style, input)').length]";
-        ensure!(desk.browser.run(made).await? == json!([null, 0]), "{page}");
-        ensure!(!desk.browser.has_box().await?, "{page} opened a box");
-        let shown = desk.browser.run("return document.body.textContent").await?;
-        let shown = shown.as_str().context("a text")?;
-        let obeyed = shown
-            .chars()
-            .find(|c| is_obeyed(*c) && !matches!(c, '\n' | '\t'));
-        ensure!(obeyed.is_none(), "{page} has {obeyed:?}");
+        check_page(&desk, &url, &page).await?;
     }
+    Ok(())
+}
+
+/// Checks that the hostile texts of a page run nothing and stay in their boxes.
+async fn check_page(desk: &Desk, url: &str, page: &str) -> Result<()> {
+    desk.browser.open(&format!("{url}{page}")).await?;
+    desk.browser
+        .wait_for("document.querySelector('.foreign') && !document.querySelector('.foreign:empty')")
+        .await?;
+    desk.browser
+        .run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        .await?;
+    for screen in SCREENS {
+        desk.browser.imitate(screen, "light").await?;
+        ensure!(
+            desk.browser.run(FITS).await? == true,
+            "{page} is too wide on {screen:?}"
+        );
+        let outside = "const box = document.querySelector('main').getBoundingClientRect();
+            return [...document.querySelectorAll('.foreign')].map((one) => [one.getBoundingClientRect(), getComputedStyle(one)])
+                .filter(([one, style]) => one.left < box.left || one.right > box.right + 1 || style.overflowX !== 'clip').length";
+        ensure!(
+            desk.browser.run(outside).await? == 0,
+            "{page} on {screen:?}"
+        );
+    }
+    let made = "return [window.owned ?? null, document.querySelectorAll('main :is(script, img, iframe, svg, style, input)').length]";
+    ensure!(desk.browser.run(made).await? == json!([null, 0]), "{page}");
+    ensure!(!desk.browser.has_box().await?, "{page} opened a box");
+    let shown = desk.browser.run("return document.body.textContent").await?;
+    let shown = shown.as_str().context("a text")?;
+    let obeyed = shown
+        .chars()
+        .find(|c| is_obeyed(*c) && !matches!(c, '\n' | '\t'));
+    ensure!(obeyed.is_none(), "{page} has {obeyed:?}");
     Ok(())
 }
