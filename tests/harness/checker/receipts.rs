@@ -115,11 +115,11 @@ pub(super) fn missing(story: &Story<'_>) -> Vec<Finding> {
         if stages.contains("answered") {
             continue;
         }
-        // A session that names a message may end before it has reported that, so `seen` is never demanded.
-        for stage in ["in_session"]
-            .into_iter()
-            .filter(|stage| !stages.contains(stage))
-        {
+        let mut wanted = vec!["in_session"];
+        if is_named(story, id, survivor) {
+            wanted.push("seen");
+        }
+        for stage in wanted.into_iter().filter(|stage| !stages.contains(stage)) {
             let why = format!(
                 "is not {stage} but {stages:?}, and session {} had it and was not killed",
                 survivor.session

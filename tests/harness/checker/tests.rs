@@ -339,6 +339,10 @@ fn every_observed_stage_is_in_the_receipt() {
         found(&[&begin[..], &[history(1, &[("stored", 1, None)])]].concat()),
         ["receipt"]
     );
+    assert_eq!(
+        found(&[&begin[..], &[named(1, 1), in_session(1)]].concat()),
+        ["receipt"]
+    );
     let killed = [
         Event::Killed { session: 1 },
         history(1, &[("stored", 1, None)]),

@@ -106,13 +106,9 @@ impl Session {
     }
 
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        let acknowledged = arguments["message_ids"].as_array().into_iter().flatten();
-        for id in acknowledged.chain([&arguments["message_id"]]) {
-            let Some(id) = id.as_str() else { continue };
-            self.record.add(Event::Named {
-                session: self.number,
-                id: id.to_owned(),
-            });
+        // Others only ask about a message.
+        if matches!(tool, "reply" | "ack_messages") {
+            self.names(&arguments);
         }
         match self.answer(tool, arguments).await {
             Ok(answer) => answer,
@@ -127,6 +123,18 @@ impl Session {
                 }
                 Answer::Gone
             }
+        }
+    }
+
+    /// Records the messages that a call answers or acknowledges.
+    fn names(&self, arguments: &Value) {
+        let acknowledged = arguments["message_ids"].as_array().into_iter().flatten();
+        let ids = acknowledged.chain([&arguments["message_id"]]);
+        for id in ids.filter_map(Value::as_str) {
+            self.record.add(Event::Named {
+                session: self.number,
+                id: id.to_owned(),
+            });
         }
     }
 
