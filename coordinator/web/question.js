@@ -1,4 +1,4 @@
-// One question: its text, the form to answer it, and what became of the answer.
+// One question: its text, the form to answer it, and the outcome of the answer.
 import { verdictForm, wordsForm } from "./answer.js";
 import { call, idempotencyKey, Refused } from "./api.js";
 import { foreign, h } from "./dom.js";

@@ -18,7 +18,7 @@ const SUGGESTIONS_MAX: usize = 10;
 /// A question to people. Its message carries the text for lists and notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
-    /// Who asks, and what an answer decides.
+    /// The kind of question, and so the effect of an answer.
     pub kind: QuestionKind,
     /// One part, or up to four in a question of the client.
     pub parts: Vec<Part>,

@@ -125,7 +125,7 @@ words! {
     AnswerStatus {
         /// They answered.
         Answered = "answered",
-        /// Nobody answered in time. The question stays open.
+        /// There is no answer yet. The question stays open.
         NoResponse = "no_response",
         /// The question was withdrawn, or its life ended.
         Withdrawn = "withdrawn",

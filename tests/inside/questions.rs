@@ -1,4 +1,4 @@
-//! Questions of clients to people: who may decide, what a verdict is about, and what ends a question.
+//! Questions of clients to people: the right to decide, the subject of a verdict, and the end of a question.
 
 use std::time::Duration;
 

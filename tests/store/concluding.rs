@@ -1,4 +1,4 @@
-//! What becomes of a question: withdrawn while it is open, or taken and applied after its answer.
+//! The outcome of a question: withdrawn while it is open, or taken and applied after its answer.
 
 use anyhow::Result;
 use c3po_coordinator::store::{AnswerOutcome, Conclusion, SendOutcome};

@@ -1,4 +1,4 @@
-//! Questions to people: requests of clients, answers and verdicts of people, and what became of them.
+//! Questions to people: requests of clients, answers and verdicts of people, and their outcomes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use c3po_shared::question::{Answer, AnswerContent, ClientRequest, PartAnswer, Qu
 use c3po_shared::receipt::{Progress, Receipt, Stage, Step, Via, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::{Decision, Kind, Priority, ReplyStatus};
+use c3po_shared::vocabulary::{Decision, Kind, Priority};
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 
 use super::deposit::{Draft, deposit, take_turn};
 use super::permission::Permission;
 use super::receipts::tracked;
-use super::send::{self, store_reply};
+use super::send::{self, envelope_of_reply, store_reply};
 use super::{Caller, Memory, Services, begin_call, begin_read, check_right};
 use crate::auth::{Principal, Right};
 use crate::store::{Conclusion, Duty, Quota, Selection, StoreError};
@@ -457,30 +457,17 @@ fn reply_with(
     answer: &Answer,
     services: &Services,
 ) -> Message {
-    let now = Timestamp::now();
+    let call = tools::ReplyTo {
+        message_id: question.id.clone(),
+        response: text.to_owned(),
+        status: None,
+        requires_response: None,
+        queue_if_down: None,
+    };
     Message {
-        id,
-        thread_id: question.thread_id.clone(),
-        kind: Kind::Reply,
-        from_agent: caller.agent.clone(),
-        from_host: None,
-        to_agent: question.from_agent.clone(),
-        title: None,
-        message: None,
-        context: None,
-        priority: question.priority,
-        requires_response: false,
-        reply_to: Some(question.id.clone()),
-        message_id: Some(question.id.clone()),
-        response: Some(text.to_owned()),
-        status: Some(ReplyStatus::Success),
         // A verdict goes to the client that asked, not to its model.
         awaited: answer.verdict.is_none(),
-        question: None,
         answer: Some(Box::new(answer.clone())),
-        timestamp: now,
-        expires_at: now + services.message_life,
-        repeated: false,
-        rest: None,
+        ..envelope_of_reply(caller, question, &call, id, services.message_life)
     }
 }

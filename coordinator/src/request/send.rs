@@ -326,7 +326,8 @@ pub(super) async fn store_reply(
     ))
 }
 
-fn envelope_of_reply(
+/// Returns the envelope of a reply.
+pub(super) fn envelope_of_reply(
     caller: &Caller,
     question: &Message,
     call: &tools::ReplyTo,

@@ -1,4 +1,4 @@
-//! REST v1 about questions to people: what waits, one question with its receipt, and answers.
+//! REST v1 about questions to people: the open ones, one with its receipt, and answers.
 
 use aide::axum::routing::{get, post};
 use axum::Json;

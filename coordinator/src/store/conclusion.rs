@@ -1,4 +1,4 @@
-//! What became of a question, as its asker reports it.
+//! The outcome of a question, as its asker reports it.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Stage, Via};

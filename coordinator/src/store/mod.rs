@@ -416,7 +416,7 @@ pub trait Store:
     /// This is one atomic step. The first answer wins. If the reply cannot be sent, the question stays open.
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome>;
 
-    /// Records what became of a question, and wakes its asker. `withdrawn` takes it out of its inbox.
+    /// Records the outcome of a question, and wakes its asker. `withdrawn` takes it out of its inbox.
     ///
     /// Returns whether that was news, or `None` if the agent did not ask such a question.
     async fn conclude(&self, conclusion: &Conclusion) -> Result<Option<bool>>;

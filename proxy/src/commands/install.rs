@@ -49,7 +49,7 @@ pub(super) struct Arguments {
     /// A file with the coordinator's token, which is written to config.toml; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Let people decide elsewhere about what Claude Code asks: permissions, questions and plans. Written to config.toml
+    /// Let people decide elsewhere about requests of Claude Code: permissions, questions and plans. Written to config.toml
     #[arg(long)]
     relay_permissions: bool,
     /// The claude command [default: the one in PATH]

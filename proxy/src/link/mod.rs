@@ -32,6 +32,7 @@ use std::time::Duration;
 use c3po_shared::catalogue::Call;
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Via};
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Client, Deliver, SessionChange};
 use tokio::sync::{Notify, SetOnce, watch};
 use tokio::time::Instant;
@@ -57,6 +58,8 @@ pub(crate) use trust::Trust;
 ///
 /// Clients that only test the server (`claude mcp list`) are gone by then and register no agent.
 const GRACE: Duration = Duration::from_secs(3);
+/// The pause before a call is made again that no coordinator could do.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// The receiver of delivered messages.
 pub trait Deliveries: Send + Sync {
@@ -271,6 +274,16 @@ impl Link {
         }
     }
 
+    /// Calls a tool under one id, again and again while no coordinator can do it. The caller sets the deadline.
+    pub async fn call_until_done(&self, id: CallId, call: Call) -> CallResult {
+        loop {
+            match self.call_as(id, call.clone()).await {
+                Err(refusal) if passes(&refusal) => tokio::time::sleep(AGAIN).await,
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// Reports how far messages got on this host. The caller does not wait; the receipt is sent again until it is answered.
     pub fn receipt(&self, progress: Progress) {
         if progress.stage == Stage::InSession {
@@ -448,6 +461,17 @@ impl Shared {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns whether the reason for a refusal passes by itself.
+fn passes(refusal: &Refusal) -> bool {
+    matches!(
+        refusal.code,
+        ErrorCode::CoordDown
+            | ErrorCode::StoreUnavailable
+            | ErrorCode::RateLimited
+            | ErrorCode::Timeout
+    )
 }
 
 /// Returns whether a call adds messages to inboxes, whose order must be kept.

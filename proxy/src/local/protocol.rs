@@ -95,7 +95,7 @@ pub struct Event {
     /// The token that opens it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messaging_token: Option<String>,
-    /// For a permission request: what is asked, unless it is too long to be shown to people elsewhere.
+    /// For a permission request: the tool and its input, unless that is too long to be shown to people elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<ToolRequest>>,
 }

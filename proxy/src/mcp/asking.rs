@@ -4,17 +4,18 @@
 use std::time::Duration;
 
 use c3po_shared::catalogue::{AnswerInDialog, AskUser, Call, Conclude, Received, Sent};
-use c3po_shared::ids::MessageId;
+use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
+use tokio::time::timeout;
 
 use super::dialog::Dialog;
 use super::{Server, say_progress};
 
-/// The pause before a call is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
+/// How long the end of a question is reported again while no coordinator is reachable.
+const RETRIED_FOR: Duration = Duration::from_secs(600);
 
 impl Server {
     /// Asks, and waits for the answer unless the call does not want that.
@@ -106,24 +107,16 @@ impl Server {
         self.until_done(call).await;
     }
 
-    /// Makes a call again and again while no coordinator can do it.
+    /// Makes a call until a coordinator answers it, but not for ever: the question then stays as it is.
     async fn until_done(&self, call: Call) {
-        while let Err(refusal) = self.link.call(call.clone()).await {
-            tracing::debug!("{} was refused: {refusal}", call.tool().name());
-            let passes = [
-                ErrorCode::CoordDown,
-                ErrorCode::StoreUnavailable,
-                ErrorCode::RateLimited,
-            ];
-            if !passes.contains(&refusal.code) {
-                return;
-            }
-            tokio::time::sleep(AGAIN).await;
+        let calling = self.link.call_until_done(CallId::fresh(), call);
+        if let Ok(Err(refusal)) = timeout(RETRIED_FOR, calling).await {
+            tracing::debug!("a question was not concluded: {refusal}");
         }
     }
 }
 
-/// Returns what a client shows after so many seconds.
+/// Returns the text that a client shows after so many seconds.
 fn waits_for_person(seconds: u64) -> String {
     match seconds {
         ..60 => format!("waiting for a person, {seconds} s"),

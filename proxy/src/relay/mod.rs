@@ -1,8 +1,8 @@
 //! Requests of the client for a person's decision, relayed to people who are elsewhere.
 //!
 //! The client runs a hook while its dialog is open, and uses whichever decision comes first. [`FrontDesk`] answers that hook:
-//! `request` makes the question and the output, `verdicts` holds the decisions that arrive, `watch` and `record` see what became
-//! of the dialog in the client's own files. Nothing is decided by silence: without a verdict the hook prints nothing.
+//! `request` makes the question and the output, `verdicts` holds the decisions that arrive, `watch` and `record` follow the
+//! dialog in the client's own files. Nothing is decided by silence: without a verdict the hook prints nothing.
 
 mod record;
 mod request;
@@ -11,15 +11,16 @@ mod watch;
 
 use std::collections::HashMap;
 use std::os::unix::process::parent_id;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use c3po_shared::catalogue::{AckMessages, Call, Conclude, Sent};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::Refusal;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,8 +36,6 @@ use watch::Watch;
 
 /// The offers of relayed verdicts are numbered from here, beyond those of messages.
 const FIRST_OFFER: u64 = 1 << 63;
-/// The pause before a call is repeated while no coordinator is reachable.
-const RETRY: Duration = Duration::from_secs(2);
 /// How long a conclusion is repeated.
 const RETRIED_FOR: Duration = Duration::from_secs(600);
 /// How long after the end of a hook its client is looked for: a client that ends takes its hooks with it.
@@ -94,7 +93,7 @@ pub struct Relay {
     link: Link,
     verdicts: Arc<Verdicts>,
     /// The folder of the client's settings.
-    client_dir: std::path::PathBuf,
+    client_dir: PathBuf,
     /// How many dialogs are relayed now.
     open: AtomicUsize,
     last_offer: AtomicU64,
@@ -193,7 +192,7 @@ impl Relay {
         }
     }
 
-    /// Asks people, and returns what the hook prints: the first verdict, or nothing if the dialog closes before.
+    /// Asks people, and returns the output of the hook: the first verdict, or nothing if the dialog closes before.
     async fn ask(self: Arc<Self>, asked: Asked) -> Answer {
         let _open = OpenDialog::count(&self.open);
         let watch = Arc::new(Watch::begin(&self.client_dir, &asked));
@@ -227,8 +226,8 @@ impl Relay {
             },
         };
         unanswered.disarm();
-        self.tasks
-            .spawn(acknowledged(Arc::clone(&self), verdict.id.clone()));
+        let (relay, id) = (Arc::clone(&self), verdict.id.clone());
+        self.tasks.spawn(async move { relay.acknowledge(id).await });
         let Some(stdout) = asked.output(&verdict) else {
             return Answer::default();
         };
@@ -255,20 +254,12 @@ impl Relay {
 
     /// Stores the question, under one call id however often it is sent.
     async fn send(&self, id: CallId, asked: &Asked) -> Result<MessageId, Refusal> {
-        loop {
-            match self
-                .link
-                .call_as(id, Call::RequestPermission(asked.call()))
-                .await
-            {
-                Ok(reply) => return Ok(reply.read::<Sent>()?.message.id),
-                Err(refusal) if passes(&refusal) => sleep(RETRY).await,
-                Err(refusal) => return Err(refusal),
-            }
-        }
+        let call = Call::RequestPermission(asked.call());
+        let reply = self.link.call_until_done(id, call).await?;
+        Ok(reply.read::<Sent>()?.message.id)
     }
 
-    fn offers(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Offer>> {
+    fn offers(&self) -> MutexGuard<'_, HashMap<u64, Offer>> {
         self.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -276,7 +267,7 @@ impl Relay {
         self.offers().remove(&number)
     }
 
-    /// The hook has printed the verdict and ended: now the client decides what becomes of it.
+    /// The hook has printed the verdict and ended: the client decides about its effect now.
     fn printed(self: &Arc<Self>, number: u64) {
         let Some(offer) = self.offered(number) else {
             return;
@@ -323,31 +314,10 @@ impl Relay {
 
     /// Makes a call until a coordinator answers it.
     async fn repeat(&self, call: Call) {
-        let calling = async {
-            while let Err(refusal) = self.link.call(call.clone()).await {
-                if !passes(&refusal) {
-                    tracing::debug!("a relayed request was not concluded: {refusal}");
-                    return;
-                }
-                sleep(RETRY).await;
-            }
-        };
+        let calling = self.link.call_until_done(CallId::fresh(), call);
         // After that, the coordinator ends questions of sessions that are over.
-        let _ = timeout(RETRIED_FOR, calling).await;
+        if let Ok(Err(refusal)) = timeout(RETRIED_FOR, calling).await {
+            tracing::debug!("a relayed request was not concluded: {refusal}");
+        }
     }
-}
-
-async fn acknowledged(relay: Arc<Relay>, verdict: MessageId) {
-    relay.acknowledge(verdict).await;
-}
-
-/// Returns whether the reason for a refusal passes by itself.
-fn passes(refusal: &Refusal) -> bool {
-    matches!(
-        refusal.code,
-        ErrorCode::CoordDown
-            | ErrorCode::StoreUnavailable
-            | ErrorCode::RateLimited
-            | ErrorCode::Timeout
-    )
 }

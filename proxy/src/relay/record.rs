@@ -1,9 +1,9 @@
-//! The client's transcript as evidence of a decision: which tool was asked about, who decided, and what came of it.
+//! The client's transcript as evidence of a decision: the tool that was asked about, the decision, and the result.
 
 use c3po_shared::vocabulary::Decision;
 use serde_json::Value;
 
-/// What the transcript shows of one use of a tool.
+/// The lines of the transcript about one use of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fate {
     /// The decision of a hook that the client has used.
@@ -49,7 +49,7 @@ pub(super) fn tool_use(transcript: &str, tool: &str, input: &Value) -> Option<St
     open.or_else(|| others.iter().find(is_open)).cloned()
 }
 
-/// Returns what the transcript shows of the use of a tool.
+/// Returns the decision and the result of one use of a tool, as far as the transcript has them.
 pub(super) fn fate(transcript: &str, tool_use: &str) -> Fate {
     let mut fate = Fate::default();
     for line in lines(transcript) {

@@ -91,7 +91,7 @@ impl Asked {
         }
     }
 
-    /// Returns the request in words: what the tool would do, or what is asked.
+    /// Returns the request in words: the action of the tool, or the question.
     fn summary(&self) -> String {
         let named = |name: &str| self.input[name].as_str();
         let text = match self.kind {
@@ -154,7 +154,7 @@ impl Asked {
         format!("{MARK} {by} denied this{reason}")
     }
 
-    /// Returns what the hook prints. `None` if the message has no verdict on this request.
+    /// Returns the output of the hook. `None` if the message has no verdict on this request.
     pub(super) fn output(&self, message: &Message) -> Option<String> {
         let answer = message.answer.as_deref()?;
         let decision = match answer.verdict.as_ref()? {

@@ -121,11 +121,23 @@ impl Watch {
         }
     }
 
+    /// Returns the length of the transcript, or `None` without one.
+    async fn length(&self) -> Option<u64> {
+        let path = self.transcript.clone()?;
+        let read = move || path.metadata().ok().map(|file| file.len());
+        off_this_thread(read).await.flatten()
+    }
+
     async fn shows(&self, asked: &Asked, within: Duration, wanted: impl Fn(&Fate) -> bool) -> bool {
-        let began = Instant::now();
+        let (began, mut read_at) = (Instant::now(), None);
         loop {
-            if wanted(&self.fate(asked).await) {
-                return true;
+            // A tool may run for hours, and its transcript is long.
+            let length = self.length().await;
+            if length != read_at {
+                read_at = length;
+                if wanted(&self.fate(asked).await) {
+                    return true;
+                }
             }
             let elapsed = began.elapsed();
             if elapsed >= within {

@@ -1,4 +1,4 @@
-//! The reply of `ask_user`: what people answered, or that there is no answer yet.
+//! The reply of `ask_user`: the answer of people, or the report that there is none yet.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -127,7 +127,7 @@ async fn settled(
     let began = Instant::now();
     eventually("the session is idle", SOON, async || {
         if relayed.is_asking().await.ok()? {
-            // Nobody elsewhere was first, and the keys came too early.
+            // No verdict was first, and the keys came too early.
             if began.elapsed() > Duration::from_secs(2) {
                 relayed.session.key("Enter").await.ok()?;
             }

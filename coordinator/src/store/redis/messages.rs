@@ -76,7 +76,7 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
     }
 }
 
-/// Records what became of a question.
+/// Records the outcome of a question.
 pub(super) async fn conclude(store: &RedisStore, conclusion: &Conclusion) -> Result<Option<bool>> {
     let question = &conclusion.question;
     if question.from() != conclusion.asker {

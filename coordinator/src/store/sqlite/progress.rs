@@ -87,7 +87,7 @@ fn key_of(tenure: Option<&Tenure>) -> Option<&str> {
     tenure.and_then(|tenure| tenure.key.as_deref())
 }
 
-/// Records what became of a question. Returns whether that was news, or `None` if the agent did not ask it.
+/// Records the outcome of a question. Returns whether that was news, or `None` if the agent did not ask it.
 pub(super) fn conclude(work: &mut Work<'_>, conclusion: &Conclusion) -> Result<Option<bool>> {
     let (id, asker) = (&conclusion.question, &conclusion.asker);
     let Some(mut question) = MessageRow::find(work, id)?.filter(|question| question.from == *asker)

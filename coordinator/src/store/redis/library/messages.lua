@@ -180,7 +180,7 @@ end)
 local CONCLUDES = { taken = { answered = true }, applied = { answered = true, taken = true } }
 local ENDS = { answered = true, taken = true, applied = true, withdrawn = true, expired = true, refused = true }
 
--- Records what became of a question. Returns 1 if that was news, else 0, or nothing without such a question.
+-- Records the outcome of a question. Returns 1 if that was news, else 0, or nothing without such a question.
 -- KEYS: -, keys of the agent that was asked, the question
 -- ARGV: origin of the wake, question, stage, via, the key that is used or ''
 define('conclude', SMALL, function(keys, args)
