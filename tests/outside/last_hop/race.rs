@@ -20,6 +20,8 @@ use super::scene::SOON;
 const SECONDS: u64 = 45;
 /// The delay between two decisions, in milliseconds.
 const APART: u64 = 500;
+/// A letter that follows Esc sooner is taken for Alt and that letter.
+const AFTER_ESCAPE: Duration = Duration::from_millis(300);
 /// How long a client may take to use a verdict; then the receipt cannot reach `taken` any more.
 const TAKEN_WITHIN: Duration = Duration::from_secs(11);
 
@@ -79,7 +81,11 @@ async fn decide(
     sleep(after).await;
     let decision = match deed {
         Deed::Yes => return relayed.session.key("Enter").await.map(|()| None),
-        Deed::Escape => return relayed.session.key("Escape").await.map(|()| None),
+        Deed::Escape => {
+            relayed.session.key("Escape").await?;
+            sleep(AFTER_ESCAPE).await;
+            return Ok(None);
+        }
         Deed::Allow => "allow",
         Deed::Deny => "deny",
     };
