@@ -15,7 +15,7 @@
 //! - [`hostile`]: real sessions whose people do anything, by a seed, and the guarantees for their messages
 //! - [`corpus`]: hostile texts; [`impostor`]: a hostile coordinator; [`pty`]: a terminal whose bytes are kept
 //! - [`siege`]: malformed and excessive input; [`unfinished`]: unfinished input; [`entry`]: how both connect
-//! - [`browser`]: a real Chromium; [`person`]: a person who answers over REST
+//! - [`browser`]: a real Chromium; [`ntfy`]: a real ntfy server; [`person`]: a person who answers over REST
 //! - [`small_disk`]: a disk that is soon full
 //! - [`eventually`]: waits for a condition instead of sleeping; [`skip`]: reports that a test could not run
 
@@ -39,6 +39,7 @@ pub mod link;
 pub mod loaded;
 pub mod mcp;
 pub mod message;
+pub mod ntfy;
 pub mod opencode;
 pub mod person;
 mod ports;
