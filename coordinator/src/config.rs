@@ -1,6 +1,5 @@
 //! The configuration: flags and environment, read once at startup. No other file reads the environment.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,8 +14,9 @@ pub use crate::address::{
 use crate::bytes::bytes;
 pub use crate::fleet::{Fleet, FleetError};
 use crate::listen::listen_address;
+pub use crate::ntfy_flags::NtfyFlags;
 pub use crate::values::{Secret, Tls, TlsError};
-use crate::values::{message_life, quota, tls, url_of_hosts};
+use crate::values::{default_data_dir, message_life, quota, tls, url_of_hosts};
 
 /// The file of the embedded store, in the data folder.
 const DATABASE: &str = "c3po.db";
@@ -107,6 +107,8 @@ pub struct ServeFlags {
     /// Host names of an open coordinator, separated by commas, in addition to addresses and names of the own network
     #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
+    #[command(flatten)]
+    pub ntfy: NtfyFlags,
     /// Which log lines to write, such as info or c3po_coordinator=debug
     #[arg(
         long,
@@ -156,6 +158,8 @@ pub struct Config {
     pub command: Option<String>,
     /// Further host names of an open coordinator.
     pub allowed_hosts: Vec<String>,
+    /// Pushes to one person, unless there is a `notify.toml`.
+    pub ntfy: NtfyFlags,
 }
 
 /// Why the settings are invalid.
@@ -185,7 +189,8 @@ impl ServeFlags {
     pub fn data_dir(&self) -> Result<PathBuf, ConfigError> {
         match &self.data_dir {
             Some(folder) => Ok(folder.clone()),
-            None => default_data_dir(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")),
+            None => default_data_dir(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))
+                .ok_or(ConfigError::NoDataFolder),
         }
     }
 
@@ -230,6 +235,7 @@ impl ServeFlags {
             public_url: self.public_url,
             command: self.command,
             allowed_hosts: self.allowed_hosts,
+            ntfy: self.ntfy,
         })
     }
 }
@@ -257,19 +263,6 @@ fn with_certificates(
         }
         other => Err(ConfigError::NoTls(other)),
     }
-}
-
-fn default_data_dir(
-    data_home: Option<OsString>,
-    home: Option<OsString>,
-) -> Result<PathBuf, ConfigError> {
-    let set = |folder: &OsString| !folder.is_empty();
-    let folder = match (data_home.filter(set), home.filter(set)) {
-        (Some(data), _) => PathBuf::from(data),
-        (None, Some(home)) => PathBuf::from(home).join(".local/share"),
-        (None, None) => return Err(ConfigError::NoDataFolder),
-    };
-    Ok(folder.join("c3po"))
 }
 
 #[cfg(test)]
@@ -348,7 +341,7 @@ mod tests {
     #[test]
     fn the_coordinators_files_are_in_the_data_folder_of_its_user() {
         let check = |data: Option<&str>, home: Option<&str>, expected: Option<&str>| {
-            let folder = default_data_dir(data.map(OsString::from), home.map(OsString::from)).ok();
+            let folder = default_data_dir(data.map(Into::into), home.map(Into::into));
             assert_eq!(folder, expected.map(PathBuf::from));
         };
         check(Some("/data"), Some("/home/a"), Some("/data/c3po"));

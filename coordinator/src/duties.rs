@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::DutyOutcome;
-use crate::request::{Services, end_request};
+use crate::notify::{Notifier, do_push};
+use crate::request::end_request;
 use crate::store::{Claimed, Due, Duty, DutyKind, StoreError};
 
 /// The longest time between two looks at the store: a duty that is planned this long ahead is done on time.
@@ -25,7 +26,8 @@ const WORK: Duration = Duration::from_secs(4);
 const RETURN: Duration = Duration::from_secs(30);
 
 /// Does duties until `stop` is cancelled, and then finishes the claimed ones.
-pub(crate) async fn keep(services: Arc<Services>, stop: CancellationToken) {
+pub(crate) async fn keep(notifier: Arc<Notifier>, stop: CancellationToken) {
+    let services = notifier.services();
     loop {
         let looked = Instant::now();
         let claim = services.store.claim_due(AT_ONCE, CLAIM);
@@ -34,7 +36,7 @@ pub(crate) async fn keep(services: Arc<Services>, stop: CancellationToken) {
         };
         let rest = match &due {
             Ok(due) => {
-                do_all(&services, due, looked).await;
+                do_all(&notifier, due, looked).await;
                 rest(due)
             }
             Err(error) => {
@@ -42,12 +44,10 @@ pub(crate) async fn keep(services: Arc<Services>, stop: CancellationToken) {
                 LOOK
             }
         };
-        if stop
-            .run_until_cancelled(sleep_until(looked + rest))
-            .await
-            .is_none()
-        {
-            return;
+        tokio::select! {
+            () = sleep_until(looked + rest) => {}
+            () = services.duties_due.notified() => {}
+            () = stop.cancelled() => return,
         }
     }
 }
@@ -61,32 +61,33 @@ fn rest(due: &Due) -> Duration {
 }
 
 /// Does the claimed duties, all at the same time.
-async fn do_all(services: &Services, due: &Due, looked: Instant) {
-    let metrics = &services.metrics.duties;
+async fn do_all(notifier: &Notifier, due: &Due, looked: Instant) {
+    let metrics = &notifier.services().metrics.duties;
     let latest = due.claimed.iter().map(|claimed| claimed.late).max();
     metrics.oldest_is_due(latest.and_then(|late| looked.checked_sub(late)));
-    join_all(due.claimed.iter().map(|claimed| do_one(services, claimed))).await;
+    join_all(due.claimed.iter().map(|claimed| do_one(notifier, claimed))).await;
     metrics.oldest_is_due(due.next.and_then(|next| looked.checked_add(next)));
 }
 
 /// Does one duty and ends its claim. A failed one stays claimed, so it is done again when the claim has run out.
-async fn do_one(services: &Services, claimed: &Claimed) {
+async fn do_one(notifier: &Notifier, claimed: &Claimed) {
+    let services = notifier.services();
     let (duty, metrics) = (&claimed.duty, &services.metrics.duties);
     if claimed.taken_over {
         metrics.taken_over(duty.kind);
     }
     let ending = async {
-        match work(services, claimed).await? {
-            None => services.store.finish(claimed).await,
-            Some(left) => services.store.postpone(claimed, left).await,
-        }
+        Ok(match work(notifier, claimed).await? {
+            None => services.store.finish(claimed).await?,
+            Some(left) => services.store.postpone(claimed, left).await?,
+        })
     };
-    let too_long = |_| Err(StoreError::Unavailable(format!("not over within {WORK:?}")));
+    let too_long = |_| Err(anyhow::anyhow!("not over within {WORK:?}"));
     let outcome = match timeout(WORK, ending).await.unwrap_or_else(too_long) {
         Ok(true) => DutyOutcome::Done,
         Ok(false) => DutyOutcome::Outdated,
         Err(error) => {
-            tracing::warn!("the duty {duty} was not done: {error}");
+            tracing::warn!("the duty {duty} was not done: {error:#}");
             DutyOutcome::Failed
         }
     };
@@ -94,15 +95,16 @@ async fn do_one(services: &Services, claimed: &Claimed) {
 }
 
 /// Does the work of a duty. Returns the time after which it is due again, or `None` if it is done for good.
-async fn work(services: &Services, claimed: &Claimed) -> Result<Option<Duration>, StoreError> {
-    let duty = &claimed.duty;
-    match duty.kind {
+async fn work(notifier: &Notifier, claimed: &Claimed) -> anyhow::Result<Option<Duration>> {
+    let (duty, services) = (&claimed.duty, notifier.services());
+    Ok(match duty.kind {
         // No coordinator ran: sessions need a moment to come back.
-        DutyKind::EndRequest if claimed.late > RETURN => Ok(Some(RETURN)),
-        DutyKind::EndRequest => end_request(services, &object(duty)?).await,
-        DutyKind::Expire => services.store.expire(&object(duty)?).await,
-        DutyKind::Withdraw => services.store.withdraw(&object(duty)?).await,
-    }
+        DutyKind::EndRequest if claimed.late > RETURN => Some(RETURN),
+        DutyKind::EndRequest => end_request(services, &object(duty)?).await?,
+        DutyKind::Expire => services.store.expire(&object(duty)?).await?,
+        DutyKind::Withdraw => services.store.withdraw(&object(duty)?).await?,
+        DutyKind::Push => do_push(notifier, claimed).await?,
+    })
 }
 
 /// Returns the id of the object that the duty concerns.

@@ -1,6 +1,6 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
-//! `main -> lib -> cli -> server -> {session, duties} -> request -> audit ->
+//! `main -> lib -> cli -> server -> {session, duties} -> notify -> request -> audit ->
 //! {store, presence, policy, limit, guard, auth, metrics, data_folder, unfinished} -> config -> {address, bytes, files, fleet, listen, memory} -> names`
 
 mod address;
@@ -20,6 +20,8 @@ pub mod log;
 mod memory;
 mod metrics;
 mod names;
+mod notify;
+mod ntfy_flags;
 pub mod policy;
 mod presence;
 mod request;
@@ -37,8 +39,8 @@ use c3po_shared::audit::{Entry, Event};
 use c3po_shared::limits::EVENT_READERS;
 use c3po_shared::time::Timestamp;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -49,6 +51,7 @@ use crate::config::Config;
 use crate::guard::Guard;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
+use crate::notify::Notifier;
 use crate::policy::Policies;
 use crate::presence::{News, Presence};
 use crate::request::Services;
@@ -92,8 +95,10 @@ pub async fn run(
         store_quota: config.store_quota,
         unfinished: Budget::within(memory::limit()),
         event_readers: Arc::new(Semaphore::new(EVENT_READERS)),
+        duties_due: Notify::new(),
         metrics,
     });
+    let notifier = Notifier::open(&config, Arc::clone(&services))?;
     let address = listener.local_addr()?;
     let auth = Arc::new(Auth::new(&config, address.ip()));
     // If the store is unavailable, hosts with keys are admitted once the keys can be read.
@@ -124,9 +129,10 @@ pub async fn run(
         config.audit_entries,
         stop.clone(),
     ));
-    tasks.spawn(duties::keep(Arc::clone(&services), stop.clone()));
+    tasks.spawn(duties::keep(Arc::clone(&notifier), stop.clone()));
+    tasks.spawn(notify::keep(Arc::clone(&notifier), stop.clone()));
     tasks.spawn(count_online(Arc::clone(&services), stop.clone()));
-    let outcome = server::serve(listener, &config, services, auth, tasks, stop).await;
+    let outcome = server::serve(listener, &config, notifier, auth, tasks, stop).await;
     // All tasks that write to the audit have ended by now.
     done.cancel();
     auditing.close();

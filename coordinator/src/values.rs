@@ -1,8 +1,10 @@
 //! Values of settings, parsed and checked.
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -66,6 +68,20 @@ pub(crate) fn message_life(text: &str) -> Result<Duration, String> {
         return Err("it must be from 1 hour to 30 days, such as 1h, 7d or 30d".to_owned());
     }
     Ok(life)
+}
+
+/// Returns the default folder for the coordinator's own files, or `None` if neither variable names a folder.
+pub(crate) fn default_data_dir(
+    data_home: Option<OsString>,
+    home: Option<OsString>,
+) -> Option<PathBuf> {
+    let set = |folder: &OsString| !folder.is_empty();
+    let folder = match (data_home.filter(set), home.filter(set)) {
+        (Some(data), _) => PathBuf::from(data),
+        (None, Some(home)) => PathBuf::from(home).join(".local/share"),
+        (None, None) => return None,
+    };
+    Some(folder.join("c3po"))
 }
 
 /// Parses a quota, which must have room for any message, or 0.

@@ -104,6 +104,11 @@ impl AgentId {
         Self("human".into())
     }
 
+    /// Returns whether it is [`Self::human`].
+    pub fn is_human(&self) -> bool {
+        &*self.0 == "human"
+    }
+
     /// Returns the id of the person at a host who has no login to act as [`Self::human`]: `nas-cli`.
     pub fn of_person(host: &str) -> Self {
         Self::of_folder(host).with_suffix("cli")

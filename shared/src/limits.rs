@@ -141,6 +141,22 @@ pub const QUESTIONS_MAX: usize = 500;
 pub const QUESTIONS_PER_AGENT: usize = 20;
 /// The most notices in the inbox of people. A further one replaces the oldest.
 pub const NOTICES_MAX: usize = 1_000;
+/// How old a question is by default before it is pushed: many are answered by then.
+pub const PUSH_GRACE: Duration = Duration::from_secs(10);
+/// The longest time that may be set for that.
+pub const PUSH_GRACE_MAX: Duration = Duration::from_secs(600);
+/// The longest text of a push, in bytes. ntfy makes a longer one a file.
+pub const PUSH_BYTES_MAX: usize = 4_000;
+/// The most pushes to a person within [`PUSHES_WITHIN`]. Further questions are only counted in one that is updated.
+pub const PUSHES_MAX: usize = 10;
+/// The time in which pushes are counted.
+pub const PUSHES_WITHIN: Duration = Duration::from_secs(300);
+/// The wrong codes within a minute after which a reply topic is ignored for a minute.
+pub const WRONG_REPLIES_MAX: usize = 5;
+/// The most people in `notify.toml`.
+pub const NOTIFY_PEOPLE_MAX: usize = 32;
+/// The largest `notify.toml`, in bytes.
+pub const NOTIFY_BYTES_MAX: u64 = 64 << 10;
 /// The most rules in a policy.
 pub const POLICY_RULES_MAX: usize = 1_000;
 /// The largest rules file, in bytes.

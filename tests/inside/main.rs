@@ -10,6 +10,7 @@ mod events;
 mod first_reference;
 mod policy;
 mod properties;
+mod pushes;
 mod questions;
 mod terminals;
 mod tools;

@@ -58,6 +58,10 @@ macro_rules! every_promise {
                 of_many_racing_questions_to_people_as_many_are_stored_as_allowed,
                 people_have_so_many_open_questions_in_total,
                 a_further_notice_replaces_the_oldest_and_no_question;
+            pushed:
+                a_message_to_people_has_a_duty_from_its_first_moment,
+                that_duty_is_due_when_the_question_ends,
+                each_person_is_reached_once_on_each_way;
             receipts:
                 a_history_has_each_step_once_in_order_with_its_evidence,
                 a_combined_receipt_records_every_stage_with_its_evidence,
@@ -227,6 +231,7 @@ mod logins;
 mod one_shot;
 mod owners;
 mod people;
+mod pushed;
 mod quotas;
 mod reading;
 mod receipts;

@@ -29,6 +29,7 @@ pub use self::backup::{back_up, restore};
 pub use self::health::ask as ask_health;
 pub use self::logins::{LoginOptions, LoginsCommand};
 use crate::config::ServeFlags;
+use crate::notify;
 
 /// The largest response that is read, in bytes, which has room for 10,000 keys.
 const ANSWER_MAX: usize = 16 << 20;
@@ -64,11 +65,32 @@ pub enum Action {
         /// The file that `backup` wrote
         file: PathBuf,
     },
+    /// Check the settings of pushes
+    #[command(subcommand)]
+    Notify(NotifyCommand),
     /// Show the audit in order, with actors, targets and reasons; times are in UTC
     Audit(AuditOptions),
     /// Send a command to the coordinator of this machine, over its control socket.
     #[command(flatten)]
     Admin(Admin),
+}
+
+/// The actions on pushes.
+#[derive(Debug, Subcommand)]
+pub enum NotifyCommand {
+    /// Push to a person's phone, and wait until the button is tapped
+    Test {
+        /// The person, if there are several
+        name: Option<String>,
+    },
+}
+
+impl NotifyCommand {
+    /// Does it. `say` prints the progress. Returns the output.
+    pub async fn run(&self, settings: &ServeFlags, say: impl Fn(&str)) -> anyhow::Result<String> {
+        let Self::Test { name } = self;
+        notify::test(settings, name.as_deref(), say).await
+    }
 }
 
 /// An HTTP response.

@@ -39,6 +39,7 @@ pub(crate) struct Metrics {
     pub(crate) connections_max: Gauge,
     /// The duties that were done.
     pub(crate) duties: DutyMetrics,
+    pushes: Family<PushLabels, Counter>,
     limits: Family<LimitLabels, Gauge>,
     store_bytes: Family<LimitLabels, Gauge>,
     agents_connected: Gauge,
@@ -48,6 +49,32 @@ pub(crate) struct Metrics {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     tool: &'static str,
+    outcome: &'static str,
+}
+
+/// How a push ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PushOutcome {
+    /// The server accepted it.
+    Accepted,
+    /// The server did not respond, or rejected it. It is tried again.
+    Failed,
+    /// Anyone could read the topic, so it was not sent.
+    Refused,
+}
+
+impl PushOutcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PushLabels {
     outcome: &'static str,
 }
 
@@ -72,6 +99,7 @@ impl Metrics {
             audit_lost: Counter::default(),
             connections: Gauge::default(),
             connections_max: Gauge::default(),
+            pushes: Family::default(),
             limits: Family::default(),
             store_bytes: Family::default(),
             agents_connected: Gauge::default(),
@@ -79,6 +107,7 @@ impl Metrics {
         };
         metrics.register_calls();
         metrics.register_connections();
+        metrics.register_pushes();
         metrics
     }
 
@@ -120,6 +149,18 @@ impl Metrics {
             "Audit entries that were lost",
             self.audit_lost.clone(),
         );
+    }
+
+    fn register_pushes(&mut self) {
+        let pushes = self.pushes.clone();
+        self.registry
+            .register("pushes", "Pushes to people by outcome", pushes);
+    }
+
+    /// Counts a push.
+    pub(crate) fn pushed(&self, outcome: PushOutcome) {
+        let outcome = outcome.as_str();
+        self.pushes.get_or_create(&PushLabels { outcome }).inc();
     }
 
     fn register_connections(&mut self) {

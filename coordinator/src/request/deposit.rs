@@ -192,6 +192,13 @@ pub(super) async fn sent(
 ) -> Result<Option<Accepted>, Refusal> {
     match outcome {
         SendOutcome::Stored => {
+            let answers = message
+                .reply_to
+                .as_ref()
+                .is_some_and(|asked| asked.to().is_human());
+            if answers || message.to_agent.is_human() {
+                services.duties_due.notify_one();
+            }
             services.metrics.messages_stored.inc();
             let receipt = Receipt {
                 stage: Stage::Stored,

@@ -29,7 +29,7 @@ use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::limits::{AGENTS_PER_KEY, AGENTS_WITHOUT_KEY};
 use c3po_shared::receipt::Progress;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 pub(crate) use audit::{page as audit_page, sent};
@@ -43,7 +43,8 @@ pub(crate) use notice::notify_people;
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
 pub(crate) use questions::{
-    answer, end_request, open as open_questions, record_shown, show as show_question,
+    answer, answer_by_code, asked, end_request, open as open_questions, record_shown,
+    show as show_question, with_parts,
 };
 pub(crate) use target::select;
 
@@ -92,6 +93,8 @@ pub(crate) struct Services {
     pub(crate) unfinished: Budget,
     /// The places of streams of events.
     pub(crate) event_readers: Arc<Semaphore>,
+    /// Notified when a duty of people's mail may be due before it was known.
+    pub(crate) duties_due: Notify,
     /// The metrics.
     pub(crate) metrics: Metrics,
 }

@@ -143,6 +143,7 @@ pub(super) async fn conclude(
         key: caller.principal.key_id().map(str::to_owned),
     };
     let concluded = services.store.conclude(&conclusion).await?;
+    services.duties_due.notify_one();
     let kept = services.store.message(&id).await?;
     match (concluded, kept) {
         (Some(_), Some(kept)) => Ok(Reply::Tracked(tracked(kept))),
@@ -177,12 +178,17 @@ pub(crate) async fn show(
     id: &MessageId,
 ) -> Result<Asked, Refusal> {
     let _reading = begin_read(principal).await?;
+    let asked = asked(services, id).await?;
+    asked.ok_or_else(|| Refusal::message_not_found(id))
+}
+
+/// Returns one question to people, or `None` if there is no such question.
+pub(crate) async fn asked(services: &Services, id: &MessageId) -> Result<Option<Asked>, Refusal> {
     let kept = services.store.message(id).await?;
-    let is_question =
-        |message: &Message| message.to_agent == AgentId::human() && message.requires_response;
-    let kept = kept
-        .filter(|kept| is_question(&kept.message))
-        .ok_or_else(|| Refusal::message_not_found(id))?;
+    let is_question = |message: &Message| message.to_agent.is_human() && message.requires_response;
+    let Some(kept) = kept.filter(|kept| is_question(&kept.message)) else {
+        return Ok(None);
+    };
     let reply = match &kept.reply {
         Some(reply) => services
             .store
@@ -191,12 +197,12 @@ pub(crate) async fn show(
             .map(|kept| kept.message),
         None => None,
     };
-    Ok(Asked {
+    Ok(Some(Asked {
         is_structured: kept.message.question.is_some(),
         message: with_parts(kept.message),
         history: kept.history,
         reply,
-    })
+    }))
 }
 
 /// Records that a question was displayed to a person (`in_session`), or that a person acted on it (`seen`, which proves the
@@ -231,7 +237,7 @@ pub(crate) async fn record_shown(
 }
 
 /// Adds the part of a question that is a plain message.
-fn with_parts(mut message: Message) -> Message {
+pub(crate) fn with_parts(mut message: Message) -> Message {
     if message.question.is_none() {
         message.question = Some(Box::new(Question::ask(message.text(), &[])));
     }
@@ -266,42 +272,78 @@ pub(crate) async fn answer(
     // The same call again gets its stored reply.
     let own = MessageId::of_call(&AgentId::human(), &asked.message.from_agent, call, 0);
     if asked.reply.as_ref().is_none_or(|reply| reply.id != own) {
-        check_open(&asked)?;
-        if is_over(services, &asked.message).await? {
-            end_request(services, id).await?;
-            return Err(Refusal::withdrawn(id));
-        }
+        check_asked(services, &asked).await?;
     }
+    let by = principal.answers_as().unwrap_or_default();
+    let answer = answer_of(&asked, by, content)?;
+    store_answer(services, &person(principal), call, &asked, &answer).await
+}
+
+/// Answers a question for a person who proved the right to it by a code that was pushed to that person alone.
+///
+/// Errors: as for [`answer`], but for rights.
+pub(crate) async fn answer_by_code(
+    services: &Services,
+    name: &str,
+    call: CallId,
+    question: &MessageId,
+    content: AnswerContent,
+) -> Result<Sent, Refusal> {
+    let asked = asked(services, question).await?;
+    let asked = asked.ok_or_else(|| Refusal::message_not_found(question))?;
+    check_asked(services, &asked).await?;
+    let answer = answer_of(&asked, name, content)?;
+    let caller = person(&Arc::new(Principal::local()));
+    store_answer(services, &caller, call, &asked, &answer).await
+}
+
+/// Refuses an answer to a question that is not asked any more.
+async fn check_asked(services: &Services, asked: &Asked) -> Result<(), Refusal> {
+    check_open(asked)?;
+    let id = &asked.message.id;
+    if is_over(services, &asked.message).await? {
+        end_request(services, id).await?;
+        return Err(Refusal::withdrawn(id));
+    }
+    Ok(())
+}
+
+/// Returns the answer of that person, if it fits the question.
+fn answer_of(asked: &Asked, by: &str, content: AnswerContent) -> Result<Answer, Refusal> {
+    let question = asked.message.question.as_deref();
+    let question = question.ok_or_else(|| Refusal::message_not_found(&asked.message.id))?;
     let content = question.accept(content)?;
     let answer = Answer {
-        by: principal.answers_as().unwrap_or_default().to_owned(),
+        by: by.to_owned(),
         via: content.via.unwrap_or(Via::Rest),
         parts: content.parts,
         verdict: content.verdict,
         to_ask_user: asked.is_structured && !question.needs_verdict(),
     };
-    store_answer(services, principal, call, &asked, &answer).await
+    Ok(answer)
 }
 
 /// Stores the answer to a question as a reply of people.
 async fn store_answer(
     services: &Services,
-    principal: &Arc<Principal>,
+    caller: &Caller,
     call: CallId,
     asked: &Asked,
     answer: &Answer,
 ) -> Result<Sent, Refusal> {
-    let (caller, id) = (person(principal), &asked.message.id);
+    let id = &asked.message.id;
     let question = asked.message.question.as_deref();
     let text = question.map_or_else(String::new, |question| in_words(question, answer));
     let envelope =
-        |reply: MessageId| reply_with(&caller, &asked.message, reply, &text, answer, services);
-    let stored = store_reply(services, &caller, call, &asked.message, envelope).await;
+        |reply: MessageId| reply_with(caller, &asked.message, reply, &text, answer, services);
+    let stored = store_reply(services, caller, call, &asked.message, envelope).await;
     let (message, receipt): (Message, Receipt) = match stored {
         Ok(accepted) => accepted,
         Err(refusal) if refusal.code == ErrorCode::AlreadyAnswered => {
             // It was answered a moment ago.
-            check_open(&show(services, principal, id).await?)?;
+            if let Some(asked) = self::asked(services, id).await? {
+                check_open(&asked)?;
+            }
             return Err(refusal);
         }
         Err(refusal) => return Err(refusal),
@@ -341,7 +383,7 @@ pub(super) async fn answer_in_dialog(
         verdict: None,
         to_ask_user: asked.is_structured,
     };
-    let sent = store_answer(services, principal, call, &asked, &answer).await?;
+    let sent = store_answer(services, &person(principal), call, &asked, &answer).await?;
     Ok(Reply::Sent(sent))
 }
 

@@ -65,6 +65,7 @@ use self::wrong_codes::WrongCodes;
 use crate::auth::{Auth, Principal, Stay};
 use crate::config::Config;
 use crate::memory;
+use crate::notify::Notifier;
 use crate::request::Services;
 
 /// The path of MCP for clients without a proxy.
@@ -77,6 +78,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(5);
 pub(crate) struct AppState {
     services: Arc<Services>,
     auth: Arc<Auth>,
+    notifier: Arc<Notifier>,
     http_sessions: Arc<HttpSessions>,
     checkup: Arc<Checkup>,
     joins: Arc<Joins>,
@@ -90,11 +92,12 @@ pub(crate) struct AppState {
 pub(crate) async fn serve(
     listener: TcpListener,
     config: &Config,
-    services: Arc<Services>,
+    notifier: Arc<Notifier>,
     auth: Arc<Auth>,
     tasks: TaskTracker,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let services = notifier.shared_services();
     let address = listener.local_addr().context("reading the address")?;
     let transport = Transport::open(&config.tls, address.ip(), &config.data_dir)?;
     if let Some(fingerprint) = transport.fingerprint() {
@@ -119,6 +122,7 @@ pub(crate) async fn serve(
     let server = AppState {
         services,
         auth,
+        notifier,
         joins: Arc::new(Joins::new(config, address, transport.clone())),
         wrong_logins: Arc::new(WrongCodes::new("login code", logins::NEW_CODE)),
         downloads: Arc::new(Downloads::new(&config.data_dir)),

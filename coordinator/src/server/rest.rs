@@ -63,6 +63,9 @@ pub(super) struct Well {
     /// Whether the policy file differs from the rules in force; absent if it does not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     policy_outdated: bool,
+    /// Whether pushes to people fail, or their settings are invalid; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pushes_fail: bool,
     /// `full` if the embedded store refuses new messages, otherwise absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<&'static str>,
@@ -151,11 +154,13 @@ pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): Ma
             }
         });
     let policy_outdated = server.services.policies.outdated().is_some();
+    let pushes_fail = server.notifier.fails();
     Health::Well(Well {
         status: "ok",
         agents_online,
         clocks: clocks.collect(),
         policy_outdated,
+        pushes_fail,
         store: (condition == Condition::Full).then_some("full"),
     })
 }

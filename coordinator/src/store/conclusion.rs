@@ -3,6 +3,19 @@
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Stage, Via};
 
+/// A message that reached a person on one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersonReached {
+    /// The message.
+    pub message: MessageId,
+    /// The name of the person.
+    pub by: String,
+    /// The stage.
+    pub stage: Stage,
+    /// The way, which is the evidence.
+    pub via: Via,
+}
+
 /// The report of an agent about a question that it asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conclusion {

@@ -25,11 +25,13 @@ pub enum DutyKind {
     Withdraw,
     /// The request of a client with this id is withdrawn once the session that asked is over.
     EndRequest,
+    /// The message to people with this id is pushed to their phones, and the pushes are taken back when it is settled.
+    Push,
 }
 
 impl DutyKind {
     /// Every kind. A coordinator claims only kinds that it knows, so a newer one beside it may have more.
-    pub const ALL: &[Self] = &[Self::Expire, Self::Withdraw, Self::EndRequest];
+    pub const ALL: &[Self] = &[Self::Expire, Self::Withdraw, Self::EndRequest, Self::Push];
 
     /// Returns the word for it in the store and in metrics.
     pub fn as_str(self) -> &'static str {
@@ -37,6 +39,7 @@ impl DutyKind {
             Self::Expire => "expire",
             Self::Withdraw => "withdraw",
             Self::EndRequest => "end_request",
+            Self::Push => "push",
         }
     }
 
@@ -77,6 +80,14 @@ impl Duty {
         Self {
             kind: DutyKind::Withdraw,
             id: agent.to_string(),
+        }
+    }
+
+    /// Returns the duty to push this message to people.
+    pub fn push(message: &MessageId) -> Self {
+        Self {
+            kind: DutyKind::Push,
+            id: message.to_string(),
         }
     }
 }

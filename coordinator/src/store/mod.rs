@@ -37,7 +37,7 @@ use tokio::time::Instant;
 
 pub use self::agent::{Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
-pub use self::conclusion::Conclusion;
+pub use self::conclusion::{Conclusion, PersonReached};
 pub use self::duty::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, DutyStore};
 pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
@@ -415,6 +415,11 @@ pub trait Store:
     ///
     /// This is one atomic step. The first answer wins. If the reply cannot be sent, the question stays open.
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome>;
+
+    /// Records that a message to `human` reached a person, and wakes its sender. Returns whether that was news.
+    ///
+    /// The evidence is kept once for each stage, person and way, whatever the stage of the message is, but not after its end.
+    async fn reach_person(&self, reached: &PersonReached) -> Result<bool>;
 
     /// Records the outcome of a question, and wakes its asker. `withdrawn` takes it out of its inbox.
     ///

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use c3po_coordinator::config::{Config, Fleet, StoreAddress, Tls};
+use c3po_coordinator::config::{Config, Fleet, NtfyFlags, StoreAddress, Tls};
 use c3po_coordinator::store::{self, Store};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -53,6 +53,7 @@ impl Served {
             public_url: None,
             command: None,
             allowed_hosts: Vec::new(),
+            ntfy: NtfyFlags::default(),
         };
         change(&mut config);
         // As on the command line: a token disables access without a key.

@@ -7,12 +7,12 @@ use c3po_shared::time::Timestamp;
 use redis::{FromRedisValue, Value};
 
 use super::library::Call;
-use super::records::{self, corrupt};
+use super::records::{self, corrupt, person};
 use super::{RedisStore, agents};
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
-    AnswerOutcome, Conclusion, Result, Send, SendOutcome, Settled, StoreError, StoredMessage,
-    Tenure, Wake,
+    AnswerOutcome, Conclusion, PersonReached, Result, Send, SendOutcome, Settled, StoreError,
+    StoredMessage, Tenure, Wake,
 };
 
 /// How many messages one call changes, with up to nine commands each: no call runs more than 500.
@@ -74,6 +74,24 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
         )?)?)),
         _ => outcome(store, answer, told).map(AnswerOutcome::Sent),
     }
+}
+
+/// Records that a message reached a person.
+pub(super) async fn reach_person(store: &RedisStore, reached: &PersonReached) -> Result<bool> {
+    let keys = store.names.agent(&AgentId::human()).into_iter();
+    let keys = keys.chain([store.names.message(&reached.message)]);
+    let mut call = store.names.call("reach_person", keys);
+    call.arg(store.wakes.origin())
+        .arg(reached.message.as_str())
+        .arg(reached.stage.as_str())
+        .arg(reached.via.as_str())
+        .arg(person(&reached.by));
+    let recorded: bool = store.connection.invoke(&call).await?;
+    if recorded {
+        store.wakes.log_grew();
+        store.wakes.wake(Wake::Receipt(reached.message.from()));
+    }
+    Ok(recorded)
 }
 
 /// Records the outcome of a question.

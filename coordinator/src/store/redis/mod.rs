@@ -44,8 +44,8 @@ use tokio::time::timeout;
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
-    Namesake, Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store,
-    StoreError, StoredMessage, Stretch, Tenure, Wake,
+    Namesake, PersonReached, Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled,
+    Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
 };
 use connection::RedisConnection;
 use inbox::List;
@@ -237,6 +237,10 @@ impl Store for RedisStore {
 
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {
         self.within(messages::answer(self, answer)).await
+    }
+
+    async fn reach_person(&self, reached: &PersonReached) -> Result<bool> {
+        self.within(messages::reach_person(self, reached)).await
     }
 
     async fn conclude(&self, conclusion: &Conclusion) -> Result<Option<bool>> {

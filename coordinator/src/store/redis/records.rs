@@ -8,6 +8,7 @@ use c3po_shared::message::Message;
 use c3po_shared::receipt::{Step, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use uuid::Uuid;
 
 use crate::store::{Agent, Namesake, Owner, Result, StoreError};
@@ -182,17 +183,33 @@ pub(super) fn history(text: &str) -> Result<Vec<Step>> {
     text.lines().map(step).collect()
 }
 
+/// What precedes the name of a person, in the place of a session.
+const PERSON: char = '@';
+
+/// Returns a person as a step of a history names it.
+pub(super) fn person(name: &str) -> String {
+    format!("{PERSON}{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
+}
+
 fn step(line: &str) -> Result<Step> {
     let parts: Vec<&str> = line.split(' ').collect();
     let [stage, at, via, session, reply] = parts[..] else {
         return Err(corrupt(format_args!("'{line}' is not a step of a history")));
     };
     let given = |text: &str| (text != "-").then(|| text.to_owned());
+    let (session, by) = match session.strip_prefix(PERSON) {
+        Some(name) => (
+            None,
+            Some(percent_decode_str(name).decode_utf8_lossy().into_owned()),
+        ),
+        None => (given(session), None),
+    };
     Ok(Step {
         stage: parse(stage)?,
         at: time(at)?,
         via: given(via).map(|text| parse(&text)).transpose()?,
-        session: given(session),
+        session,
+        by,
         reply_id: given(reply).map(|text| parse(&text)).transpose()?,
     })
 }

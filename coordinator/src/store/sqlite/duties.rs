@@ -22,6 +22,16 @@ pub(super) fn plan(work: &Work<'_>, duty: &Duty, due: Timestamp) -> Result<()> {
     Ok(())
 }
 
+/// Makes a planned duty due now. A claimed one is due again when its claim ends.
+pub(super) fn hasten(work: &Work<'_>, duty: &Duty) -> Result<()> {
+    let row =
+        named_params! { ":now": stamp(work.now), ":kind": duty.kind.as_str(), ":id": duty.id };
+    let sql = "UPDATE duties SET due = iif(claim IS NULL, min(due, :now), due), again = iif(claim IS NULL, NULL, :now)
+        WHERE kind = :kind AND id = :id";
+    work.connection.prepare_cached(sql)?.execute(row)?;
+    Ok(())
+}
+
 /// Claims at most `limit` duties that are due, for this time.
 pub(super) fn claim_due(work: &mut Work<'_>, limit: usize, hold: Duration) -> Result<Due> {
     let claim = Uuid::new_v4();

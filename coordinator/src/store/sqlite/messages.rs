@@ -87,6 +87,9 @@ impl MessageRow {
                 .prepare_cached(sql)?
                 .execute([self.to.as_str()])?;
             self.open = false;
+            if self.to.is_human() {
+                duties::hasten(work, &Duty::push(&self.id))?;
+            }
             if self.is_expired() {
                 audit::record(work, Event::Receipt, &self.to, |entry| Entry {
                     stage: Some(Stage::Expired),
@@ -118,6 +121,7 @@ pub(super) fn expired(at: Timestamp) -> Step {
         at,
         via: None,
         session: None,
+        by: None,
         reply_id: None,
     }
 }
@@ -252,6 +256,7 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
         at: work.now,
         via: None,
         session: None,
+        by: None,
         reply_id: None,
     };
     let mut insert = work.connection.prepare_cached(
@@ -275,6 +280,9 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
             .execute((position, envelope))?;
     }
     duties::plan(work, &Duty::expire(&message.to_agent), message.expires_at)?;
+    if message.to_agent.is_human() {
+        duties::plan(work, &Duty::push(&message.id), work.now)?;
+    }
     Ok(position.cast_unsigned())
 }
 
@@ -307,6 +315,7 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
             at: work.now,
             via: Some(Via::Reply),
             session: None,
+            by: None,
             reply_id: Some(reply.id.clone()),
         });
         question.settle(work)?;

@@ -43,8 +43,8 @@ use self::room::DiskRoom;
 use self::worker::{Announcements, Work, Worker};
 use super::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
-    Namesake, Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled, Store,
-    StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
+    Namesake, PersonReached, Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled,
+    Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -352,6 +352,13 @@ impl Store for SqliteStore {
         let (agent, tenure, messages) = (agent.clone(), tenure.cloned(), messages.to_vec());
         self.writer
             .run(move |work| progress::acknowledge(work, &agent, tenure.as_ref(), &messages))
+            .await
+    }
+
+    async fn reach_person(&self, reached: &PersonReached) -> Result<bool> {
+        let reached = reached.clone();
+        self.writer
+            .run(move |work| progress::reach_person(work, &reached))
             .await
     }
 

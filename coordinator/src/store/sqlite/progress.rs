@@ -10,7 +10,7 @@ use super::audit;
 use super::messages::MessageRow;
 use super::rows::{integer, stamp};
 use super::worker::Work;
-use crate::store::{CONTEXTS_KEPT, Conclusion, Result, Settled, Tenure, Wake};
+use crate::store::{CONTEXTS_KEPT, Conclusion, PersonReached, Result, Settled, Tenure, Wake};
 
 /// How many rows one step of a sweep changes, so that sends never wait long for it.
 const SWEEP_STEP: usize = 500;
@@ -102,6 +102,7 @@ pub(super) fn conclude(work: &mut Work<'_>, conclusion: &Conclusion) -> Result<O
         at: work.now,
         via: Some(conclusion.via),
         session: None,
+        by: None,
         reply_id: None,
     });
     if conclusion.stage == Stage::Withdrawn {
@@ -119,6 +120,37 @@ pub(super) fn conclude(work: &mut Work<'_>, conclusion: &Conclusion) -> Result<O
     })?;
     work.wakes.push(Wake::Receipt(question.from));
     Ok(Some(true))
+}
+
+/// Records that a message reached a person. Returns whether that was news.
+pub(super) fn reach_person(work: &mut Work<'_>, reached: &PersonReached) -> Result<bool> {
+    let (id, human) = (&reached.message, AgentId::human());
+    let Some(mut message) = MessageRow::find(work, id)?.filter(|message| message.to == human)
+    else {
+        return Ok(false);
+    };
+    let step = Step {
+        stage: reached.stage,
+        at: work.now,
+        via: Some(reached.via),
+        session: None,
+        by: Some(reached.by.clone()),
+        reply_id: None,
+    };
+    let same =
+        |known: &Step| (known.stage, known.via, &known.by) == (step.stage, step.via, &step.by);
+    if furthest(&message.history).is_final() || message.history.iter().any(same) {
+        return Ok(false);
+    }
+    message.history.push(step);
+    message.write_history(work)?;
+    audit::record(work, Event::Receipt, &human, |entry| Entry {
+        stage: Some(reached.stage),
+        via: Some(reached.via),
+        ..entry.to(&message.from).about_message(id)
+    })?;
+    work.wakes.push(Wake::Receipt(message.from));
+    Ok(true)
 }
 
 /// The session and context that messages reached.
@@ -224,6 +256,7 @@ fn next_steps(
         at,
         via: Some(via),
         session: session.map(str::to_owned),
+        by: None,
         reply_id: None,
     };
     let mut steps = Vec::with_capacity(2);

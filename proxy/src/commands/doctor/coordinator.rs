@@ -28,11 +28,16 @@ const FORGET_MAX: Duration = Duration::from_secs(2);
 const OUTDATED: &str = "`c3po policy show` with a key of scope operator, or the coordinator's log, reports the reason. \
                         Fix the file; it is read again within a second.";
 
+/// The advice about pushes that fail.
+const PUSHES: &str = "Run `c3po-coordinator notify test` on the coordinator's machine; its log reports the reason, too.";
+
 /// The part of `GET /api/health` that is checked.
 #[derive(Deserialize)]
 struct HealthChecked {
     #[serde(default)]
     policy_outdated: bool,
+    #[serde(default)]
+    pushes_fail: bool,
 }
 
 /// The name of each way into a session.
@@ -42,7 +47,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     if config.coordinators.urls.len() > 1 {
         each(config, report).await?;
     }
-    policy(config, report).await?;
+    settings(config, report).await?;
     let mark = Uuid::new_v4().simple().to_string();
     let played = AgentId::from_any(&format!("doctor-{}", &mark[..8]))
         .expect("a word and digits are an agent id");
@@ -86,14 +91,22 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     Ok(())
 }
 
-/// Warns if the coordinator's policy file is not in force. The following checks find other problems.
-async fn policy(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+/// Warns if the coordinator's policy file is not in force, or if pushes to people fail. The following checks find other
+/// problems.
+async fn settings(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     match rest::get::<HealthChecked>(config, "/api/health", &json!({})).await {
-        Ok(answer) if answer.read.policy_outdated => {
-            let found = "the coordinator's current policy file is invalid; the previous rules stay in force";
-            report.warn("policy", found, OUTDATED)
+        Ok(answer) => {
+            if answer.read.policy_outdated {
+                let found = "the coordinator's current policy file is invalid; the previous rules stay in force";
+                report.warn("policy", found, OUTDATED)?;
+            }
+            if answer.read.pushes_fail {
+                let found = "pushes to the phone of a person fail, or notify.toml is invalid";
+                report.warn("pushes", found, PUSHES)?;
+            }
+            Ok(())
         }
-        _ => Ok(()),
+        Err(_) => Ok(()),
     }
 }
 

@@ -173,12 +173,26 @@ local function take_out(place)
   end
 end
 
+-- Makes a planned duty due now. A claimed one is due again when its claim ends.
+local function hasten(duty)
+  local claims = fleet .. 'duty_claims'
+  local claim, since = string.match(redis.call('HGET', claims, duty) or '', '^(%S+) (%d+)')
+  if claim then
+    redis.call('HSET', claims, duty, claim .. ' ' .. since .. ' ' .. now)
+  else
+    redis.call('ZADD', fleet .. 'duties', 'XX', 'LT', now, duty)
+  end
+end
+
 -- Settles a message. From now on it is stored for as long as it would have been after its expiry. A message that was removed
 -- from the inbox earlier keeps its end of storage. Returns whether it was in the inbox.
 local function settle(id, facts)
   local was_open = take_out(member(id, facts))
   if was_open then
     redis.call('PEXPIREAT', message_key(id), now + facts.kept_until - facts.expires)
+    if name == 'human' then
+      hasten('push ' .. id)
+    end
   end
   return was_open
 end

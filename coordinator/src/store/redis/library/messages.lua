@@ -99,6 +99,9 @@ local function put(key, thread, due, args, at, about)
   redis.call('PEXPIREAT', key, kept)
   redis.call('ZADD', unshown, position, id .. ' ' .. ends)
   due_from(ends, due)
+  if name == 'human' then
+    plan('push', id, now)
+  end
   if thread then
     redis.call('ZADD', thread, args[at + 8], id)
     -- Never earlier than for the messages that it has: news is stored for less time than a question before it.
@@ -243,6 +246,30 @@ define('acknowledge', SMALL, function(keys, args)
   end
   publish('-')
   return settled
+end)
+
+-- Records that a message reached a person. Returns 1 if that was news, else 0.
+-- KEYS: -, keys of `human`, the message. ARGV: origin of the wake, message, stage, via, '@' and the name
+define('reach_person', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local id, stage, via, who = args[2], args[3], args[4], args[5]
+  local kept = redis.call('HMGET', keys[6], 'facts', 'history')
+  local facts, history = read_facts(kept[1], id), kept[2] or ''
+  local last = string.match(history, '([%a_]+) %d+ %S+ %S+ %S+$')
+  if not facts or tonumber(facts.expires) <= now or ENDS[last] then
+    return 0
+  end
+  for passed, way, whom in string.gmatch(history, '([%a_]+) %d+ (%S+) (%S+) %S+') do
+    if passed == stage and way == via and whom == who then
+      return 0
+    end
+  end
+  redis.call('HSET', keys[6], 'history', history .. step(stage, now, via, who, '-'))
+  log('receipt', name, { 'to', facts.from, 'message_id', id, 'stage', stage, 'via', via })
+  wake('receipt', facts.from)
+  publish(args[1])
+  return 1
 end)
 
 local RANK = { stored = 1, on_host = 2, in_session = 3, seen = 4 }

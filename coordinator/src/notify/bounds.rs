@@ -1,0 +1,91 @@
+//! The counts that bound pushes to a person and answers from a topic. Pure.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use c3po_shared::limits::{PUSHES_MAX, PUSHES_WITHIN, WRONG_REPLIES_MAX};
+use tokio::time::Instant;
+
+/// The time in which wrong codes are counted, and for which a topic is then ignored, in seconds.
+const WRONG_WITHIN: u64 = 60;
+
+/// The recent pushes of this coordinator to a person.
+#[derive(Debug, Default)]
+pub(super) struct Pace(VecDeque<Instant>);
+
+impl Pace {
+    /// Counts one more push. Returns the time until there is room for it if there were too many.
+    pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
+        while self
+            .0
+            .front()
+            .is_some_and(|at| now.duration_since(*at) >= PUSHES_WITHIN)
+        {
+            self.0.pop_front();
+        }
+        match self.0.front() {
+            Some(first) if self.0.len() >= PUSHES_MAX => {
+                Err(PUSHES_WITHIN - now.duration_since(*first))
+            }
+            _ => {
+                self.0.push_back(now);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The recent wrong codes in a reply topic, by the time of their messages, so that a second reading decides the same.
+#[derive(Debug, Default)]
+pub(super) struct WrongReplies {
+    times: VecDeque<u64>,
+    ignored_until: u64,
+}
+
+impl WrongReplies {
+    /// Returns whether a message of that time is ignored.
+    pub(super) fn ignores(&self, time: u64) -> bool {
+        time < self.ignored_until
+    }
+
+    /// Counts a wrong code. Returns whether the topic is ignored from now on.
+    pub(super) fn count(&mut self, time: u64) -> bool {
+        self.times.retain(|at| at + WRONG_WITHIN > time);
+        self.times.push_back(time);
+        let is_enough = self.times.len() >= WRONG_REPLIES_MAX;
+        if is_enough {
+            self.times.clear();
+            self.ignored_until = time + WRONG_WITHIN;
+        }
+        is_enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_pushes_in_five_minutes() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for second in 0..10 {
+            assert_eq!(pace.take(at(second)), Ok(()));
+        }
+        assert_eq!(pace.take(at(10)), Err(Duration::from_secs(290)));
+        assert_eq!(pace.take(at(300)), Ok(()));
+        assert_eq!(pace.take(at(300)), Err(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn five_wrong_codes_within_a_minute_close_a_topic_for_a_minute() {
+        let mut wrong = WrongReplies::default();
+        for time in [100, 110, 120, 159, 160] {
+            assert!(!wrong.count(time), "the first is a minute old");
+        }
+        assert!(!wrong.ignores(161));
+        assert!(wrong.count(161));
+        assert!(wrong.ignores(161) && wrong.ignores(220) && !wrong.ignores(221));
+        assert!(!wrong.count(221));
+    }
+}

@@ -1,0 +1,252 @@
+//! HTTP requests to an ntfy server: one connection each, without redirects.
+
+use std::pin::{Pin, pin};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream, Bytes, to_bytes};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::{Method, Request, Response};
+use futures_util::StreamExt;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::server::Server;
+use crate::config::Secret;
+
+/// The deadline of a request, with its connection and its response.
+const DEADLINE: Duration = Duration::from_millis(1_500);
+/// The largest response that is read, in bytes: a poll of a topic returns its messages.
+const RESPONSE_MAX: usize = 4 << 20;
+/// The longest line of a stream, in bytes: ntfy limits a message to 4 kB.
+const LINE_MAX: usize = 32 << 10;
+/// The longest silence in a stream. ntfy sends a line every 45 seconds by default.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClientError {
+    /// The server did not respond, or the connection broke.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The server responded with an error.
+    #[error("the server responded {status}: {text}")]
+    Refused {
+        /// The status, such as 403.
+        status: u16,
+        /// The beginning of the response, in one line.
+        text: String,
+    },
+}
+
+impl ClientError {
+    fn unreachable(error: impl std::fmt::Display) -> Self {
+        Self::Unreachable(error.to_string())
+    }
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub(super) struct Ask<'a> {
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    pub(super) token: Option<&'a Secret>,
+    pub(super) body: String,
+}
+
+impl<'a> Ask<'a> {
+    /// Returns a GET request.
+    pub(super) fn get(path: &'a str, token: Option<&'a Secret>) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            token,
+            body: String::new(),
+        }
+    }
+}
+
+trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
+
+/// The TLS settings, with the certificate authorities of the system.
+static TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    if roots.add_parsable_certificates(found.certs).0 == 0 {
+        tracing::warn!("this system has no certificate authorities for the ntfy server");
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has ciphers of both versions");
+    Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+});
+
+/// Sends a request. Returns the body of the response.
+///
+/// Errors: the server is unreachable, too slow, or responds with another status than 200.
+pub(super) async fn send(server: &Server, ask: Ask<'_>) -> Result<String, ClientError> {
+    let exchange = async {
+        let stream = connect(server).await?;
+        let (mut sender, connection) = handshake(TokioIo::new(stream))
+            .await
+            .map_err(ClientError::unreachable)?;
+        let asking = async move {
+            let response = sender.send_request(request(server, ask)?).await;
+            let response = response.map_err(ClientError::unreachable)?;
+            text_of(response).await
+        };
+        // An error of the connection also fails its request.
+        let (answer, _) = tokio::join!(asking, connection);
+        answer
+    };
+    within(DEADLINE, exchange).await
+}
+
+/// The lines of a response that does not end.
+pub(super) struct Lines {
+    connection: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_connected: bool,
+    chunks: BodyDataStream,
+    unfinished: Vec<u8>,
+}
+
+/// Sends a request whose response is read by lines.
+///
+/// Errors: as for [`send`].
+pub(super) async fn open(server: &Server, ask: Ask<'_>) -> Result<Lines, ClientError> {
+    let opening = async {
+        let stream = connect(server).await?;
+        let (mut sender, connection) = handshake(TokioIo::new(stream))
+            .await
+            .map_err(ClientError::unreachable)?;
+        // Its error also ends the response.
+        let mut connection = Box::pin(async move { drop(connection.await) });
+        let mut is_connected = true;
+        let mut sending = pin!(sender.send_request(request(server, ask)?));
+        let response = tokio::select! {
+            response = &mut sending => response,
+            () = &mut connection => {
+                is_connected = false;
+                sending.await
+            }
+        };
+        let response = response.map_err(ClientError::unreachable)?;
+        let lines = Lines {
+            connection,
+            is_connected,
+            chunks: Body::empty().into_data_stream(),
+            unfinished: Vec::new(),
+        };
+        Ok((lines, response))
+    };
+    let (mut lines, response) = within(DEADLINE, opening).await?;
+    if response.status() != 200 {
+        let text = lines.driving(within(DEADLINE, text_of(response))).await;
+        return Err(text
+            .err()
+            .unwrap_or_else(|| ClientError::unreachable("no response")));
+    }
+    lines.chunks = Body::new(response.into_body()).into_data_stream();
+    Ok(lines)
+}
+
+impl Lines {
+    /// Returns the next line, or `None` at the end of the response.
+    ///
+    /// Errors: the connection broke, the server is silent, or a line is too long.
+    pub(super) async fn next(&mut self) -> Result<Option<String>, ClientError> {
+        loop {
+            if let Some(end) = self.unfinished.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unfinished.drain(..=end).collect();
+                return Ok(Some(String::from_utf8_lossy(&line).trim().to_owned()));
+            }
+            if self.unfinished.len() > LINE_MAX {
+                return Err(ClientError::unreachable("the server sent too long a line"));
+            }
+            let next = timeout(SILENCE, self.chunk()).await;
+            let next =
+                next.map_err(|_| ClientError::unreachable("the server has become silent"))?;
+            let Some(chunk) = next.transpose().map_err(ClientError::unreachable)? else {
+                return Ok(None);
+            };
+            self.unfinished.extend_from_slice(&chunk);
+        }
+    }
+
+    async fn chunk(&mut self) -> Option<Result<Bytes, axum::Error>> {
+        if self.is_connected {
+            tokio::select! {
+                chunk = self.chunks.next() => return chunk,
+                () = &mut self.connection => self.is_connected = false,
+            }
+        }
+        self.chunks.next().await
+    }
+
+    /// Returns the result of work that needs the connection.
+    async fn driving<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        if self.is_connected {
+            tokio::select! {
+                done = &mut work => return done,
+                () = &mut self.connection => self.is_connected = false,
+            }
+        }
+        work.await
+    }
+}
+
+async fn within<T>(
+    deadline: Duration,
+    work: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    let late = |_| Err(ClientError::unreachable("no response in time"));
+    timeout(deadline, work).await.unwrap_or_else(late)
+}
+
+async fn connect(server: &Server) -> Result<Box<dyn Connection>, ClientError> {
+    let stream = TcpStream::connect((server.host.as_str(), server.port)).await;
+    let stream = stream.map_err(ClientError::unreachable)?;
+    if !server.tls {
+        return Ok(Box::new(stream));
+    }
+    let name = ServerName::try_from(server.host.clone()).map_err(ClientError::unreachable)?;
+    let connector = TlsConnector::from(Arc::clone(&TLS));
+    let stream = connector.connect(name, stream).await;
+    Ok(Box::new(stream.map_err(ClientError::unreachable)?))
+}
+
+fn request(server: &Server, ask: Ask<'_>) -> Result<Request<Body>, ClientError> {
+    let mut request = Request::builder()
+        .method(ask.method)
+        .uri(ask.path)
+        .header(HOST, &server.authority)
+        .header(CONTENT_TYPE, "application/json");
+    if let Some(token) = ask.token {
+        request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
+    }
+    request
+        .body(Body::from(ask.body))
+        .map_err(ClientError::unreachable)
+}
+
+async fn text_of(response: Response<Incoming>) -> Result<String, ClientError> {
+    let status = response.status().as_u16();
+    let body = to_bytes(Body::new(response.into_body()), RESPONSE_MAX).await;
+    let body = body.map_err(ClientError::unreachable)?;
+    let text = String::from_utf8_lossy(&body).into_owned();
+    if status == 200 {
+        return Ok(text);
+    }
+    let text = text.chars().filter(|c| !c.is_control()).take(200).collect();
+    Err(ClientError::Refused { status, text })
+}

@@ -1,0 +1,116 @@
+//! The codes of pushes: each stands for one person, one question and one option.
+//!
+//! A code is a MAC under a key that is made of the coordinator's token for the topic. All coordinators of a fleet make the
+//! same codes without storing them, and a holder of that token could read the codes in the topic anyway. A code works once,
+//! because the store takes one answer, and until its question ends.
+
+use c3po_shared::ids::MessageId;
+use data_encoding::BASE32_NOPAD;
+use ring::hmac::{HMAC_SHA256, Key, sign};
+use subtle::ConstantTimeEq;
+
+use super::config::Person;
+
+/// The letters and digits of the codes that people type: none looks like another.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// The length of a code that people type.
+pub(super) const TYPED: usize = 6;
+/// The bytes of the code of a button.
+const BUTTON_BYTES: usize = 20;
+
+/// The codes of one person.
+#[derive(Debug)]
+pub(super) struct Codes(Key);
+
+impl Codes {
+    /// Returns the codes of this person, or `None` without a token: then anyone could read them.
+    pub(super) fn of(person: &Person) -> Option<Self> {
+        let token = person.token.as_ref()?;
+        let place = format!(
+            "c3po push codes 1\n{}\n{}\n{}",
+            person.server, person.topic, person.name
+        );
+        let base = Key::new(HMAC_SHA256, token.reveal().as_bytes());
+        Some(Self(Key::new(
+            HMAC_SHA256,
+            sign(&base, place.as_bytes()).as_ref(),
+        )))
+    }
+
+    /// Returns the code of a button.
+    pub(super) fn button(&self, question: &MessageId, option: &str) -> String {
+        let mac = sign(&self.0, format!("button\n{question}\n{option}").as_bytes());
+        BASE32_NOPAD.encode(&mac.as_ref()[..BUTTON_BYTES])
+    }
+
+    /// Returns the code with which an answer in words begins.
+    pub(super) fn typed(&self, question: &MessageId) -> String {
+        let mac = sign(&self.0, format!("words\n{question}").as_bytes());
+        let letters = mac.as_ref().iter().take(TYPED);
+        letters
+            .map(|byte| char::from(ALPHABET[usize::from(byte & 31)]))
+            .collect()
+    }
+}
+
+/// Returns whether two codes are the same, in constant time.
+pub(super) fn same(one: &str, other: &str) -> bool {
+    one.as_bytes().ct_eq(other.as_bytes()).into()
+}
+
+/// Returns a typed code as it was made: case does not matter, nor letters that look like digits. `None` if it is not a code.
+pub(super) fn as_made(typed: &str) -> Option<String> {
+    let made =
+        typed
+            .trim_end_matches([':', ',', '.'])
+            .chars()
+            .map(|c| match c.to_ascii_lowercase() {
+                'o' => '0',
+                'i' | 'l' => '1',
+                c => c,
+            });
+    let made: String = made.collect();
+    let is_code = made.len() == TYPED && made.bytes().all(|byte| ALPHABET.contains(&byte));
+    is_code.then_some(made)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::notify::config::tests::person;
+
+    #[test]
+    fn a_code_is_for_one_person_one_question_and_one_option() {
+        let ids =
+            ["ha::human::0a1b2c3d", "ha::human::0a1b2c3e"].map(|id| id.parse().expect("an id"));
+        let mut other = person();
+        other.name = "bob".to_owned();
+        let all = [person(), other].map(|person| Codes::of(&person).expect("codes"));
+        let mut seen = std::collections::HashSet::new();
+        for (codes, id) in all
+            .iter()
+            .flat_map(|codes| ids.iter().map(move |id| (codes, id)))
+        {
+            for option in ["1", "2"] {
+                assert!(seen.insert(codes.button(id, option)));
+            }
+            let typed = codes.typed(id);
+            assert_eq!(
+                as_made(&typed.to_uppercase()).as_deref(),
+                Some(typed.as_str())
+            );
+            assert!(seen.insert(typed));
+        }
+        let mut open = person();
+        open.token = None;
+        assert!(Codes::of(&open).is_none());
+    }
+
+    #[test]
+    fn only_six_letters_are_a_code() {
+        assert_eq!(as_made("OIL0ab:").as_deref(), Some("0110ab"));
+        for text in ["", "abcde", "abcdefg", "ab-def", "äbcde"] {
+            assert_eq!(as_made(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The duty of one message to people: pushes it to each person when it is time, and takes the pushes back at its end.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::http::Method;
+use c3po_shared::ids::MessageId;
+use c3po_shared::message::Message;
+use c3po_shared::receipt::{Stage, Step, Via, furthest};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Priority;
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::client::{Ask, ClientError, send};
+use super::codes::Codes;
+use super::config::Person;
+use super::render::{Push, sequence};
+use super::reply::Line;
+use super::{Notifier, PUSHES};
+use crate::metrics::PushOutcome;
+use crate::request::with_parts;
+use crate::store::{Claimed, PersonReached, StoredMessage};
+
+/// After this time a message is looked at again, whatever was planned: its end may have planned nothing.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// The next step for one person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// The push is due.
+    Push,
+    /// It is due after this time.
+    Wait(Duration),
+    /// There is nothing to do until the end of the message.
+    Nothing,
+}
+
+/// Does the duty. Returns the time after which it is due again, or `None` if it is done for good.
+///
+/// Errors: a server or the store failed. The claim of the duty must then run out, so that the next claim asks the
+/// server whether it accepted the push.
+pub(crate) async fn do_push(notifier: &Notifier, claimed: &Claimed) -> Result<Option<Duration>> {
+    let id: MessageId = claimed.duty.id.parse().context("the id of the message")?;
+    let kept = notifier.services.store.message(&id).await?;
+    let people = notifier.people();
+    let Some(kept) = kept.filter(|kept| !is_over(kept)) else {
+        return notifier.end(&id, claimed.taken_over).await;
+    };
+    let now = Timestamp::now();
+    let work = people.iter().map(|person| async {
+        match next(person, &kept.message, &kept.history, now) {
+            Next::Push => {
+                notifier
+                    .push(person, &kept.message, claimed.taken_over)
+                    .await
+            }
+            Next::Wait(time) => Ok(time),
+            Next::Nothing => Ok(LOOK),
+        }
+    });
+    let mut wait = LOOK.min(kept.message.expires_at.since(now));
+    for outcome in join_all(work).await {
+        wait = wait.min(outcome?);
+    }
+    // It may have ended while it was pushed: then nothing else takes the push back.
+    let kept = notifier.services.store.message(&id).await?;
+    if kept.is_none_or(|kept| is_over(&kept)) {
+        return notifier.end(&id, claimed.taken_over).await;
+    }
+    Ok(Some(wait))
+}
+
+fn is_over(kept: &StoredMessage) -> bool {
+    let is_read = !kept.message.requires_response && furthest(&kept.history) >= Stage::Seen;
+    is_read || furthest(&kept.history).is_final() || kept.message.expires_at <= Timestamp::now()
+}
+
+/// Decides about a message and a person.
+fn next(person: &Person, message: &Message, history: &[Step], now: Timestamp) -> Next {
+    if has_reached(history, &person.name) {
+        return Next::Nothing;
+    }
+    let question = message.question.as_deref();
+    let least = match question {
+        _ if !message.requires_response => person.least.notice,
+        Some(question) if question.needs_verdict() => person.least.permission,
+        _ => person.least.question,
+    };
+    if message.priority < least {
+        return Next::Nothing;
+    }
+    let age = now.since(message.timestamp);
+    if let Some(left) = person.grace.checked_sub(age).filter(|left| !left.is_zero()) {
+        return Next::Wait(left);
+    }
+    let quiet = person.quiet.as_ref().and_then(|quiet| quiet.left(now));
+    match quiet {
+        Some(left) if message.priority < Priority::Urgent => Next::Wait(left),
+        _ => Next::Push,
+    }
+}
+
+/// Returns whether a server accepted the push to this person.
+fn has_reached(history: &[Step], name: &str) -> bool {
+    let is_push = |step: &Step| {
+        step.stage == Stage::OnHost
+            && step.via == Some(Via::Ntfy)
+            && step.by.as_deref() == Some(name)
+    };
+    history.iter().any(is_push)
+}
+
+impl Notifier {
+    /// Pushes a message to a person. Returns the time after which the duty is due again.
+    async fn push(&self, person: &Person, message: &Message, taken_over: bool) -> Result<Duration> {
+        let pushed = self.try_push(person, message, taken_over).await;
+        self.record(person, PUSHES, &pushed);
+        let metrics = &self.services.metrics;
+        match pushed.with_context(|| format!("the push to {}", person.name))? {
+            Some(wait) => return Ok(wait),
+            None => metrics.pushed(PushOutcome::Accepted),
+        }
+        let reached = PersonReached {
+            message: message.id.clone(),
+            by: person.name.clone(),
+            stage: Stage::OnHost,
+            via: Via::Ntfy,
+        };
+        self.services.store.reach_person(&reached).await?;
+        Ok(LOOK)
+    }
+
+    /// Returns `None` if the server accepted the push, or the time after which it is due.
+    async fn try_push(
+        &self,
+        person: &Person,
+        message: &Message,
+        taken_over: bool,
+    ) -> Result<Option<Duration>, ClientError> {
+        let standing = self.standing(person).await?;
+        if standing.refuses(person) {
+            self.services.metrics.pushed(PushOutcome::Refused);
+            return Ok(Some(LOOK));
+        }
+        let codes = Codes::of(person);
+        let frame = self.frame(person, standing, codes.as_ref());
+        let push = frame.push(&with_parts(message.clone()));
+        if taken_over && is_there(person, &push).await? {
+            return Ok(None);
+        }
+        if let Err(wait) = self.with(&person.name, |known| known.pace.take(Instant::now())) {
+            self.summarize(person, &frame).await?;
+            return Ok(Some(wait.min(LOOK)));
+        }
+        let published = publish(person, &push).await;
+        if published.is_err() {
+            self.services.metrics.pushed(PushOutcome::Failed);
+        }
+        published.map(|_| None)
+    }
+
+    /// Takes back the pushes of a message that is settled, expired or gone.
+    async fn end(&self, id: &MessageId, taken_over: bool) -> Result<Option<Duration>> {
+        let kept = self.services.store.message(id).await?;
+        let history = kept.map(|kept| kept.history).unwrap_or_default();
+        let (people, sequence) = (self.people(), sequence(id));
+        // A coordinator that ended while it pushed recorded nothing.
+        let reached = |name: &str| taken_over || has_reached(&history, name);
+        let pushed = people.iter().filter(|person| reached(&person.name));
+        let deleted = pushed.map(|person| async {
+            let deleted = delete(person, &sequence).await;
+            self.record(person, PUSHES, &deleted);
+            deleted.with_context(|| format!("the end of the push to {}", person.name))
+        });
+        for outcome in join_all(deleted).await {
+            outcome?;
+        }
+        for person in people.iter() {
+            let outcome = self.update_summary(person).await;
+            self.record(person, PUSHES, &outcome);
+        }
+        Ok(None)
+    }
+}
+
+/// Publishes a push. Returns the response.
+pub(super) async fn publish(person: &Person, push: &Push) -> Result<String, ClientError> {
+    let body = serde_json::to_string(push);
+    let ask = Ask {
+        method: Method::POST,
+        path: "/",
+        token: person.token.as_ref(),
+        body: body.map_err(|error| ClientError::Unreachable(error.to_string()))?,
+    };
+    send(&person.server, ask).await
+}
+
+/// Deletes a push. A server that cannot delete is left alone.
+pub(super) async fn delete(person: &Person, sequence: &str) -> Result<(), ClientError> {
+    let path = format!("/{}/{sequence}", person.topic);
+    let ask = Ask {
+        method: Method::DELETE,
+        ..Ask::get(&path, person.token.as_ref())
+    };
+    match send(&person.server, ask).await {
+        Ok(_)
+        | Err(ClientError::Refused {
+            status: 404 | 405, ..
+        }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether the server has accepted this push, and not deleted it. A server without sequence ids is asked for the text.
+async fn is_there(person: &Person, push: &Push) -> Result<bool, ClientError> {
+    let path = format!("/{}/json?poll=1&since=all", person.topic);
+    let ask = Ask::get(&path, person.token.as_ref());
+    let messages = send(&person.server, ask).await?;
+    let lines = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    let last = lines.filter(|line| push.is(line)).last();
+    Ok(last.is_some_and(|line| line.event == "message"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::notify::config::tests::person;
+    use crate::notify::quiet::QuietHours;
+
+    /// Midnight of 2026-01-15 in UTC.
+    const MIDNIGHT: u64 = 1_768_435_200_000;
+
+    fn message(priority: &str, requires_response: bool) -> Message {
+        serde_json::from_value(json!({
+            "id": "ha::human::0a1b2c3d", "thread_id": "ha::human::0a1b2c3d", "kind": "message", "from_agent": "ha",
+            "to_agent": "human", "message": "?", "priority": priority, "requires_response": requires_response,
+            "timestamp": "2026-01-15T00:00:00.000Z", "expires_at": "2026-01-22T00:00:00.000Z",
+        }))
+        .expect("a message")
+    }
+
+    fn step(by: &str, via: Via) -> Step {
+        Step {
+            stage: Stage::OnHost,
+            at: Timestamp::from_millis(MIDNIGHT),
+            via: Some(via),
+            session: None,
+            by: Some(by.to_owned()),
+            reply_id: None,
+        }
+    }
+
+    #[test]
+    fn a_push_is_due_after_the_grace_and_once() {
+        let (person, message) = (person(), message("normal", true));
+        let at = |seconds: u64| Timestamp::from_millis(MIDNIGHT + seconds * 1_000);
+        let next = |history: &[Step], seconds| next(&person, &message, history, at(seconds));
+        assert_eq!(next(&[], 3), Next::Wait(Duration::from_secs(7)));
+        assert_eq!(next(&[], 10), Next::Push);
+        assert_eq!(
+            next(&[step("bob", Via::Ntfy), step("ann", Via::Page)], 10),
+            Next::Push
+        );
+        assert_eq!(next(&[step("ann", Via::Ntfy)], 10), Next::Nothing);
+    }
+
+    #[test]
+    fn priorities_and_quiet_hours_hold_pushes() {
+        let mut person = person();
+        let now = Timestamp::from_millis(MIDNIGHT + 10_000);
+        let next = |person: &Person, message: &Message| next(person, message, &[], now);
+        assert_eq!(next(&person, &message("normal", false)), Next::Nothing);
+        assert_eq!(next(&person, &message("high", false)), Next::Push);
+        person.quiet = Some(QuietHours::parse("22:00-07:00", Some("UTC")).expect("hours"));
+        let left = Duration::from_secs(7 * 3600 - 10);
+        assert_eq!(next(&person, &message("high", true)), Next::Wait(left));
+        assert_eq!(next(&person, &message("urgent", true)), Next::Push);
+    }
+}

@@ -1,0 +1,307 @@
+//! The text and the buttons of a push. Pure: the same message gives the same push.
+
+use c3po_shared::ids::MessageId;
+use c3po_shared::limits::PUSH_BYTES_MAX;
+use c3po_shared::message::Message;
+use c3po_shared::question::{Choice, Question};
+use c3po_shared::text::harmless;
+use c3po_shared::vocabulary::{Priority, QuestionKind};
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
+use serde::Serialize;
+use serde_json::json;
+
+use super::codes::Codes;
+use super::config::{Content, Person};
+use super::mask::masked;
+use super::reply::{ALLOW, DENY, Line, takes_words};
+
+/// The sequence id of the push that only has a number.
+pub(super) const WAITING: &str = "c3po-waiting";
+/// The most buttons with options.
+const BUTTONS_MAX: usize = 2;
+/// The longest title, in characters.
+const TITLE_MAX: usize = 120;
+/// The mark in place of a text that was cut out.
+const CUT: &str = "\n[…]\n";
+
+/// A push as ntfy takes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Push {
+    topic: String,
+    title: String,
+    message: String,
+    priority: u8,
+    tags: Vec<&'static str>,
+    sequence_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    click: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    actions: Vec<serde_json::Value>,
+}
+
+impl Push {
+    /// Returns a push that is not about a message.
+    pub(super) fn test(
+        person: &Person,
+        sequence: &str,
+        text: &str,
+        button: Option<serde_json::Value>,
+    ) -> Self {
+        Self {
+            topic: person.topic.clone(),
+            title: "c3po: a test".to_owned(),
+            message: text.to_owned(),
+            priority: 4,
+            tags: vec!["robot"],
+            sequence_id: sequence.to_owned(),
+            click: None,
+            actions: button.into_iter().collect(),
+        }
+    }
+
+    /// Returns whether a line of the topic is about this push.
+    pub(super) fn is(&self, line: &Line) -> bool {
+        match &line.sequence_id {
+            Some(sequence) => *sequence == self.sequence_id,
+            None => line.title == self.title && line.message == self.message,
+        }
+    }
+}
+
+/// The circumstances of a push besides its message.
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    pub(super) person: &'a Person,
+    /// The codes, if answers by push are possible: the topic is private and there is a reply topic.
+    pub(super) codes: Option<&'a Codes>,
+    /// Whether buttons are possible: the token of the reply topic can only write.
+    pub(super) buttons: bool,
+    /// How much is shown.
+    pub(super) content: Content,
+    /// The URL of the coordinator for people.
+    pub(super) public_url: Option<&'a str>,
+}
+
+/// Returns the sequence id of the pushes of a message, by which they are replaced and deleted.
+pub(super) fn sequence(id: &MessageId) -> String {
+    let digest = digest(&SHA256, id.as_str().as_bytes());
+    format!("c3po-{}", HEXLOWER.encode(&digest.as_ref()[..8]))
+}
+
+impl Frame<'_> {
+    /// Returns the push of a message.
+    pub(super) fn push(&self, message: &Message) -> Push {
+        let shown = masked(&text_of(message));
+        let buttons = self.buttons(message);
+        let words = self.content == Content::Full && takes_words(message);
+        let mut end = String::new();
+        if let Some(question) = message.question.as_deref().filter(|_| buttons.is_empty()) {
+            end.extend(listed(question));
+        }
+        if let Some(codes) = self.codes.filter(|_| words) {
+            let code = codes.typed(&message.id);
+            end.push_str(&format!(
+                "\nAnswer in the reply topic: {code} and your words"
+            ));
+        }
+        let body = match self.content {
+            Content::Full => cut(&shown, PUSH_BYTES_MAX - end.len()) + &end,
+            _ => waits(message).to_owned(),
+        };
+        Push {
+            topic: self.person.topic.clone(),
+            title: self.title(message),
+            message: body,
+            priority: priority(message),
+            tags: if message.requires_response {
+                vec!["robot", "warning"]
+            } else {
+                vec!["robot"]
+            },
+            sequence_id: sequence(&message.id),
+            click: self.page(message),
+            actions: self.actions(message, &buttons, words),
+        }
+    }
+
+    /// Returns the push with the number of open questions.
+    pub(super) fn summary(&self, count: usize) -> Push {
+        let message = match count {
+            1 => "1 question waits".to_owned(),
+            count => format!("{count} questions wait"),
+        };
+        Push {
+            topic: self.person.topic.clone(),
+            title: "c3po".to_owned(),
+            message,
+            priority: 4,
+            tags: vec!["robot", "warning"],
+            sequence_id: WAITING.to_owned(),
+            click: self.public_url.map(|url| format!("{url}/q")),
+            actions: Vec::new(),
+        }
+    }
+
+    fn title(&self, message: &Message) -> String {
+        if self.content == Content::None {
+            return "c3po".to_owned();
+        }
+        let host = message.from_host.as_deref().unwrap_or("?");
+        let about = match message
+            .question
+            .as_deref()
+            .and_then(|question| question.request.as_ref())
+        {
+            Some(request) => request.tool.as_str(),
+            None => message.title.as_deref().unwrap_or_else(|| waits(message)),
+        };
+        let title = format!("[{}@{host}] {}", message.from_agent, masked(about));
+        harmless(&title, false).chars().take(TITLE_MAX).collect()
+    }
+
+    /// Returns the options that have buttons, with their labels: none without a reply topic, if there are more than two, if
+    /// the text is not shown, and for requests of clients unless the person wants that and the whole text is shown.
+    pub(super) fn buttons(&self, message: &Message) -> Vec<(String, String)> {
+        let Some(question) = message.question.as_deref() else {
+            return Vec::new();
+        };
+        let [part] = &question.parts[..] else {
+            return Vec::new();
+        };
+        if !self.buttons || self.codes.is_none() || self.content != Content::Full {
+            return Vec::new();
+        }
+        if question.needs_verdict() {
+            let text = text_of(message);
+            let is_whole = text.len() <= PUSH_BYTES_MAX && masked(&text) == text;
+            if !self.person.verdict_buttons || !is_whole {
+                return Vec::new();
+            }
+        }
+        if !matches!(question.kind, QuestionKind::Ask | QuestionKind::Choice) {
+            return [(ALLOW, "Allow"), (DENY, "Deny")]
+                .map(|(id, label)| (id.to_owned(), label.to_owned()))
+                .into();
+        }
+        let is_few = part.options.len() <= BUTTONS_MAX && !part.multi;
+        let one = |choice: &Choice| (choice.id.clone(), choice.label.clone());
+        part.options.iter().filter(|_| is_few).map(one).collect()
+    }
+
+    fn actions(
+        &self,
+        message: &Message,
+        buttons: &[(String, String)],
+        words: bool,
+    ) -> Vec<serde_json::Value> {
+        let person = self.person;
+        let reply = person
+            .reply
+            .as_ref()
+            .and_then(|reply| Some((&reply.topic, reply.token.as_ref()?)));
+        let mut actions = Vec::new();
+        if let (Some(codes), Some((topic, token))) = (self.codes, reply) {
+            actions.extend(buttons.iter().map(|(id, label)| {
+                let code = codes.button(&message.id, id);
+                let body = json!({"question": message.id, "option": id, "code": code});
+                json!({
+                    "action": "http", "label": label, "method": "POST", "clear": true,
+                    "url": format!("{}/{topic}", person.server),
+                    "headers": {"Authorization": format!("Bearer {}", token.reveal())},
+                    "body": body.to_string(),
+                })
+            }));
+        }
+        if let Some(page) = self.page(message).filter(|_| message.requires_response) {
+            let label = if words { "Answer in words" } else { "Open" };
+            actions.push(json!({"action": "view", "label": label, "url": page}));
+        }
+        actions
+    }
+
+    fn page(&self, message: &Message) -> Option<String> {
+        let path = if message.requires_response {
+            format!("/q/{}", message.id)
+        } else {
+            "/q".to_owned()
+        };
+        self.public_url.map(|url| url.to_owned() + &path)
+    }
+}
+
+/// Returns the words for a message of which no more is shown.
+fn waits(message: &Message) -> &'static str {
+    match message.question.as_deref().map(|question| question.kind) {
+        _ if !message.requires_response => "There is news",
+        None | Some(QuestionKind::Ask | QuestionKind::Choice) => "A question waits",
+        Some(_) => "A request waits for your decision",
+    }
+}
+
+/// Returns the priority of ntfy. Sessions that wait for an answer stand still, so questions are above news.
+fn priority(message: &Message) -> u8 {
+    match (message.requires_response, message.priority) {
+        (true, Priority::Urgent | Priority::High) | (false, Priority::Urgent) => 5,
+        (true, Priority::Normal) | (false, Priority::High) => 4,
+        (true, Priority::Low) | (false, Priority::Normal) => 3,
+        (false, Priority::Low) => 2,
+    }
+}
+
+/// Returns the text of a message: of a request of a client its whole input, else the message with its context.
+fn text_of(message: &Message) -> String {
+    let text = match message.question.as_deref() {
+        Some(Question {
+            request: Some(request),
+            kind,
+            ..
+        }) if *kind != QuestionKind::Choice => {
+            let by = request
+                .subagent
+                .as_ref()
+                .map(|kind| format!("Subagent {kind}\n"));
+            by.unwrap_or_default() + &request.input
+        }
+        _ => {
+            let context = message
+                .context
+                .as_deref()
+                .map(|context| format!("\n\n{context}"));
+            message.text().to_owned() + &context.unwrap_or_default()
+        }
+    };
+    harmless(&text, true)
+}
+
+/// Returns the lines of the options.
+fn listed(question: &Question) -> Vec<String> {
+    let options = question
+        .parts
+        .iter()
+        .flat_map(|part| part.options.iter().enumerate());
+    options
+        .map(|(at, option)| format!("\n{}. {}", at + 1, option.label))
+        .collect()
+}
+
+/// Returns a text of at most so many bytes. A longer one loses its middle, because commands often do harm at their end.
+fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let half = most.saturating_sub(CUT.len()) / 2;
+    let begin = (0..=half)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
+    let end = (text.len() - half..text.len()).find(|at| text.is_char_boundary(*at));
+    format!(
+        "{}{CUT}{}",
+        &text[..begin],
+        &text[end.unwrap_or(text.len())..]
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Tests of the texts and the buttons of pushes.
+
+use c3po_shared::message::Message;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::notify::config::tests::person;
+
+/// A message with these members besides the usual ones.
+fn message(members: Value) -> Message {
+    let mut message = json!({
+        "id": "ha::human::0a1b2c3d", "thread_id": "ha::human::0a1b2c3d", "kind": "message", "from_agent": "ha",
+        "from_host": "nas", "to_agent": "human", "message": "Which database?", "priority": "normal",
+        "requires_response": true, "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-22T10:30:00.000Z",
+    });
+    for (name, value) in members.as_object().expect("members") {
+        message[name] = value.clone();
+    }
+    serde_json::from_value(message).expect("a message")
+}
+
+fn question(kind: &str, options: &[&str], request: Value) -> Value {
+    let options = options
+        .iter()
+        .map(|label| json!({"id": label, "label": label}));
+    let part =
+        json!({"id": "q", "text": "?", "options": options.collect::<Vec<_>>(), "allow_text": true});
+    let mut question = json!({"kind": kind, "parts": [part]});
+    if !request.is_null() {
+        question["request"] = request;
+    }
+    question
+}
+
+fn pushed(message: &Message, change: impl FnOnce(&mut Person, &mut Frame<'_>)) -> Value {
+    let mut person = person();
+    let of = person.clone();
+    let codes = Codes::of(&of).expect("codes");
+    let mut frame = Frame {
+        person: &of,
+        codes: Some(&codes),
+        buttons: true,
+        content: Content::Full,
+        public_url: Some("https://nas:8420"),
+    };
+    change(&mut person, &mut frame);
+    let frame = Frame {
+        person: &person,
+        ..frame
+    };
+    serde_json::to_value(frame.push(message)).expect("JSON")
+}
+
+fn labels(push: &Value) -> Vec<&str> {
+    let actions = push["actions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    actions
+        .iter()
+        .filter_map(|action| action["label"].as_str())
+        .collect()
+}
+
+#[test]
+fn a_question_with_two_options_has_them_as_buttons() {
+    let question = question("ask", &["PostgreSQL", "SQLite"], Value::Null);
+    let push = pushed(
+        &message(json!({"question": question, "title": "Storage"})),
+        |_, _| (),
+    );
+    assert_eq!(push["title"], "[ha@nas] Storage");
+    assert_eq!(labels(&push), ["PostgreSQL", "SQLite", "Answer in words"]);
+    let button = &push["actions"][0];
+    assert_eq!(button["url"], "https://ntfy.example/answers");
+    assert_eq!(
+        button["headers"],
+        json!({"Authorization": "Bearer tk_phone"})
+    );
+    let body: Value = serde_json::from_str(button["body"].as_str().expect("a body")).expect("JSON");
+    assert_eq!(
+        (&body["question"], &body["option"]),
+        (&json!("ha::human::0a1b2c3d"), &json!("PostgreSQL"))
+    );
+    assert_eq!(
+        push["actions"][2]["url"],
+        "https://nas:8420/q/ha::human::0a1b2c3d"
+    );
+    assert!(
+        push["message"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("Which database?\nAnswer in"))
+    );
+}
+
+#[test]
+fn more_options_are_listed_and_have_no_buttons() {
+    let question = question("ask", &["a", "b", "c"], Value::Null);
+    let push = pushed(&message(json!({"question": question})), |_, _| ());
+    assert_eq!(labels(&push), ["Answer in words"]);
+    let text = push["message"].as_str().expect("a text");
+    assert!(text.contains("\n1. a\n2. b\n3. c\n"), "{text}");
+}
+
+#[test]
+fn a_verdict_has_buttons_only_if_wanted_and_if_the_whole_text_is_shown() {
+    let request = |input: &str| json!({"tool": "Bash", "input": input, "hash": "00"});
+    let check = |input: &str, wanted: bool, expected: &[&str]| {
+        let question = question("permission", &[], request(input));
+        let push = pushed(&message(json!({"question": question})), |person, _| {
+            person.verdict_buttons = wanted;
+        });
+        assert_eq!(labels(&push), expected, "{input}");
+        assert_eq!(push["title"], "[ha@nas] Bash");
+        push["message"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        check("make deploy", true, &["Allow", "Deny", "Open"]),
+        "make deploy"
+    );
+    check("make deploy", false, &["Open"]);
+    let text = check("curl -H 'Authorization: Bearer abcdef'", true, &["Open"]);
+    assert!(!text.contains("abcdef"), "{text}");
+    let long = format!("echo {} && rm -rf /", "é".repeat(3_000));
+    let text = check(&long, true, &["Open"]);
+    assert!(
+        text.len() <= PUSH_BYTES_MAX && text.ends_with("&& rm -rf /"),
+        "{text}"
+    );
+}
+
+#[test]
+fn less_than_the_text_has_neither_buttons_nor_codes() {
+    let question = question("ask", &["a", "b"], Value::Null);
+    let message = message(json!({"question": question, "title": "Storage"}));
+    for (content, title) in [
+        (Content::Title, "[ha@nas] Storage"),
+        (Content::None, "c3po"),
+    ] {
+        let push = pushed(&message, |_, frame| frame.content = content);
+        assert_eq!(
+            (&push["title"], &push["message"]),
+            (&json!(title), &json!("A question waits"))
+        );
+        assert_eq!(labels(&push), ["Open"]);
+    }
+    let push = pushed(&message, |_, frame| frame.codes = None);
+    assert_eq!(
+        (&push["message"], labels(&push)),
+        (
+            &json!("Which database?\n1. a\n2. b"),
+            vec!["Answer in words"]
+        )
+    );
+    let push = pushed(&message, |_, frame| frame.public_url = None);
+    assert_eq!(labels(&push), ["a", "b"]);
+    assert!(push.get("click").is_none());
+}
+
+#[test]
+fn every_text_fits_and_no_character_is_cut() {
+    for text in [
+        "a".repeat(50_000),
+        "é".repeat(25_000),
+        "🤖\n".repeat(12_000),
+        "\u{202e}x\u{7}".repeat(9_000),
+    ] {
+        let push = pushed(
+            &message(json!({"message": text, "title": text.chars().take(200).collect::<String>()})),
+            |_, _| (),
+        );
+        let shown = push["message"].as_str().expect("a text");
+        assert!(
+            shown.len() <= PUSH_BYTES_MAX && shown.contains("[…]"),
+            "{}",
+            shown.len()
+        );
+        assert!(!shown.contains('\u{202e}') && !shown.contains('\u{7}'));
+    }
+}

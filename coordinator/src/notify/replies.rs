@@ -1,0 +1,219 @@
+//! The streams of the reply topics: taps on buttons, and answers in words.
+//!
+//! Every coordinator reads every topic. The id of the call is made of that of the reply, so the store applies it once.
+
+use std::time::Duration;
+
+use c3po_shared::ids::{AgentId, CallId};
+use c3po_shared::limits::PAGE_MAX;
+use c3po_shared::message::Message;
+use c3po_shared::question::AnswerContent;
+use c3po_shared::refusal::ErrorCode;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::bounds::WrongReplies;
+use super::client::{Ask, ClientError, Lines, open};
+use super::codes::{self, Codes};
+use super::config::Person;
+use super::reply::{Line, Reply, Tap, in_words, takes_words};
+use super::{ANSWERS, Notifier};
+use crate::request::{answer_by_code, asked, with_parts};
+use crate::store::Selection;
+
+/// The namespace of the ids of calls: a constant random UUID.
+const CALLS: Uuid = Uuid::from_u128(0x6e1f_37a2_90bd_4c55_8f04_1b7a_5cc3_0004);
+/// The shortest and the longest pause before a stream is opened again.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// A stream that lasted this long was stable: then the pauses begin again with the shortest.
+const STABLE: Duration = Duration::from_secs(10);
+/// How many bytes of open questions are read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Reads a person's reply topic for ever.
+pub(super) async fn follow(notifier: &Notifier, person: &Person) {
+    let (Some(reply), Some(codes)) = (&person.reply, Codes::of(person)) else {
+        return std::future::pending().await;
+    };
+    let mut wrong = WrongReplies::default();
+    let (mut since, mut pause) = ("all".to_owned(), PAUSE.0);
+    loop {
+        let path = format!("/{}/json?since={since}", reply.topic);
+        let lines = open(&person.server, Ask::get(&path, person.token.as_ref())).await;
+        notifier.record(person, ANSWERS, &lines);
+        let opened = Instant::now();
+        if let Ok(mut lines) = lines {
+            let read = read(
+                notifier,
+                person,
+                &codes,
+                (&mut lines, &mut wrong, &mut since),
+            )
+            .await;
+            notifier.record(person, ANSWERS, &read);
+        }
+        if opened.elapsed() >= STABLE {
+            pause = PAUSE.0;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// Applies the replies of one stream until it ends. `since` becomes the id of the latest one.
+async fn read(
+    notifier: &Notifier,
+    person: &Person,
+    codes: &Codes,
+    (lines, wrong, since): (&mut Lines, &mut WrongReplies, &mut String),
+) -> Result<(), ClientError> {
+    while let Some(text) = lines.next().await? {
+        let Ok(line) = serde_json::from_str::<Line>(&text) else {
+            continue;
+        };
+        if line.event == "message" {
+            apply(notifier, person, codes, wrong, &line).await?;
+            *since = line.id;
+        }
+    }
+    Ok(())
+}
+
+/// Applies one reply. Wrong ones are counted.
+///
+/// Errors: the store is unavailable, so the reply must be read again.
+async fn apply(
+    notifier: &Notifier,
+    person: &Person,
+    codes: &Codes,
+    wrong: &mut WrongReplies,
+    line: &Line,
+) -> Result<(), ClientError> {
+    if wrong.ignores(line.time) {
+        return Ok(());
+    }
+    let found = match Reply::parse(&line.message) {
+        Reply::Tap(tap) => tapped(notifier, person, codes, &tap).await?,
+        Reply::Words { code, text } => in_own_words(notifier, codes, &code, &text).await?,
+        Reply::Test => return Ok(()),
+        Reply::Unreadable => Found::Wrong,
+    };
+    let (question, content) = match found {
+        Found::Answer(question, content) => (question, content),
+        Found::Late => return Ok(()),
+        Found::Wrong => {
+            if wrong.count(line.time) {
+                let name = &person.name;
+                tracing::warn!(
+                    "answers of {name} by ntfy are ignored for a minute: too many wrong codes"
+                );
+            }
+            return Ok(());
+        }
+    };
+    let call = format!("{}/{}", person.server, line.id);
+    let call = CallId(Uuid::new_v5(&CALLS, call.as_bytes()));
+    let answered = answer_by_code(
+        &notifier.services,
+        &person.name,
+        call,
+        &question.id,
+        content,
+    )
+    .await;
+    match answered {
+        Ok(_) => {
+            tracing::info!("{} answered {} by ntfy", person.name, question.id);
+            Ok(())
+        }
+        Err(refusal) if refusal.code == ErrorCode::StoreUnavailable => Err(unavailable(refusal)),
+        Err(refusal) => {
+            tracing::debug!(
+                "an answer of {} by ntfy was not applied: {refusal}",
+                person.name
+            );
+            Ok(())
+        }
+    }
+}
+
+/// The meaning of a reply.
+enum Found {
+    /// The answer to a question.
+    Answer(Box<Message>, AnswerContent),
+    /// The code was right, and the question is gone.
+    Late,
+    /// There is no such code.
+    Wrong,
+}
+
+async fn tapped(
+    notifier: &Notifier,
+    person: &Person,
+    codes: &Codes,
+    tap: &Tap,
+) -> Result<Found, ClientError> {
+    if !tap.is_right(codes) {
+        return Ok(Found::Wrong);
+    }
+    let Some(asked) = asked(&notifier.services, &tap.question)
+        .await
+        .map_err(unavailable)?
+    else {
+        return Ok(Found::Late);
+    };
+    let standing = notifier.standing(person).await?;
+    let frame = notifier.frame(person, standing, Some(codes));
+    let has_button = frame
+        .buttons(&asked.message)
+        .iter()
+        .any(|(id, _)| *id == tap.option);
+    let question = asked.message.question.as_deref().filter(|_| has_button);
+    let content = question.and_then(|question| tap.content(question));
+    Ok(match content {
+        Some(content) => Found::Answer(Box::new(asked.message), content),
+        None => Found::Late,
+    })
+}
+
+async fn in_own_words(
+    notifier: &Notifier,
+    codes: &Codes,
+    code: &str,
+    text: &str,
+) -> Result<Found, ClientError> {
+    let (human, mut after) = (AgentId::human(), 0);
+    loop {
+        let selection = Selection {
+            after,
+            limit: PAGE_MAX,
+            bytes: READ_BYTES,
+            ..Selection::default()
+        };
+        let page = notifier.services.store.inbox(&human, selection).await;
+        let page = page.map_err(unavailable)?;
+        let is_full = selection.is_filled_by(&page);
+        after = page.last().map_or(after, |placed| placed.position);
+        let mut open = page.into_iter().map(|placed| placed.message);
+        let is_meant = |message: &Message| {
+            takes_words(message) && codes::same(&codes.typed(&message.id), code)
+        };
+        if let Some(question) = open.find(is_meant).map(with_parts) {
+            let part = question
+                .question
+                .as_deref()
+                .and_then(|question| question.parts.first());
+            let content = part.map(|part| in_words(part, text));
+            return Ok(content.map_or(Found::Wrong, |content| {
+                Found::Answer(Box::new(question), content)
+            }));
+        }
+        if !is_full {
+            return Ok(Found::Wrong);
+        }
+    }
+}
+
+fn unavailable(error: impl std::fmt::Display) -> ClientError {
+    ClientError::Unreachable(format!("an answer waits for the store: {error}"))
+}

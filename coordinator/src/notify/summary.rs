@@ -1,0 +1,82 @@
+//! The push with the number of open questions, in place of more pushes than a person gets in a short time.
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::limits::PAGE_MAX;
+
+use super::Notifier;
+use super::client::ClientError;
+use super::config::Person;
+use super::push::{delete, publish};
+use super::render::{Frame, WAITING};
+use crate::store::Selection;
+
+/// The number in the push, as far as this process knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Summary {
+    /// There may be such a push of an earlier process.
+    #[default]
+    Unknown,
+    /// There is none.
+    Gone,
+    /// It shows this number; the server can or cannot change it.
+    Shows { count: usize, can_change: bool },
+}
+
+impl Notifier {
+    /// Shows the number of questions that wait, if that is news. A server that cannot change a push gets no second one.
+    pub(super) async fn summarize(
+        &self,
+        person: &Person,
+        frame: &Frame<'_>,
+    ) -> Result<(), ClientError> {
+        let count = self.count().await?;
+        let before = self.with(&person.name, |known| known.summary);
+        match before {
+            Summary::Shows {
+                count: shown,
+                can_change,
+            } if shown == count || !can_change => return Ok(()),
+            _ => {}
+        }
+        let response = publish(person, &frame.summary(count)).await?;
+        let can_change = response.contains("\"sequence_id\"");
+        let summary = Summary::Shows { count, can_change };
+        self.with(&person.name, |known| known.summary = summary);
+        Ok(())
+    }
+
+    /// Brings the push up to date after a message has ended, if there is one.
+    pub(super) async fn update_summary(&self, person: &Person) -> Result<(), ClientError> {
+        let before = self.with(&person.name, |known| known.summary);
+        if before == Summary::Gone {
+            return Ok(());
+        }
+        if self.count().await? == 0 {
+            delete(person, WAITING).await?;
+            self.with(&person.name, |known| known.summary = Summary::Gone);
+        } else if before != Summary::Unknown {
+            let standing = self.standing(person).await?;
+            self.summarize(person, &self.frame(person, standing, None))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Returns how many questions wait for people.
+    async fn count(&self) -> Result<usize, ClientError> {
+        let selection = Selection {
+            limit: PAGE_MAX,
+            ..Selection::default()
+        };
+        let inbox = self
+            .services
+            .store
+            .inbox(&AgentId::human(), selection)
+            .await;
+        let inbox = inbox.map_err(|error| ClientError::Unreachable(error.to_string()))?;
+        let waits = inbox
+            .iter()
+            .filter(|placed| placed.message.requires_response);
+        Ok(waits.count())
+    }
+}

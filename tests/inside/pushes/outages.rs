@@ -1,0 +1,189 @@
+//! Pushes while a server, or the way to it, is broken; with an older server; and by several coordinators.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use harness::eventually::eventually;
+use harness::http;
+use harness::ntfy::{Ntfy, QUESTIONS};
+use harness::redis::Redis;
+use harness::skip::skipped;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
+
+use super::{QUICK, Scene};
+
+/// How long a failed push takes until it is repeated: the claim of its duty, and the look of its coordinator.
+const REPEATED: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_question_is_pushed_once_the_server_is_back() -> Result<()> {
+    let Some(mut scene) =
+        Scene::start("a_question_is_pushed_once_the_server_is_back", None, QUICK).await?
+    else {
+        return Ok(());
+    };
+    scene.ntfy.kill();
+    let question = scene.ask("Which database?").await?;
+    let address: SocketAddr = scene.served.address.parse()?;
+    eventually("the health reports it", REPEATED, async || {
+        let health = http::get(address, "/api/health").await.ok()?;
+        health.body.contains("pushes_fail").then_some(())
+    })
+    .await?;
+    assert_eq!(scene.shown(&question).await?["stage"], "stored");
+    scene.ntfy.begin().await?;
+    eventually("the push", REPEATED, async || {
+        (scene.ntfy.shown().await.ok()?.len() == 1).then_some(())
+    })
+    .await?;
+    scene.step(&question, "on_host").await?;
+    eventually("the health is good again", REPEATED, async || {
+        let health = http::get(address, "/api/health").await.ok()?;
+        (!health.body.contains("pushes_fail")).then_some(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_push_of_a_question_that_ends_in_an_outage_is_taken_back() -> Result<()> {
+    let test = "the_push_of_a_question_that_ends_in_an_outage_is_taken_back";
+    let Some(mut scene) = Scene::start(test, None, QUICK).await? else {
+        return Ok(());
+    };
+    let question = scene.ask("Which database?").await?;
+    scene.step(&question, "on_host").await?;
+    scene.ntfy.kill();
+    let conclusion = json!({"message_id": question, "stage": "withdrawn", "via": "tool_call"});
+    scene.asker.call("conclude", conclusion).await?;
+    let failed = "c3po_duties_total{kind=\"push\",outcome=\"failed\"}";
+    let address: SocketAddr = scene.served.address.parse()?;
+    eventually("the duty fails", REPEATED, async || {
+        let metrics = http::get(address, "/metrics").await.ok()?;
+        metrics.body.contains(failed).then_some(())
+    })
+    .await?;
+    scene.ntfy.begin().await?;
+    eventually("no push is left", REPEATED, async || {
+        scene.ntfy.shown().await.ok()?.is_empty().then_some(())
+    })
+    .await
+}
+
+/// Forwards connections to a server, and loses the response to the first push.
+async fn lose_a_response(listener: TcpListener, server: SocketAddr, lost: Arc<AtomicBool>) {
+    let tasks = TaskTracker::new();
+    while let Ok((mut client, _)) = listener.accept().await {
+        let lost = Arc::clone(&lost);
+        tasks.spawn(async move {
+            let mut server = TcpStream::connect(server).await?;
+            let mut head = vec![0; 64 << 10];
+            let read = client.read(&mut head).await?;
+            server.write_all(&head[..read]).await?;
+            let is_push = head.starts_with(b"POST / ");
+            if is_push && !lost.swap(true, Ordering::SeqCst) {
+                // The server has it, and its response goes nowhere.
+                server.read(&mut head).await?;
+                return Ok(());
+            }
+            copy_bidirectional(&mut client, &mut server).await.map(drop)
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_push_whose_response_was_lost_is_not_sent_again() -> Result<()> {
+    let ntfy = match Ntfy::start().await {
+        Ok(ntfy) => ntfy,
+        Err(why) => {
+            return skipped(
+                "a_push_whose_response_was_lost_is_not_sent_again",
+                &why.to_string(),
+            );
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let (url, lost) = (
+        format!("http://{}", listener.local_addr()?),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let tasks = TaskTracker::new();
+    tasks.spawn(lose_a_response(listener, ntfy.address(), Arc::clone(&lost)));
+    let mut scene = Scene::with(ntfy, None, &url, QUICK).await?;
+    let question = scene.ask("Which database?").await?;
+    eventually("on_host", REPEATED, async || {
+        let shown = scene.shown(&question).await.ok()?;
+        (shown["stage"] == "on_host").then_some(())
+    })
+    .await?;
+    assert!(lost.load(Ordering::SeqCst));
+    assert_eq!(scene.ntfy.messages(QUESTIONS).await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_older_server_gets_no_second_push() -> Result<()> {
+    let ntfy = match Ntfy::start_older().await {
+        Ok(ntfy) => ntfy,
+        Err(why) => return skipped("an_older_server_gets_no_second_push", &why.to_string()),
+    };
+    let url = ntfy.url();
+    let mut scene = Scene::with(ntfy, None, &url, &format!("{QUICK}allow_public = true\n")).await?;
+    let question = scene.ask("Which database?").await?;
+    scene.step(&question, "on_host").await?;
+    let conclusion = json!({"message_id": question, "stage": "withdrawn", "via": "tool_call"});
+    scene.asker.call("conclude", conclusion).await?;
+    let address: SocketAddr = scene.served.address.parse()?;
+    eventually("the duty is done", super::SOON, async || {
+        let metrics = http::get(address, "/metrics").await.ok()?;
+        let done = metrics
+            .body
+            .lines()
+            .find(|line| line.contains("kind=\"push\",outcome=\"done\""))?;
+        (done.rsplit(' ').next()?.parse::<u32>().ok()? >= 2).then_some(())
+    })
+    .await?;
+    assert_eq!(scene.ntfy.messages(QUESTIONS).await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_coordinators_push_each_question_once() -> Result<()> {
+    let redis = Redis::start().await?;
+    let store = redis.url();
+    let Some(mut scene) = Scene::start(
+        "two_coordinators_push_each_question_once",
+        Some(redis),
+        QUICK,
+    )
+    .await?
+    else {
+        return Ok(());
+    };
+    let (url, mut written) = (scene.ntfy.url(), Ok(()));
+    let address = store.parse()?;
+    let second = inside::served::Served::start_with(|config| {
+        config.store = address;
+        written = super::settings(&config.data_dir, &url, QUICK);
+    });
+    let second = second.await?;
+    written?;
+    let mut other = second.join("meshtastic").await?;
+    let mut questions = Vec::new();
+    for number in 0..4 {
+        questions.push(scene.ask(&format!("Question {number}?")).await?);
+        let asked = json!({"target": "human", "message": format!("Other {number}?")});
+        let sent = other.call("send_message", asked).await?;
+        questions.push(sent["id"].as_str().unwrap_or_default().to_owned());
+    }
+    for question in &questions {
+        scene.step(question, "on_host").await?;
+    }
+    assert_eq!(scene.ntfy.messages(QUESTIONS).await?.len(), questions.len());
+    Ok(())
+}
