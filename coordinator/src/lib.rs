@@ -84,20 +84,7 @@ pub async fn run(
     )?);
     let metrics = Metrics::new();
     let (audit, writer) = Audit::new(config.audit_entries.is_some(), &metrics);
-    let services = Arc::new(Services {
-        store: Arc::clone(&store),
-        presence: Presence::default(),
-        policies: Arc::clone(&policies),
-        audit: audit.clone(),
-        limit: RateLimit::new(config.rate_limit),
-        guard: Guard::new(config.loop_messages),
-        message_life: config.message_life,
-        store_quota: config.store_quota,
-        unfinished: Budget::within(memory::limit()),
-        event_readers: Arc::new(Semaphore::new(EVENT_READERS)),
-        duties_due: Notify::new(),
-        metrics,
-    });
+    let services = services(&config, &store, &policies, &audit, metrics);
     let notifier = Notifier::open(&config, Arc::clone(&services))?;
     let address = listener.local_addr()?;
     let auth = Arc::new(Auth::new(&config, address.ip()));
@@ -141,6 +128,30 @@ pub async fn run(
     }
     store.close().await;
     outcome
+}
+
+/// Returns the dependencies of every call.
+fn services(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    policies: &Arc<Policies>,
+    audit: &Audit,
+    metrics: Metrics,
+) -> Arc<Services> {
+    Arc::new(Services {
+        store: Arc::clone(store),
+        presence: Presence::default(),
+        policies: Arc::clone(policies),
+        audit: audit.clone(),
+        limit: RateLimit::new(config.rate_limit),
+        guard: Guard::new(config.loop_messages),
+        message_life: config.message_life,
+        store_quota: config.store_quota,
+        unfinished: Budget::within(memory::limit()),
+        event_readers: Arc::new(Semaphore::new(EVENT_READERS)),
+        duties_due: Notify::new(),
+        metrics,
+    })
 }
 
 /// Creates the data folder if it is missing, and refuses one that is not writable.

@@ -14,6 +14,9 @@ use harness::pty;
 use inside::gate::Gate;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
 
 const KEY: &str = "0a1b2c3d";
 /// The commands that print nothing of another side: they work on files of this machine.
@@ -45,6 +48,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("guard list --json", &[]),
     ("guard allow a b", &[]),
     ("health", &[]),
+    ("notify test", &["error"]),
 ];
 
 /// Runs a command on a terminal, and returns its output.
@@ -146,10 +150,33 @@ async fn poison(store: &dyn Store) -> Result<()> {
     Ok(())
 }
 
+/// Responds to every connection with a hostile refusal, as an ntfy server could.
+async fn refuse(listener: TcpListener) -> Result<()> {
+    loop {
+        let (mut stream, _) = listener.accept().await?;
+        let mut request = [0; 4 << 10];
+        ensure!(stream.read(&mut request).await? > 0);
+        let text = field("error");
+        let head = format!(
+            "HTTP/1.1 507 Full\r\nContent-Length: {}\r\n\r\n",
+            text.len()
+        );
+        stream.write_all(format!("{head}{text}").as_bytes()).await?;
+    }
+}
+
 #[tokio::test]
 async fn nothing_in_a_hostile_store_reaches_the_terminal() -> Result<()> {
     let gate = Gate::start().await?;
     poison(gate.served.store.as_ref()).await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let settings = format!(
+        "[[person]]\nname = \"ann\"\nserver = \"http://{}\"\ntopic = \"ask\"\n",
+        listener.local_addr()?
+    );
+    std::fs::write(gate.served.folder().join("notify.toml"), settings)?;
+    let refusing = TaskTracker::new();
+    refusing.spawn(refuse(listener));
     for (words, fields) in COMMANDS {
         let shown = typed(&gate, words).await?;
         check(&shown).with_context(|| format!("c3po-coordinator {words}"))?;

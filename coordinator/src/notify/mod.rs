@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
-use tokio::sync::watch;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::bounds::Pace;
@@ -66,7 +66,8 @@ pub(crate) struct Notifier {
 struct Known {
     standing: Option<Standing>,
     pace: Pace,
-    summary: Summary,
+    /// Locked while the push is changed, so that the latest number is the last one.
+    summary: Arc<AsyncMutex<Summary>>,
     /// The kinds of requests of which the latest one failed.
     troubles: BTreeSet<&'static str>,
 }

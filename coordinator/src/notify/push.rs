@@ -217,10 +217,11 @@ async fn is_there(person: &Person, push: &Push) -> Result<bool, ClientError> {
     let path = format!("/{}/json?poll=1&since=all", person.topic);
     let ask = Ask::get(&path, person.token.as_ref());
     let messages = send(&person.server, ask).await?;
-    let lines = messages
+    let mut newest_first = messages
         .lines()
+        .rev()
         .filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    let last = lines.filter(|line| push.is(line)).last();
+    let last = newest_first.find(|line| push.is(line));
     Ok(last.is_some_and(|line| line.event == "message"))
 }
 

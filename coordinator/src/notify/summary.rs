@@ -1,7 +1,11 @@
 //! The push with the number of open questions, in place of more pushes than a person gets in a short time.
 
+use std::sync::Arc;
+
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::PAGE_MAX;
+
+use tokio::sync::Mutex;
 
 use super::Notifier;
 use super::client::ClientError;
@@ -23,42 +27,58 @@ pub(super) enum Summary {
 }
 
 impl Notifier {
-    /// Shows the number of questions that wait, if that is news. A server that cannot change a push gets no second one.
+    /// Shows the number of questions that wait, if that is news.
     pub(super) async fn summarize(
         &self,
         person: &Person,
         frame: &Frame<'_>,
     ) -> Result<(), ClientError> {
-        let count = self.count().await?;
-        let before = self.with(&person.name, |known| known.summary);
-        match before {
-            Summary::Shows {
-                count: shown,
-                can_change,
-            } if shown == count || !can_change => return Ok(()),
-            _ => {}
-        }
-        let response = publish(person, &frame.summary(count)).await?;
-        let can_change = response.contains("\"sequence_id\"");
-        let summary = Summary::Shows { count, can_change };
-        self.with(&person.name, |known| known.summary = summary);
-        Ok(())
+        let summary = self.summary(person);
+        let mut summary = summary.lock().await;
+        self.show_count(person, frame, &mut summary).await
     }
 
     /// Brings the push up to date after a message has ended, if there is one.
     pub(super) async fn update_summary(&self, person: &Person) -> Result<(), ClientError> {
-        let before = self.with(&person.name, |known| known.summary);
-        if before == Summary::Gone {
+        let summary = self.summary(person);
+        let mut summary = summary.lock().await;
+        if *summary == Summary::Gone {
             return Ok(());
         }
         if self.count().await? == 0 {
             delete(person, WAITING).await?;
-            self.with(&person.name, |known| known.summary = Summary::Gone);
-        } else if before != Summary::Unknown {
+            *summary = Summary::Gone;
+        } else if *summary != Summary::Unknown {
             let standing = self.standing(person).await?;
-            self.summarize(person, &self.frame(person, standing, None))
-                .await?;
+            let frame = self.frame(person, standing, None);
+            self.show_count(person, &frame, &mut summary).await?;
         }
+        Ok(())
+    }
+
+    fn summary(&self, person: &Person) -> Arc<Mutex<Summary>> {
+        self.with(&person.name, |known| Arc::clone(&known.summary))
+    }
+
+    /// Publishes the present number, if another one is shown. A server that cannot change a push gets no second one.
+    async fn show_count(
+        &self,
+        person: &Person,
+        frame: &Frame<'_>,
+        summary: &mut Summary,
+    ) -> Result<(), ClientError> {
+        let count = self.count().await?;
+        if let Summary::Shows {
+            count: shown,
+            can_change,
+        } = *summary
+            && (shown == count || !can_change)
+        {
+            return Ok(());
+        }
+        let response = publish(person, &frame.summary(count)).await?;
+        let can_change = response.contains("\"sequence_id\"");
+        *summary = Summary::Shows { count, can_change };
         Ok(())
     }
 

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::client::{Ask, ClientError, open};
-use super::config::{self, Person};
+use super::config::{self, Person, ReplyTopic};
 use super::push::{delete, publish};
 use super::render::Push;
 use super::reply::{Line, TEST};
@@ -47,14 +47,7 @@ pub(crate) async fn test(
     }
     let nonce = Uuid::new_v4().simple().to_string();
     let reply = person.reply.as_ref().filter(|_| standing.buttons);
-    let button = reply.and_then(|reply| {
-        let token = reply.token.as_ref()?.reveal();
-        Some(json!({
-            "action": "http", "label": "Tap", "method": "POST", "clear": true,
-            "url": format!("{server}/{}", reply.topic),
-            "headers": {"Authorization": format!("Bearer {token}")}, "body": format!("{TEST} {nonce}"),
-        }))
-    });
+    let button = reply.and_then(|reply| button(&person, reply, &nonce));
     let text = if button.is_some() {
         "Tap the button."
     } else {
@@ -65,14 +58,9 @@ pub(crate) async fn test(
         .await
         .context("the server rejected the push")?;
     let Some(reply) = reply.filter(|_| button.is_some()) else {
+        let why = why_no_button(&person);
         return Ok(format!(
-            "{server} accepted the push. It has no button: {}.",
-            match &person.reply {
-                None => "there is no reply_topic",
-                Some(reply) if reply.token.is_none() => "there is no reply_token_file",
-                Some(_) =>
-                    "the reply token can read a topic, and must only write to the reply topic",
-            }
+            "{server} accepted the push. It has no button: {why}."
         ));
     };
     say(&format!(
@@ -82,16 +70,7 @@ pub(crate) async fn test(
     let accepted: Line = serde_json::from_str(&accepted).context("the server is not ntfy")?;
     let since = Instant::now();
     let path = format!("/{}/json?since={}", reply.topic, accepted.time);
-    let tapped = async {
-        let mut lines = open(server, Ask::get(&path, person.token.as_ref())).await?;
-        while let Some(line) = lines.next().await? {
-            if line.contains(&nonce) {
-                return Ok(());
-            }
-        }
-        Err(ClientError::Unreachable("the stream ended".to_owned()))
-    };
-    let tapped = timeout(TAP, tapped).await;
+    let tapped = timeout(TAP, tap(&person, &path, &nonce)).await;
     // The notification may have been removed by the tap.
     let _ = delete(&person, SEQUENCE).await;
     let seconds = TAP.as_secs();
@@ -104,6 +83,35 @@ pub(crate) async fn test(
         person.topic,
         person.name
     ))
+}
+
+/// Returns the button, or `None` without a token for it.
+fn button(person: &Person, reply: &ReplyTopic, nonce: &str) -> Option<Value> {
+    let token = reply.token.as_ref()?.reveal();
+    Some(json!({
+        "action": "http", "label": "Tap", "method": "POST", "clear": true,
+        "url": format!("{}/{}", person.server, reply.topic),
+        "headers": {"Authorization": format!("Bearer {token}")}, "body": format!("{TEST} {nonce}"),
+    }))
+}
+
+fn why_no_button(person: &Person) -> &'static str {
+    match &person.reply {
+        None => "there is no reply_topic",
+        Some(reply) if reply.token.is_none() => "there is no reply_token_file",
+        Some(_) => "the reply token can read a topic, and must only write to the reply topic",
+    }
+}
+
+/// Waits until the reply topic has the tap.
+async fn tap(person: &Person, path: &str, nonce: &str) -> Result<(), ClientError> {
+    let mut lines = open(&person.server, Ask::get(path, person.token.as_ref())).await?;
+    while let Some(line) = lines.next().await? {
+        if line.contains(nonce) {
+            return Ok(());
+        }
+    }
+    Err(ClientError::Unreachable("the stream ended".to_owned()))
 }
 
 fn person(path: &Path, flags: &NtfyFlags, name: Option<&str>) -> Result<Person> {

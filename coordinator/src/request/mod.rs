@@ -4,6 +4,7 @@ mod agents;
 mod ask;
 mod audit;
 mod caller;
+mod client_request;
 mod deposit;
 mod events;
 mod guard;
@@ -34,6 +35,7 @@ use tokio::time::Instant;
 
 pub(crate) use audit::{page as audit_page, sent};
 pub(crate) use caller::{Caller, Memory};
+pub(crate) use client_request::end_request;
 pub(crate) use events::{Events, Next as NextEvents, page as events_page};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{
@@ -43,8 +45,8 @@ pub(crate) use notice::notify_people;
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
 pub(crate) use questions::{
-    answer, answer_by_code, asked, end_request, open as open_questions, record_shown,
-    show as show_question, with_parts,
+    answer, answer_by_code, asked, open as open_questions, record_shown, show as show_question,
+    with_parts,
 };
 pub(crate) use target::select;
 
@@ -386,12 +388,12 @@ async fn dispatch(
         Call::SetStatus(call) => agents::set_status(services, caller, call).await?,
         Call::Ping(_) => agents::ping(caller),
         Call::RequestPermission(call) => {
-            questions::request_permission(services, caller, id, call).await?
+            client_request::request_permission(services, caller, id, call).await?
         }
         Call::AnswerInDialog(call) => {
             questions::answer_in_dialog(services, caller, id, call).await?
         }
-        Call::Conclude(call) => questions::conclude(services, caller, call).await?,
+        Call::Conclude(call) => client_request::conclude(services, caller, call).await?,
     };
     Ok(reply.into())
 }

@@ -139,7 +139,9 @@ async fn answers_that_came_while_no_coordinator_ran_are_applied() -> Result<()> 
     ntfy.send(REPLIES, PHONE, &format!("{} SQLite", code(&push)?))
         .await?;
     let url = ntfy.url();
-    let mut scene = Scene::with(ntfy, redis, &url, QUICK).await?;
-    assert_eq!(scene.answer(&question).await?["response"], "SQLite");
+    let scene = Scene::with(ntfy, redis, &url, QUICK).await?;
+    scene.step(&question, "answered").await?;
+    let shown = scene.shown(&question).await?;
+    assert_eq!(shown["reply"]["response"], "SQLite");
     scene.nothing_shown().await
 }

@@ -7,7 +7,7 @@ mod outages;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use c3po_shared::ids::CallId;
 use harness::eventually::eventually;
 use harness::http;
@@ -15,11 +15,13 @@ use harness::link::Link;
 use harness::ntfy::{BUTTONS, COORDINATOR, Ntfy, QUESTIONS, REPLIES};
 use harness::redis::Redis;
 use harness::skip::skipped;
-use inside::served::Served;
+use inside::gate::Gate;
 use serde_json::{Value, json};
 
 /// How long a push or an answer may take that should be quick, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(20);
+/// How long a failed push takes until it is repeated: the claim of its duty, and the look of its coordinator.
+const REPEATED: Duration = Duration::from_secs(60);
 
 /// Writes the settings of one person into the data folder of a coordinator. `more` are further lines.
 fn settings(folder: &Path, url: &str, more: &str) -> Result<()> {
@@ -38,7 +40,9 @@ const QUICK: &str = "grace = \"0s\"\nverdict_buttons = true\n";
 /// A coordinator that pushes.
 struct Scene {
     ntfy: Ntfy,
-    served: Served,
+    gate: Gate,
+    /// The token of a person's login.
+    login: String,
     asker: Link,
     redis: Option<Redis>,
 }
@@ -61,17 +65,20 @@ impl Scene {
             .map(|redis| redis.url().parse())
             .transpose()?;
         let mut written = Ok(());
-        let served = Served::start_with(|config| {
+        let gate = Gate::start_with(|config| {
+            config.is_open = true;
             config.store = store.unwrap_or_else(|| config.store.clone());
             config.public_url = Some("http://127.0.0.1:8420".to_owned());
             written = settings(&config.data_dir, url, more);
         });
-        let served = served.await?;
+        let gate = gate.await?;
         written?;
-        let asker = served.join("homeassistant").await?;
+        let login = gate.login("person").await?;
+        let asker = gate.served.join("homeassistant").await?;
         Ok(Self {
             ntfy,
-            served,
+            gate,
+            login,
             asker,
             redis,
         })
@@ -80,13 +87,13 @@ impl Scene {
     /// Stops the coordinator. Returns the servers.
     async fn stop(self) -> Result<(Ntfy, Option<Redis>)> {
         drop(self.asker);
-        self.served.stop().await?;
+        self.gate.served.stop().await?;
         Ok((self.ntfy, self.redis))
     }
 
     /// Asks people a question in words. Returns its id.
     async fn ask(&mut self, text: &str) -> Result<String> {
-        self.ask_with(json!({"target": "human", "message": text}))
+        self.ask_with(json!({"target": "human", "message": text, "requires_response": true}))
             .await
     }
 
@@ -158,8 +165,18 @@ impl Scene {
 
     /// Returns a question as the REST interface shows it.
     async fn shown(&self, question: &str) -> Result<Value> {
-        let path = format!("/api/v1/questions/{question}");
-        let answer = http::get(self.served.address.parse()?, &path).await?;
+        let (address, login) = (self.gate.address()?, &self.login);
+        let request = format!(
+            "GET /api/v1/questions/{question} HTTP/1.1
+Host: {address}
+Authorization: Bearer {login}
+\
+             Connection: close
+
+"
+        );
+        let answer = http::request(address, &request).await?;
+        ensure!(answer.status == 200, "{}", answer.body);
         let body: Value = serde_json::from_str(&answer.body)?;
         Ok(body["data"].clone())
     }

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::Result;
 use harness::eventually::eventually;
@@ -16,10 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
-use super::{QUICK, Scene};
-
-/// How long a failed push takes until it is repeated: the claim of its duty, and the look of its coordinator.
-const REPEATED: Duration = Duration::from_secs(60);
+use super::{QUICK, REPEATED, Scene};
 
 #[tokio::test]
 async fn a_question_is_pushed_once_the_server_is_back() -> Result<()> {
@@ -30,7 +26,7 @@ async fn a_question_is_pushed_once_the_server_is_back() -> Result<()> {
     };
     scene.ntfy.kill();
     let question = scene.ask("Which database?").await?;
-    let address: SocketAddr = scene.served.address.parse()?;
+    let address: SocketAddr = scene.gate.address()?;
     eventually("the health reports it", REPEATED, async || {
         let health = http::get(address, "/api/health").await.ok()?;
         health.body.contains("pushes_fail").then_some(())
@@ -62,7 +58,7 @@ async fn the_push_of_a_question_that_ends_in_an_outage_is_taken_back() -> Result
     let conclusion = json!({"message_id": question, "stage": "withdrawn", "via": "tool_call"});
     scene.asker.call("conclude", conclusion).await?;
     let failed = "c3po_duties_total{kind=\"push\",outcome=\"failed\"}";
-    let address: SocketAddr = scene.served.address.parse()?;
+    let address: SocketAddr = scene.gate.address()?;
     eventually("the duty fails", REPEATED, async || {
         let metrics = http::get(address, "/metrics").await.ok()?;
         metrics.body.contains(failed).then_some(())
@@ -88,8 +84,7 @@ async fn lose_a_response(listener: TcpListener, server: SocketAddr, lost: Arc<At
             let is_push = head.starts_with(b"POST / ");
             if is_push && !lost.swap(true, Ordering::SeqCst) {
                 // The server has it, and its response goes nowhere.
-                server.read(&mut head).await?;
-                return Ok(());
+                return server.read(&mut head).await.map(drop);
             }
             copy_bidirectional(&mut client, &mut server).await.map(drop)
         });
@@ -138,7 +133,7 @@ async fn an_older_server_gets_no_second_push() -> Result<()> {
     scene.step(&question, "on_host").await?;
     let conclusion = json!({"message_id": question, "stage": "withdrawn", "via": "tool_call"});
     scene.asker.call("conclude", conclusion).await?;
-    let address: SocketAddr = scene.served.address.parse()?;
+    let address: SocketAddr = scene.gate.address()?;
     eventually("the duty is done", super::SOON, async || {
         let metrics = http::get(address, "/metrics").await.ok()?;
         let done = metrics
