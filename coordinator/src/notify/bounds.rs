@@ -33,6 +33,11 @@ impl Pace {
             }
         }
     }
+
+    /// Takes the latest count back: a push failed.
+    pub(super) fn give_back(&mut self) {
+        self.0.pop_back();
+    }
 }
 
 /// The recent wrong codes in a reply topic, by the time of their messages, so that a second reading decides the same.
@@ -75,6 +80,8 @@ mod tests {
         assert_eq!(pace.take(at(10)), Err(Duration::from_secs(290)));
         assert_eq!(pace.take(at(300)), Ok(()));
         assert_eq!(pace.take(at(300)), Err(Duration::from_secs(1)));
+        pace.give_back();
+        assert_eq!(pace.take(at(300)), Ok(()));
     }
 
     #[test]

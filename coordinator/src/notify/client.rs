@@ -16,7 +16,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::server::Server;
@@ -24,6 +24,8 @@ use crate::config::Secret;
 
 /// The deadline of a request, with its connection and its response.
 const DEADLINE: Duration = Duration::from_millis(1_500);
+/// After this time a refused request is sent again.
+const AGAIN: Duration = Duration::from_millis(100);
 /// The largest response that is read, in bytes: a poll of a topic returns its messages.
 const RESPONSE_MAX: usize = 4 << 20;
 /// The longest line of a stream, in bytes: ntfy limits a message to 4 kB.
@@ -90,10 +92,24 @@ static TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     Arc::new(config.with_root_certificates(roots).with_no_client_auth())
 });
 
-/// Sends a request. Returns the body of the response.
+/// Sends a request. Returns the body of the response. A refusal of its token is asked for twice: ntfy confuses the users of
+/// one address whose requests come at the same time.
 ///
 /// Errors: the server is unreachable, too slow, or responds with another status than 200.
 pub(super) async fn send(server: &Server, ask: Ask<'_>) -> Result<String, ClientError> {
+    match send_once(server, ask.clone()).await {
+        Err(ClientError::Refused { status: 403, .. }) => {
+            sleep(AGAIN).await;
+            send_once(server, ask).await
+        }
+        outcome => outcome,
+    }
+}
+
+/// Sends a request once.
+///
+/// Errors: as for [`send`].
+pub(super) async fn send_once(server: &Server, ask: Ask<'_>) -> Result<String, ClientError> {
     let exchange = async {
         let stream = connect(server).await?;
         let (mut sender, connection) = handshake(TokioIo::new(stream))

@@ -66,7 +66,7 @@ pub(crate) struct Notifier {
 struct Known {
     standing: Option<Standing>,
     pace: Pace,
-    /// Locked while the push is changed, so that the latest number is the last one.
+    /// Locked while a push is sent or deleted, so that the latest number is the last one.
     summary: Arc<AsyncMutex<Summary>>,
     /// The kinds of requests of which the latest one failed.
     troubles: BTreeSet<&'static str>,
@@ -122,6 +122,11 @@ impl Notifier {
     fn with<T>(&self, name: &str, read: impl FnOnce(&mut Known) -> T) -> T {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         read(known.entry(name.to_owned()).or_default())
+    }
+
+    /// Returns the lock for the requests about a person.
+    fn turn(&self, person: &Person) -> Arc<AsyncMutex<Summary>> {
+        self.with(&person.name, |known| Arc::clone(&known.summary))
     }
 
     /// Records how a request for a person ended. The first failure of several is logged.

@@ -138,6 +138,8 @@ impl Notifier {
         message: &Message,
         taken_over: bool,
     ) -> Result<Option<Duration>, ClientError> {
+        let turn = self.turn(person);
+        let mut summary = turn.lock().await;
         let standing = self.standing(person).await?;
         if standing.refuses(person) {
             self.services.metrics.pushed(PushOutcome::Refused);
@@ -150,11 +152,12 @@ impl Notifier {
             return Ok(None);
         }
         if let Err(wait) = self.with(&person.name, |known| known.pace.take(Instant::now())) {
-            self.summarize(person, &frame).await?;
+            self.summarize(person, &frame, &mut summary).await?;
             return Ok(Some(wait.min(LOOK)));
         }
         let published = publish(person, &push).await;
         if published.is_err() {
+            self.with(&person.name, |known| known.pace.give_back());
             self.services.metrics.pushed(PushOutcome::Failed);
         }
         published.map(|_| None)
@@ -167,18 +170,20 @@ impl Notifier {
         let (people, sequence) = (self.people(), sequence(id));
         // A coordinator that ended while it pushed recorded nothing.
         let reached = |name: &str| taken_over || has_reached(&history, name);
-        let pushed = people.iter().filter(|person| reached(&person.name));
-        let deleted = pushed.map(|person| async {
-            let deleted = delete(person, &sequence).await;
-            self.record(person, PUSHES, &deleted);
-            deleted.with_context(|| format!("the end of the push to {}", person.name))
+        let ending = people.iter().map(|person| async {
+            let turn = self.turn(person);
+            let mut summary = turn.lock().await;
+            if reached(&person.name) {
+                let deleted = delete(person, &sequence).await;
+                self.record(person, PUSHES, &deleted);
+                deleted.with_context(|| format!("the end of the push to {}", person.name))?;
+            }
+            let updated = self.update_summary(person, &mut summary).await;
+            self.record(person, PUSHES, &updated);
+            anyhow::Ok(())
         });
-        for outcome in join_all(deleted).await {
+        for outcome in join_all(ending).await {
             outcome?;
-        }
-        for person in people.iter() {
-            let outcome = self.update_summary(person).await;
-            self.record(person, PUSHES, &outcome);
         }
         Ok(None)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Notifier;
-use super::client::{Ask, ClientError, send};
+use super::client::{Ask, ClientError, send_once};
 use super::codes::Codes;
 use super::config::{Content, Person};
 use super::render::Frame;
@@ -109,17 +109,24 @@ pub(super) async fn check(person: &Person) -> Result<Standing, ClientError> {
     })
 }
 
-/// Returns whether a token, or anyone, can read a topic.
+/// Returns whether a token, or anyone, can read a topic. Two responses must agree: ntfy confuses the users of one address whose
+/// requests come at the same time.
 async fn can_read(
     person: &Person,
     topic: &str,
     token: Option<&Secret>,
 ) -> Result<bool, ClientError> {
     let path = format!("/{topic}/json?poll=1&since=1s");
-    match send(&person.server, Ask::get(&path, token)).await {
+    let ask = async || match send_once(&person.server, Ask::get(&path, token)).await {
         Ok(_) => Ok(true),
         Err(ClientError::Refused { status: 403, .. }) => Ok(false),
         Err(ClientError::Refused { status: 401, .. }) if token.is_none() => Ok(false),
         Err(error) => Err(error),
+    };
+    let (first, second) = (ask().await?, ask().await?);
+    if first == second {
+        Ok(first)
+    } else {
+        ask().await
     }
 }

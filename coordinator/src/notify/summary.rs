@@ -1,11 +1,7 @@
 //! The push with the number of open questions, in place of more pushes than a person gets in a short time.
 
-use std::sync::Arc;
-
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::PAGE_MAX;
-
-use tokio::sync::Mutex;
 
 use super::Notifier;
 use super::client::ClientError;
@@ -27,41 +23,8 @@ pub(super) enum Summary {
 }
 
 impl Notifier {
-    /// Shows the number of questions that wait, if that is news.
+    /// Shows the number of questions that wait, if that is news. A server that cannot change a push gets no second one.
     pub(super) async fn summarize(
-        &self,
-        person: &Person,
-        frame: &Frame<'_>,
-    ) -> Result<(), ClientError> {
-        let summary = self.summary(person);
-        let mut summary = summary.lock().await;
-        self.show_count(person, frame, &mut summary).await
-    }
-
-    /// Brings the push up to date after a message has ended, if there is one.
-    pub(super) async fn update_summary(&self, person: &Person) -> Result<(), ClientError> {
-        let summary = self.summary(person);
-        let mut summary = summary.lock().await;
-        if *summary == Summary::Gone {
-            return Ok(());
-        }
-        if self.count().await? == 0 {
-            delete(person, WAITING).await?;
-            *summary = Summary::Gone;
-        } else if *summary != Summary::Unknown {
-            let standing = self.standing(person).await?;
-            let frame = self.frame(person, standing, None);
-            self.show_count(person, &frame, &mut summary).await?;
-        }
-        Ok(())
-    }
-
-    fn summary(&self, person: &Person) -> Arc<Mutex<Summary>> {
-        self.with(&person.name, |known| Arc::clone(&known.summary))
-    }
-
-    /// Publishes the present number, if another one is shown. A server that cannot change a push gets no second one.
-    async fn show_count(
         &self,
         person: &Person,
         frame: &Frame<'_>,
@@ -79,6 +42,26 @@ impl Notifier {
         let response = publish(person, &frame.summary(count)).await?;
         let can_change = response.contains("\"sequence_id\"");
         *summary = Summary::Shows { count, can_change };
+        Ok(())
+    }
+
+    /// Brings the push up to date after a message has ended, if there is one.
+    pub(super) async fn update_summary(
+        &self,
+        person: &Person,
+        summary: &mut Summary,
+    ) -> Result<(), ClientError> {
+        if *summary == Summary::Gone {
+            return Ok(());
+        }
+        if self.count().await? == 0 {
+            delete(person, WAITING).await?;
+            *summary = Summary::Gone;
+        } else if *summary != Summary::Unknown {
+            let standing = self.standing(person).await?;
+            let frame = self.frame(person, standing, None);
+            self.summarize(person, &frame, summary).await?;
+        }
         Ok(())
     }
 

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::client::{Ask, ClientError, open};
+use super::client::{Ask, ClientError, Lines, open};
 use super::config::{self, Person, ReplyTopic};
 use super::push::{delete, publish};
 use super::render::Push;
-use super::reply::{Line, TEST};
+use super::reply::TEST;
 use super::standing::check;
 use crate::config::{NtfyFlags, ServeFlags};
 
@@ -53,11 +53,16 @@ pub(crate) async fn test(
     } else {
         "It has no button."
     };
-    let push = Push::test(&person, SEQUENCE, text, button.clone());
-    let accepted = publish(&person, &push)
+    // Opened first, so that no tap is missed.
+    let stream = match reply.filter(|_| button.is_some()) {
+        Some(reply) => Some(open_replies(&person, reply).await?),
+        None => None,
+    };
+    let push = Push::test(&person, SEQUENCE, text, button);
+    publish(&person, &push)
         .await
         .context("the server rejected the push")?;
-    let Some(reply) = reply.filter(|_| button.is_some()) else {
+    let Some(stream) = stream else {
         let why = why_no_button(&person);
         return Ok(format!(
             "{server} accepted the push. It has no button: {why}."
@@ -67,10 +72,8 @@ pub(crate) async fn test(
         "{server} accepted the push to {}. Tap its button.",
         person.name
     ));
-    let accepted: Line = serde_json::from_str(&accepted).context("the server is not ntfy")?;
     let since = Instant::now();
-    let path = format!("/{}/json?since={}", reply.topic, accepted.time);
-    let tapped = timeout(TAP, tap(&person, &path, &nonce)).await;
+    let tapped = timeout(TAP, tap(stream, &nonce)).await;
     // The notification may have been removed by the tap.
     let _ = delete(&person, SEQUENCE).await;
     let seconds = TAP.as_secs();
@@ -103,10 +106,15 @@ fn why_no_button(person: &Person) -> &'static str {
     }
 }
 
-/// Waits until the reply topic has the tap.
-async fn tap(person: &Person, path: &str, nonce: &str) -> Result<(), ClientError> {
-    let mut lines = open(&person.server, Ask::get(path, person.token.as_ref())).await?;
-    while let Some(line) = lines.next().await? {
+async fn open_replies(person: &Person, reply: &ReplyTopic) -> Result<Lines> {
+    let path = format!("/{}/json", reply.topic);
+    let stream = open(&person.server, Ask::get(&path, person.token.as_ref())).await;
+    stream.context("reading the reply topic")
+}
+
+/// Waits for the tap.
+async fn tap(mut stream: Lines, nonce: &str) -> Result<(), ClientError> {
+    while let Some(line) = stream.next().await? {
         if line.contains(nonce) {
             return Ok(());
         }

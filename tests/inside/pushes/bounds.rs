@@ -11,7 +11,7 @@ use harness::skip::skipped;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{QUICK, REPEATED, SOON, Scene, button, settings};
+use super::{QUICK, SOON, Scene, button, settings};
 
 /// Waits until the metrics have this line.
 async fn metric(scene: &Scene, line: &str) -> Result<()> {
@@ -117,8 +117,7 @@ async fn after_ten_pushes_one_more_counts_the_rest_and_is_taken_back() -> Result
     }
     let is_summary = |push: &Value| push["message"] == "13 questions wait";
     let mut shown = Vec::new();
-    // ntfy answers one of several pushes at once with 403 now and then.
-    let counted = eventually("ten pushes and their count", REPEATED, async || {
+    let counted = eventually("ten pushes and their count", SOON, async || {
         shown = scene.ntfy.shown().await.ok()?;
         (shown.len() == 11 && shown.iter().any(is_summary)).then_some(())
     });
