@@ -35,7 +35,7 @@ const TIMES_MAX: f64 = 2.0;
 /// The memory limit of the coordinator at any time, in bytes.
 const MEMORY_MAX: u64 = 256 << 20;
 /// For how much memory a coordinator has one connection slot by default, in bytes.
-const PER_CONNECTION: u64 = 128 << 10;
+const PER_CONNECTION: u64 = 240 << 10;
 const PER_CONNECTION_OF_TLS: u64 = 384 << 10;
 /// The folder of memory limits on a system with control groups of version 1.
 const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
