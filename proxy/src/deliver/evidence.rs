@@ -17,6 +17,8 @@ pub(super) const WRITTEN: Duration = Duration::from_secs(1);
 pub(super) const WRITTEN_BEFORE: Duration = Duration::from_secs(2);
 /// How often the client's session file is read while the hooks are silent.
 const ASK_EVERY: Duration = Duration::from_secs(15);
+/// How often the file is looked for in vain before there is none: a client may write it seconds after its first MCP call.
+const MISSING: u32 = 2;
 /// How often the file may be missing before it is asked for no more: other clients have none.
 const MISSING_MAX: u32 = 3;
 
@@ -57,7 +59,7 @@ impl Evidence {
 
     /// Returns whether there is a transcript, or may be one: not where the client's session file was looked for in vain.
     pub(super) fn is_there(&self) -> bool {
-        self.transcript.is_some() || self.missing == 0
+        self.transcript.is_some() || self.missing < MISSING
     }
 
     /// The transcript is to be read then.
@@ -151,9 +153,14 @@ impl Evidence {
         let transcript = self.wanted_at.filter(|_| !self.is_of_hooks);
         let transcript =
             transcript.map(|at| self.asked.map_or(at, |asked| at.max(asked + WRITTEN)));
+        let pause = if turn.is_assumed() {
+            WRITTEN
+        } else {
+            ASK_EVERY
+        };
         let state = turn
             .asks_at(now)
-            .map(|at| self.asked.map_or(at, |asked| at.max(asked + ASK_EVERY)));
+            .map(|at| self.asked.map_or(at, |asked| at.max(asked + pause)));
         transcript.into_iter().chain(state).min()
     }
 

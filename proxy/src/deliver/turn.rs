@@ -49,6 +49,8 @@ pub(super) struct Turn {
     id: Option<String>,
     /// Whether a person typed a prompt that waits in the client for the end of a step.
     is_queued: bool,
+    /// Whether a prompt that waited began the turn, as far as is known: its person may have taken it back.
+    is_assumed: bool,
     /// How long an idle session is left alone.
     pause: Duration,
 }
@@ -65,6 +67,7 @@ impl Turn {
             stops: 0,
             id: None,
             is_queued: false,
+            is_assumed: false,
             pause: Duration::ZERO,
         }
     }
@@ -152,11 +155,13 @@ impl Turn {
         }
         self.heard = Some(now);
         self.works = None;
+        self.is_assumed = false;
     }
 
     /// The turn has ended, and nothing keeps it. A prompt that waits begins the next one at once, which no hook reports.
     pub(super) fn ends(&mut self) {
-        if std::mem::take(&mut self.is_queued) {
+        self.is_assumed = std::mem::take(&mut self.is_queued);
+        if self.is_assumed {
             self.is(Activity::Busy, State::Busy);
             self.id = None;
         } else {
@@ -192,6 +197,11 @@ impl Turn {
         self.is_busy() && (self.works.is_some() || self.state == Some(State::WaitingHuman))
     }
 
+    /// Returns whether only a prompt that waited is known to have begun the turn.
+    pub(super) fn is_assumed(&self) -> bool {
+        self.is_assumed
+    }
+
     /// Returns whether a compaction may be under way.
     pub(super) fn compacts(&self) -> bool {
         self.compacts_until.is_some()
@@ -223,6 +233,7 @@ impl Turn {
     /// The client's file reports whether a turn is under way. It covers events without hooks, such as a turn that a person
     /// interrupted.
     pub(super) fn client_says(&mut self, is_busy: bool, now: Instant) {
+        self.is_assumed = false;
         if !is_busy {
             // Nothing else reports a compaction that failed or was interrupted.
             self.compacts_until = None;
@@ -264,9 +275,10 @@ impl Turn {
 
     /// Returns when hooks, and the client's file, have been silent for a while.
     fn silent_at(&self, now: Instant) -> Instant {
+        let silence = if self.is_assumed { UNHEARD } else { SILENCE };
         self.works
             .max(self.heard)
-            .map_or(now, |last| last + SILENCE)
+            .map_or(now, |last| last + silence)
     }
 
     /// Returns whether the last turn ended by a failure of the model's service.
@@ -440,5 +452,25 @@ mod tests {
         assert_eq!(turn.quiet_at(now), now + COMPACTION_MAX);
         turn.on(&compacted, now);
         assert_eq!(turn.quiet_at(now), now);
+    }
+
+    #[test]
+    fn a_prompt_that_waited_begins_a_turn_unless_its_person_took_it_back() {
+        let (mut turn, now) = (Turn::new(), Instant::now());
+        let typed = |prompt_id: &str| Event {
+            typed: true,
+            prompt_id: Some(prompt_id.into()),
+            ..event(Name::UserPromptSubmit)
+        };
+        for is_busy in [true, false] {
+            turn.on(&typed("p1"), now);
+            turn.on(&typed("p1"), now);
+            turn.ends();
+            assert!(turn.is_busy(), "the prompt begins the next turn");
+            assert_eq!(turn.asks_at(now), Some(now + UNHEARD));
+            turn.client_says(is_busy, now);
+            assert_eq!(turn.is_busy(), is_busy);
+            turn.client_says(false, now);
+        }
     }
 }

@@ -199,3 +199,14 @@ fn without_the_plugin_the_transcript_decides_if_the_client_names_the_uses_of_its
         [progress(1, Stage::InSession, Via::GetMessages)]
     );
 }
+
+#[test]
+fn a_read_before_the_client_has_written_its_session_file_waits_for_its_transcript() {
+    let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, false).joined());
+    scene.on(Input::ClientState(ClientState::default()));
+    scene.arrive(vec![message(1, news())]);
+    scene.present(1, Via::GetMessages, Some("t1"));
+    assert_eq!(scene.receipts(), [], "it may be a subagent's");
+    scene.asks_and_reads(&[]);
+    assert_eq!(scene.receipts(), []);
+}

@@ -10,6 +10,7 @@
 //! The format is the client's own. Lines that are not understood are passed over, and where nothing is understood there is no
 //! evidence.
 
+mod names;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::local::MARK;
+use self::names::ids_in;
 
 /// Where the model's name stands, in answers that the client wrote itself.
 const NO_MODEL: &str = "<synthetic>";
@@ -153,7 +154,7 @@ impl Transcript {
         for prompt in chain.iter().filter_map(|(line, _)| line.prompt.as_ref()) {
             standing.other_turns.remove(prompt);
         }
-        standing.open = open(&chain);
+        standing.open = self.open(&chain);
         for (line, above) in chain {
             let is_answered = answers.follow(line, above);
             for id in line
@@ -245,14 +246,45 @@ impl Transcript {
             .clone()
             .filter_map(|part| self.results.get(part))
             .flatten();
+        let beside = parts.chain(results).filter_map(|uuid| self.lines.get(uuid));
+        beside.chain(self.prompt_of(line))
+    }
+
+    /// Returns the lines of the prompt of whose turn the line is.
+    fn prompt_of(&self, line: &TranscriptLine) -> impl Iterator<Item = &TranscriptLine> {
         let prompt = line
             .prompt
             .as_ref()
             .and_then(|prompt| self.prompts.get(prompt));
-        let prompt = prompt.into_iter().flatten();
-        let beside = parts.chain(results).filter_map(|uuid| self.lines.get(uuid));
-        let prompt = prompt.filter_map(|uuid| self.lines.get(uuid));
-        beside.chain(prompt.filter(|line| line.place >= self.compacted))
+        let lines = prompt.into_iter().flatten();
+        lines
+            .filter_map(|uuid| self.lines.get(uuid))
+            .filter(|line| line.place >= self.compacted)
+    }
+
+    /// Returns the messages of the prompts at the end of a conversation that the model has not answered: of the last one, if
+    /// nothing followed it, and of one that began when a person broke off the turn before.
+    fn open(&self, chain: &[(&TranscriptLine, Option<&str>)]) -> HashSet<MessageId> {
+        let (mut ids, mut begun) = (HashSet::new(), HashSet::new());
+        let mut is_followed = false;
+        let places: HashSet<_> = chain.iter().map(|(line, _)| line.place).collect();
+        for (line, _) in chain {
+            if line.answer.is_some() {
+                return begun;
+            }
+            let prompt = self.prompt_of(line);
+            let beside = prompt.filter(|line| !places.contains(&line.place));
+            begun.extend(beside.flat_map(|line| line.ids.iter().cloned()));
+            is_followed |= line.follows_prompt;
+            ids.extend(line.ids.iter().filter(|_| !is_followed).cloned());
+            if line.turn.is_some() {
+                if !is_followed {
+                    begun.extend(ids);
+                }
+                break;
+            }
+        }
+        begun
     }
 
     fn read_on(&mut self) -> io::Result<()> {
@@ -357,21 +389,6 @@ impl Transcript {
     }
 }
 
-/// Returns the messages of the prompt at the end of a conversation, from its end upward, if nothing followed it.
-fn open(chain: &[(&TranscriptLine, Option<&str>)]) -> HashSet<MessageId> {
-    let mut ids = HashSet::new();
-    for (line, _) in chain {
-        if line.follows_prompt {
-            break;
-        }
-        ids.extend(line.ids.iter().cloned());
-        if line.turn.is_some() {
-            return ids;
-        }
-    }
-    HashSet::new()
-}
-
 impl Recorded {
     fn add(&mut self, id: &MessageId, is_answered: bool) {
         self.named.insert(id.clone());
@@ -411,79 +428,4 @@ impl<'a> Answers<'a> {
         }
         self.is_followed
     }
-}
-
-/// Returns the messages that stand in a line, each once: where a hook or a push showed them, and in results. A mention of one
-/// is none, nor is a text that quotes one.
-fn ids_in(line: &Value) -> Vec<MessageId> {
-    let mut ids = Vec::new();
-    collect(line, &mut ids);
-    let mut known = HashSet::new();
-    ids.retain(|id: &MessageId| known.insert(id.clone()));
-    ids
-}
-
-fn collect(value: &Value, ids: &mut Vec<MessageId>) {
-    match value {
-        Value::String(text) => {
-            ids.extend(
-                text.lines()
-                    .skip_while(|line| !line.contains(MARK))
-                    .filter_map(origin),
-            );
-            ids.extend(in_background(text));
-        }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, ids)),
-        Value::Object(block) if value["type"] == "tool_result" => {
-            let content = block.get("content");
-            let blocks = content.and_then(Value::as_array).into_iter().flatten();
-            let texts = content
-                .into_iter()
-                .chain(blocks.map(|block| &block["text"]))
-                .filter_map(Value::as_str);
-            ids.extend(texts.flat_map(in_result));
-        }
-        // The client keeps a result a second time in a form of its own.
-        Value::Object(members) => {
-            members
-                .iter()
-                .filter(|(name, _)| *name != "toolUseResult")
-                .for_each(|(_, value)| collect(value, ids));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// Returns the message above whose text the line stands. Quotes begin with another sign.
-fn origin(line: &str) -> Option<MessageId> {
-    let (_, rest) = line.strip_prefix("[FROM: ")?.split_once("[ID: ")?;
-    rest.split_once(']')?.0.parse().ok()
-}
-
-/// Returns the messages of a result that the client brings later, as a prompt of its own: the tool ran in the background.
-fn in_background(text: &str) -> Vec<MessageId> {
-    let notice = text
-        .strip_prefix("<task-notification>")
-        .and_then(|notice| notice.split_once("<result>\n"));
-    let result = notice.and_then(|(_, result)| result.rsplit_once("\n</result>"));
-    result.map_or_else(Vec::new, |(result, _)| in_result(result))
-}
-
-/// Returns the messages that the result of a tool of ours holds to their end.
-fn in_result(text: &str) -> Vec<MessageId> {
-    let Ok(result) = serde_json::from_str::<Value>(text) else {
-        return Vec::new();
-    };
-    let page = result["messages"].as_array().into_iter().flatten();
-    let messages = std::iter::once(&result).chain(page);
-    // The result of `ask_user` names the message with the answer.
-    let answer = result["question_id"]
-        .as_str()
-        .and(result["reply_id"].as_str());
-    messages
-        .filter(|message| message["rest"].is_null())
-        .filter_map(|message| message["id"].as_str())
-        .chain(answer)
-        .filter_map(|id| id.parse().ok())
-        .collect()
 }

@@ -188,6 +188,12 @@ fn a_prompt_that_a_person_broke_a_tool_off_for_is_in_the_conversation() {
     } = standing(&lines);
     assert_eq!((named, answered), (ids(&[1, 2]), ids(&[1, 2])));
     assert!(other_turns.is_empty(), "{other_turns:?}");
+    let unanswered = standing(&lines[..7]);
+    assert_eq!(
+        unanswered.open,
+        ids(&[1, 2]),
+        "its person may have taken it back at once"
+    );
 }
 
 #[test]
