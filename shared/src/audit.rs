@@ -1,7 +1,8 @@
 //! The audit log: every event in order, with its actor and its reason. An entry has no field for text that an agent wrote.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ids::{AgentId, MessageId};
 use crate::limits::{AUDIT_PAGE_MAX, PAGE_DEFAULT};
@@ -295,9 +296,21 @@ pub struct LogQuery {
     #[schemars(range(min = 1, max = AUDIT_PAGE_MAX), extend("default" = PAGE_DEFAULT))]
     pub limit: Option<usize>,
     /// 1 for a stream that begins with all agents. Pages ignore it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "zero_or_one"
+    )]
     #[schemars(range(max = 1))]
     pub state: Option<u8>,
+}
+
+fn zero_or_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
+    let value = Option::<u8>::deserialize(from)?;
+    match value {
+        Some(2..) => Err(D::Error::custom("state is 0 or 1")),
+        _ => Ok(value),
+    }
 }
 
 impl LogQuery {

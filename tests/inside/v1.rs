@@ -209,3 +209,22 @@ async fn results_and_errors_name_their_request() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn values_that_the_description_excludes_are_refused() -> Result<()> {
+    let served = Served::start().await?;
+    for path in ["/api/v1/audit", "/api/v1/events", "/api/audit"] {
+        let (answer, page) = get(&served, &format!("{path}?state=1"), "").await?;
+        assert_eq!(answer.status, 200, "{page}");
+        let (answer, refusal) = get(&served, &format!("{path}?state=2"), "").await?;
+        assert_eq!(answer.status, 400, "{refusal}");
+    }
+    let human = json!({"agent_id": "human"});
+    let (answer, refusal) = post(&served, "/api/agents/remove", &[], human).await?;
+    assert_eq!(
+        (answer.status, &refusal["code"]),
+        (404, &json!("AGENT_NOT_FOUND")),
+        "{refusal}"
+    );
+    Ok(())
+}

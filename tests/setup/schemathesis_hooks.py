@@ -15,18 +15,19 @@ def before_call(context, case, kwargs):
     """Keeps the run's own key from being revoked or rotated by it: its id becomes one that no key has.
 
     And lets hosts in: a code that is guessed never does. And keeps to what the description's schemas do not express:
-    a pair is of two agents, and an invite for one host has one use.
+    a pair is of two agents that are no person, and an invite for one host has one use.
     """
     if case.path_parameters and [case.path_parameters.get("id")] == OWN:
         case.path_parameters["id"] = "00000000"
     well_formed = case.meta is None or case.meta.generation.mode.is_positive
-    if CODE and well_formed and case.path == "/api/join" and isinstance(case.body, dict):
+    path = case.path.replace("/api/v1/", "/api/", 1)
+    if CODE and well_formed and path == "/api/join" and isinstance(case.body, dict):
         case.body["code"] = CODE
-    if well_formed and case.path.startswith("/api/guard/") and isinstance(case.body, dict):
+    if well_formed and path.startswith("/api/guard/") and isinstance(case.body, dict):
         agents = case.body.get("agents", [])
-        if len(set(agents)) == 1:
-            case.body["agents"] = [agents[0], "1" if agents[0] == "0" else "0"]
-    if well_formed and case.path == "/api/invites" and isinstance(case.body, dict) and case.body.get("host"):
+        if len(set(agents)) == 1 or "human" in agents:
+            case.body["agents"] = ["0", "1"]
+    if well_formed and path == "/api/invites" and isinstance(case.body, dict) and case.body.get("host"):
         case.body.pop("uses", None)
 
 

@@ -25,7 +25,8 @@ pub(super) async fn remove(
 ) -> RestAnswer<RemovedAgent> {
     let store = &server.services.store;
     if agent_id.is_reserved() {
-        return Err(Refusal::invalid(format!("{agent_id} is not the agent of a session")).into());
+        let error = format!("{agent_id} is not the agent of a session");
+        return Err(Refusal::new(ErrorCode::AgentNotFound, error).into());
     }
     let known = store.agent(&agent_id).await?;
     check_remover(&server, &principal, &agent_id, known.as_ref())?;

@@ -43,7 +43,7 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     for (beside, coordinator) in beside {
         let folder = TempDir::new()?;
         let proxy = coordinator
-            .map(|coordinator| proxy(folder.path(), coordinator))
+            .map(|coordinator| proxy(folder.path(), coordinator, &[]))
             .transpose()?;
         let (floor, hook) = rounds(folder.path(), report.rounds(ROUNDS))?;
         for (name, share, most) in [("p50", 0.5, 2.0), ("p99", 0.99, 5.0)] {
@@ -62,13 +62,14 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Starts a proxy beside this process, which is the client of its hooks.
-fn proxy(runtime: &Path, coordinator: &str) -> Result<Server> {
+/// Starts a proxy beside this process, which is the client of its hooks. `more` are further variables.
+pub(super) fn proxy(runtime: &Path, coordinator: &str, more: &[(&str, &str)]) -> Result<Server> {
     let mut command = command(program("c3po")?, runtime);
     command
         .arg("proxy")
         .env("C3PO_AGENT_ID", "hooked")
-        .env("C3PO_COORDINATOR_URL", coordinator);
+        .env("C3PO_COORDINATOR_URL", coordinator)
+        .envs(more.iter().copied());
     let mut server = Server::start(command)?;
     server.initialize()?;
     let (folder, end) = (runtime.join("c3po"), Instant::now() + LISTENS);
@@ -84,10 +85,10 @@ fn rounds(runtime: &Path, rounds: usize) -> Result<(Times, Times)> {
     let (mut floor, mut hook) = (Times::default(), Times::default());
     let c3po = program("c3po")?;
     for round in 0..rounds + rounds / 10 {
-        let took = [time(command(PathBuf::from("/bin/true"), runtime))?, {
+        let took = [time_of(command(PathBuf::from("/bin/true"), runtime))?, {
             let mut command = command(c3po.clone(), runtime);
             command.args(["hook", "stop"]);
-            time(command)?
+            time_of(command)?
         }];
         // The first rounds are a warm-up.
         if round >= rounds / 10 {
@@ -98,7 +99,7 @@ fn rounds(runtime: &Path, rounds: usize) -> Result<(Times, Times)> {
     Ok((floor, hook))
 }
 
-fn command(program: PathBuf, runtime: &Path) -> Command {
+pub(super) fn command(program: PathBuf, runtime: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .env_clear()
@@ -110,7 +111,7 @@ fn command(program: PathBuf, runtime: &Path) -> Command {
 }
 
 /// Runs a command as a client runs a hook: writes to it, and reads to its end.
-fn time(mut command: Command) -> Result<Duration> {
+pub(super) fn time_of(mut command: Command) -> Result<Duration> {
     let began = Instant::now();
     let mut child = command
         .stdin(Stdio::piped())

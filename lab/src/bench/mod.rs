@@ -13,6 +13,7 @@ mod group_commit;
 mod hooks;
 mod measure;
 mod others;
+mod people;
 mod processes;
 mod report;
 mod scripts;
@@ -63,6 +64,8 @@ enum Section {
     Others,
     /// Hooks, from start to end
     Hooks,
+    /// Questions to people, verdicts, answers and pushes
+    People,
     /// A text to an idle Claude Code, and the cost of its turns
     Claude,
 }
@@ -140,6 +143,7 @@ impl Section {
             Self::Agents => "many agents",
             Self::Others => "others, while somebody behaves badly",
             Self::Hooks => "hooks",
+            Self::People => "questions to people",
             Self::Claude => "the last hop",
         }
     }
@@ -154,6 +158,7 @@ impl Section {
             Self::Agents => agents::all(runtime, report),
             Self::Others => others::all(runtime, report),
             Self::Hooks => hooks::all(runtime, report),
+            Self::People => people::all(runtime, report),
             Self::Claude => claude::all(runtime, report),
         }
     }
