@@ -228,14 +228,24 @@ macro_rules! obeyed {
     };
 }
 
-/// The pattern for the name of a key or a host: no control characters, and not only spaces.
+/// The characters without a width, by which one name would look like another, as part of a regular expression.
+macro_rules! hidden {
+    () => {
+        "\\u00ad\\u180e\\u200b-\\u200d\\u2060-\\u2064"
+    };
+}
+
+/// The pattern for the name of a key or a host: no control characters, none without a width, and not only spaces.
 pub const NAME_PATTERN: &str = concat!(
     "^[^",
     obeyed!(),
+    hidden!(),
     "]*[^\\s",
     obeyed!(),
+    hidden!(),
     "][^",
     obeyed!(),
+    hidden!(),
     "]*$"
 );
 
@@ -247,8 +257,15 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
     match count {
         _ if count > LABEL_MAX => Err(Refusal::too_large(field, count, LABEL_MAX)),
         _ if name.trim().is_empty() => Err(Refusal::invalid(format!("{field} is empty"))),
+        _ if name.contains(is_hidden) => Err(Refusal::invalid(format!(
+            "{field} has a character without a width"
+        ))),
         _ => check_plain(field, name),
     }
+}
+
+fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}')
 }
 
 /// The reply to a host that joined. The key is shown only this once.
@@ -303,6 +320,23 @@ mod tests {
         };
         check(JoinCode::new([7; 16], None));
         check(JoinCode::new([0xff; 16], Some(Fingerprint::of([9; 32]))));
+    }
+
+    #[test]
+    fn a_name_has_no_characters_that_are_not_seen() {
+        for name in ["nas", "Ann's laptop", "büro-2"] {
+            assert!(check_name("host", name).is_ok(), "{name}");
+        }
+        for name in [
+            "",
+            " ",
+            "nas\u{200b}",
+            "na\u{2060}s",
+            "n\u{ad}as",
+            "nas\u{202e}",
+        ] {
+            assert!(check_name("host", name).is_err(), "{name:?}");
+        }
     }
 
     #[test]

@@ -139,8 +139,12 @@ pub const REQUEST_MAX: usize = 256 << 10;
 pub const QUESTIONS_MAX: usize = 500;
 /// The most open questions to people of one agent.
 pub const QUESTIONS_PER_AGENT: usize = 20;
-/// The most notices in the inbox of people. A further one replaces the oldest.
+/// The most open questions to people of the agents of one host.
+pub const QUESTIONS_PER_HOST: usize = 100;
+/// The most notices in the inbox of people. A further one replaces the oldest of an agent.
 pub const NOTICES_MAX: usize = 1_000;
+/// The most notices of the agents of one host. A further one replaces the oldest of them.
+pub const NOTICES_PER_HOST: usize = 100;
 /// How old a question is by default before it is pushed: many are answered by then.
 pub const PUSH_GRACE: Duration = Duration::from_secs(10);
 /// The longest time that may be set for that.

@@ -280,12 +280,12 @@ impl Refusal {
         }
     }
 
-    /// Too many questions to people are open: of this agent, or in total.
+    /// Too many questions to people are open: of this agent, of its host, or in total.
     pub fn too_many_questions(count: usize, limit: usize) -> Self {
-        let whose = if limit == limits::QUESTIONS_PER_AGENT {
-            "you have"
-        } else {
-            "people have"
+        let whose = match limit {
+            limits::QUESTIONS_PER_AGENT => "you have",
+            limits::QUESTIONS_PER_HOST => "the agents of your host have",
+            _ => "people have",
         };
         let error = format!("{whose} {count} open questions to people; the limit is {limit}");
         Self::new(ErrorCode::TooManyQuestions, error)

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::limits::EVENT_READERS_PER_KEY;
 use c3po_shared::time::Timestamp;
@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use harness::dice::Dice;
 use harness::eventually::eventually;
 use harness::http;
+use harness::link::{Link, Who};
 use harness::redis::Redis;
 use harness::sse::EventSource;
 use inside::gate::Gate;
@@ -341,5 +342,46 @@ async fn a_subscriber_of_redis_gets_the_messages_of_the_first_description_of_the
         message,
         json!({"type": "broadcast", "from": uid, "message": "say \"hi\"\n", "timestamp": null})
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_sees_the_messages_of_the_agents_of_its_own_host_alone() -> Result<()> {
+    let gate = Gate::start().await?;
+    let mut keys = Vec::new();
+    for (host, name) in [("here", "web"), ("there", "web-2")] {
+        let key = gate.key("agent", "web*", &["--host", host]).await?;
+        let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
+        let who = Who {
+            more: json!({"host": host}),
+            ..Who::new(name)
+        };
+        ensure!(link.hello(&who).await?.is_ok(), "{name} was refused");
+        let notice = json!({"target": "human", "message": "news", "requires_response": false});
+        link.call("send_message", notice).await?;
+        keys.push((key, name));
+    }
+    for (key, name) in keys {
+        let address = gate.address()?;
+        let request = format!(
+            "GET {PATH}?after=0&event=accepted HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\n\
+             Connection: close\r\n\r\n"
+        );
+        let answer = http::request(address, &request).await?;
+        let page: Value = serde_json::from_str(&answer.body)?;
+        let entries = page["data"]["entries"].as_array().context("entries")?;
+        let senders: Vec<_> = entries.iter().map(|entry| &entry["agent"]).collect();
+        assert_eq!(senders, [name]);
+        let headers = format!("Authorization: Bearer {key}\r\n");
+        let mut source = EventSource::open(address, &format!("{PATH}?after=0"), &headers).await?;
+        loop {
+            let event = source.next().await?;
+            let entry: Entry = serde_json::from_str(&event.data)?;
+            if event.event == "accepted" {
+                assert_eq!(entry.agent, Some(name.parse()?));
+                break;
+            }
+        }
+    }
     Ok(())
 }

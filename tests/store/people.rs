@@ -2,13 +2,15 @@
 
 use anyhow::Result;
 use c3po_coordinator::store::SendOutcome;
-use c3po_shared::limits::{NOTICES_MAX, QUESTIONS_MAX, QUESTIONS_PER_AGENT};
+use c3po_shared::limits::{
+    NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
+};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::Stage;
 use futures_util::future::try_join_all;
 
 use super::Fixture;
-use super::fixture::{brief, everything, id, message, send};
+use super::fixture::{brief, message, send};
 
 /// How many agents together reach the limit of questions.
 const ASKERS: usize = QUESTIONS_MAX / QUESTIONS_PER_AGENT;
@@ -82,48 +84,80 @@ pub(crate) async fn of_many_racing_questions_to_people_as_many_are_stored_as_all
     Ok(())
 }
 
-pub(crate) async fn people_have_so_many_open_questions_in_total(fixture: Fixture) -> Result<()> {
+pub(crate) async fn people_have_so_many_open_questions_of_a_host_and_in_total(
+    fixture: Fixture,
+) -> Result<()> {
     fixture.introduce("human", None).await?;
-    for number in 0..ASKERS {
-        let asker = format!("a{number}");
-        fixture.agent(&asker).await?;
-        fixture.ask_all(&asker).await?;
-    }
-    fixture.agent("late").await?;
-    let limit = QUESTIONS_MAX;
-    let refused = SendOutcome::TooManyQuestions {
+    let of_host = QUESTIONS_PER_HOST / QUESTIONS_PER_AGENT;
+    let refused = |limit| SendOutcome::TooManyQuestions {
         count: limit,
         limit,
     };
-    assert_eq!(fixture.ask_people("late").await?, refused);
+    for number in 0..ASKERS {
+        let (asker, host) = (format!("a{number}"), format!("h{}", number / of_host));
+        fixture.introduce(&asker, Some(&host)).await?;
+        fixture.ask_all(&asker).await?;
+        if number == of_host - 1 {
+            fixture.introduce("more", Some(&host)).await?;
+            assert_eq!(
+                fixture.ask_people("more").await?,
+                refused(QUESTIONS_PER_HOST)
+            );
+        }
+    }
+    fixture.introduce("late", Some("another")).await?;
+    assert_eq!(fixture.ask_people("late").await?, refused(QUESTIONS_MAX));
     assert_eq!(fixture.pending("human").await?, QUESTIONS_MAX);
     Ok(())
 }
 
-pub(crate) async fn a_further_notice_replaces_the_oldest_and_no_question(
+pub(crate) async fn a_further_notice_replaces_the_oldest_of_its_host_and_no_question(
     fixture: Fixture,
 ) -> Result<()> {
-    fixture.agent("a").await?;
+    for (agent, host) in [("a", "h1"), ("a-2", "h1"), ("b", "h2")] {
+        fixture.introduce(agent, Some(host)).await?;
+    }
     fixture.introduce("human", None).await?;
     let question = fixture.say("a", "human", "which one?").await?;
+    let alarm = fixture.post(notice("system", "somebody logged in")).await?;
+    let other = fixture.post(notice("b", "of another host")).await?;
+    let mut notices = Vec::new();
+    for number in 0..NOTICES_PER_HOST {
+        let from = ["a", "a-2"][number % 2];
+        notices.push(fixture.post(notice(from, &number.to_string())).await?);
+    }
+    let latest = fixture.post(notice("a", "the latest")).await?;
+    assert_eq!(fixture.pending("human").await?, NOTICES_PER_HOST + 3);
+    assert_eq!(
+        fixture.stages(&notices[0].id).await?,
+        [Stage::Stored, Stage::Expired]
+    );
+    for kept in [&question, &alarm, &other, &notices[1], &latest] {
+        assert_eq!(fixture.stages(&kept.id).await?, [Stage::Stored]);
+    }
+    Ok(())
+}
+
+pub(crate) async fn beyond_the_limit_of_notices_those_of_the_coordinator_stay(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.introduce("human", None).await?;
+    let alarm = fixture.post(notice("system", "somebody logged in")).await?;
     let mut notices = Vec::new();
     for number in 0..NOTICES_MAX {
-        notices.push(fixture.post(notice("a", &number.to_string())).await?);
+        let (agent, host) = (format!("a{}", number % 11), format!("h{}", number % 11));
+        if number < 11 {
+            fixture.introduce(&agent, Some(&host)).await?;
+        }
+        notices.push(fixture.post(notice(&agent, "news")).await?);
     }
-    assert_eq!(fixture.pending("human").await?, NOTICES_MAX + 1);
-    let latest = fixture.post(notice("a", "the latest")).await?;
+    fixture.introduce("late", Some("another")).await?;
+    fixture.post(notice("late", "news")).await?;
     assert_eq!(fixture.pending("human").await?, NOTICES_MAX + 1);
     assert_eq!(
         fixture.stages(&notices[0].id).await?,
         [Stage::Stored, Stage::Expired]
     );
-    let selection = c3po_coordinator::store::Selection {
-        limit: 2,
-        ..everything()
-    };
-    let first = fixture.store.inbox(&id("human"), selection).await?;
-    let first: Vec<_> = first.into_iter().map(|placed| placed.message.id).collect();
-    assert_eq!(first, [question.id, notices[1].id.clone()]);
-    assert_eq!(fixture.stages(&latest.id).await?, [Stage::Stored]);
+    assert_eq!(fixture.stages(&alarm.id).await?, [Stage::Stored]);
     Ok(())
 }

@@ -9,6 +9,7 @@ use c3po_shared::receipt::furthest;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::sent::{SentMessage, SentMessages};
 
+use super::events::View;
 use super::{Services, begin_read};
 use crate::auth::Principal;
 
@@ -29,17 +30,17 @@ pub(crate) async fn page(
     principal: &Principal,
     query: &LogQuery,
 ) -> Result<AuditPage, Refusal> {
-    matching(services, principal, query, |_| true).await
+    matching(services, principal, query, None).await
 }
 
-/// Returns the next entries that match the query and may be seen.
+/// Returns the next entries that match the query and that the view shows.
 ///
 /// Errors: as for [`page`].
 pub(super) async fn matching(
     services: &Services,
     principal: &Principal,
     query: &LogQuery,
-    is_visible: impl Fn(&Entry) -> bool,
+    mut view: Option<View>,
 ) -> Result<AuditPage, Refusal> {
     check_kept(services)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
@@ -69,7 +70,12 @@ pub(super) async fn matching(
                 });
             }
             next = entry.position;
-            if query.selects(&entry) && is_visible(&entry) {
+            let is_shown = match &mut view {
+                _ if !query.selects(&entry) => false,
+                Some(view) => view.shows(services, principal, &entry).await?,
+                None => true,
+            };
+            if is_shown {
                 entries.push(entry);
             }
         }

@@ -65,7 +65,7 @@ pub(crate) fn check_host(
 }
 
 /// Refuses to act as an agent of another host. A request that only reads leaves no entry in the audit.
-fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
+pub(super) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
     // An agent that no session ever held belongs to its first host, because the messages of a host's person are private.
     let of = agent
         .owner

@@ -311,7 +311,7 @@ async fn an_agent_is_forgotten_by_its_own_host_or_by_an_administrator() -> Resul
         json!({"agent_id": "web", "host": "nas", "expired": 1})
     );
     assert_eq!(remove(&nas, "web").await?.1["code"], "AGENT_NOT_FOUND");
-    assert_eq!(remove(&admin, "human").await?.0, 400);
+    assert_eq!(remove(&admin, "human").await?.0, 404);
     let (mut api, welcome) = session(&gate, &laptop, "web").await?;
     assert_eq!(welcome["agent_id"], "web-2", "the name stays with its host");
     api.notify("goodbye", json!({})).await?;

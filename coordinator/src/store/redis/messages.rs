@@ -1,7 +1,9 @@
 //! Messages in Redis: sends, answers, progress, acknowledgements and reads.
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::limits::{NOTICES_MAX, QUESTIONS_MAX, QUESTIONS_PER_AGENT};
+use c3po_shared::limits::{
+    NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
+};
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::time::Timestamp;
 use redis::{FromRedisValue, Value};
@@ -146,7 +148,9 @@ fn describe(call: &mut Call, send: &Send) -> Result<()> {
         .arg(send.login.as_deref().unwrap_or_default());
     if message.to_agent == AgentId::human() {
         call.arg(QUESTIONS_PER_AGENT)
+            .arg(QUESTIONS_PER_HOST)
             .arg(QUESTIONS_MAX)
+            .arg(NOTICES_PER_HOST)
             .arg(NOTICES_MAX);
     }
     Ok(())

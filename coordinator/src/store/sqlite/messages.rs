@@ -185,7 +185,7 @@ fn make_room_for_people(work: &mut Work<'_>, message: &Message) -> Result<Option
     if message.requires_response {
         return people::too_many(work, message);
     }
-    let replaced = people::replaced(work)?;
+    let replaced = people::replaced(work, message)?;
     settle_all(work, &replaced)?;
     Ok(None)
 }

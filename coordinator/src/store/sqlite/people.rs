@@ -1,7 +1,9 @@
 //! The limits of people's inbox in SQLite: open questions and notices.
 
-use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::limits::{NOTICES_MAX, QUESTIONS_MAX, QUESTIONS_PER_AGENT};
+use c3po_shared::ids::MessageId;
+use c3po_shared::limits::{
+    NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
+};
 use c3po_shared::message::Message;
 
 use super::rows::{count, integer, parsed};
@@ -9,33 +11,64 @@ use super::worker::Work;
 use crate::store::{Result, SendOutcome};
 
 /// With fewer messages in the inbox than this, no limit can be reached.
-pub(super) const LEAST: usize = if QUESTIONS_PER_AGENT < NOTICES_MAX {
+pub(super) const LEAST: usize = if QUESTIONS_PER_AGENT < NOTICES_PER_HOST {
     QUESTIONS_PER_AGENT
 } else {
-    NOTICES_MAX
+    NOTICES_PER_HOST
 };
+
+/// The host of a message's sender, also of a deleted one. The coordinator counts as a host.
+const HOST: &str = "CASE from_agent WHEN 'system' THEN 'system::' ELSE
+    coalesce((SELECT host FROM agents WHERE agents.id = from_agent),
+             (SELECT host FROM former WHERE former.id = lower(from_agent)), '') END";
 
 /// Returns the refusal of a question to people if too many are open.
 pub(super) fn too_many(work: &Work<'_>, message: &Message) -> Result<Option<SendOutcome>> {
-    let sql =
-        "SELECT count(*), count(*) FILTER (WHERE from_agent = ?) FROM messages INDEXED BY inbox
-               WHERE to_agent = ? AND open = 1 AND wants_answer = 1";
-    let mut query = work.connection.prepare_cached(sql)?;
-    let whose = (message.from_agent.as_str(), message.to_agent.as_str());
-    let (all, own) = query.query_row(whose, |row| Ok((count(row.get(0)?), count(row.get(1)?))))?;
-    let limits = [(own, QUESTIONS_PER_AGENT), (all, QUESTIONS_MAX)];
+    let sql = format!(
+        "SELECT count(*), count(*) FILTER (WHERE from_agent = ?1), count(*) FILTER (WHERE {HOST} = ?2)
+         FROM messages INDEXED BY inbox WHERE to_agent = 'human' AND open = 1 AND wants_answer = 1"
+    );
+    let mut query = work.connection.prepare_cached(&sql)?;
+    let whose = (message.from_agent.as_str(), host_of(work, message)?);
+    let (all, own, of_host) = query.query_row(whose, |row| {
+        Ok((count(row.get(0)?), count(row.get(1)?), count(row.get(2)?)))
+    })?;
+    let limits = [
+        (own, QUESTIONS_PER_AGENT),
+        (of_host, QUESTIONS_PER_HOST),
+        (all, QUESTIONS_MAX),
+    ];
     Ok(limits
         .into_iter()
         .find(|(count, limit)| count >= limit)
         .map(|(count, limit)| SendOutcome::TooManyQuestions { count, limit }))
 }
 
-/// Returns the notices that a further one replaces.
-pub(super) fn replaced(work: &Work<'_>) -> Result<Vec<MessageId>> {
-    let sql = "SELECT id FROM messages INDEXED BY inbox WHERE to_agent = ? AND open = 1 AND wants_answer = 0
-               ORDER BY position DESC LIMIT -1 OFFSET ?";
-    let mut query = work.connection.prepare_cached(sql)?;
-    let latest = (AgentId::human().to_string(), integer(NOTICES_MAX - 1));
-    let ids = query.query_map(latest, |row| Ok(parsed(row, "id")))?;
-    ids.map(|id| id?).collect()
+/// Returns the notices that a further one replaces: the oldest of the same host, and beyond the limit of all the oldest that is
+/// not of the coordinator.
+pub(super) fn replaced(work: &Work<'_>, message: &Message) -> Result<Vec<MessageId>> {
+    let sql = format!(
+        "SELECT id FROM messages INDEXED BY inbox
+         WHERE to_agent = 'human' AND open = 1 AND wants_answer = 0 AND (?1 IS NULL OR {HOST} = ?1)
+             AND (?1 IS NOT NULL OR from_agent <> 'system')
+         ORDER BY position DESC LIMIT -1 OFFSET ?2"
+    );
+    let mut query = work.connection.prepare_cached(&sql)?;
+    let mut oldest = |host: Option<&str>, latest: usize| {
+        let ids = query.query_map((host, integer(latest - 1)), |row| Ok(parsed(row, "id")))?;
+        ids.map(|id| id?).collect::<Result<Vec<MessageId>>>()
+    };
+    let host = host_of(work, message)?;
+    let own = oldest(Some(&host), NOTICES_PER_HOST)?;
+    if own.is_empty() {
+        oldest(None, NOTICES_MAX)
+    } else {
+        Ok(own)
+    }
+}
+
+fn host_of(work: &Work<'_>, message: &Message) -> Result<String> {
+    let sql = format!("SELECT {HOST} FROM (SELECT ? AS from_agent)");
+    let mut query = work.connection.prepare_cached(&sql)?;
+    Ok(query.query_row([message.from_agent.as_str()], |row| row.get(0))?)
 }

@@ -1,38 +1,70 @@
 -- Messages: sending, replies, receipts and acknowledgements.
 
--- Returns the refusal of a further question of this agent to people, if too many are open: {'questions', count, limit}.
-local function refuse_question(from, own_max, all_max)
-  local open, own = redis.call('ZRANGE', questions_key(), 0, -1), 0
-  for _, place in ipairs(open) do
-    if string.find(place, from .. '::', 1, true) == 1 then
-      own = own + 1
+-- Returns a function that returns the host of the agent by whom a message is, also of a deleted one. The coordinator counts as a
+-- host.
+local function hosts()
+  local known = {}
+  return function(place)
+    local from = string.match(place, '^(.-)::')
+    if from == 'system' then
+      return 'system::'
     end
-  end
-  if own >= own_max then
-    return { 'questions', own, own_max }
-  elseif #open >= all_max then
-    return { 'questions', #open, all_max }
+    known[from] = known[from] or redis.call('HGET', fleet .. 'agent:' .. from, 'host') or ''
+    return known[from]
   end
 end
 
--- Takes the oldest notices out of the inbox of people, so that a further one makes at most that many.
-local function replace_notices(most)
-  local excess = count_inbox() - redis.call('ZCARD', questions_key()) + 1 - most
-  if excess <= 0 then
+-- Returns the refusal of a further question of this agent to people, if too many are open: {'questions', count, limit}.
+-- `limits` are those of one agent, of one host, and of all.
+local function refuse_question(id, limits)
+  local open, host_of = redis.call('ZRANGE', questions_key(), 0, -1), hosts()
+  local from, host = string.match(id, '^(.-)::'), host_of(id)
+  local counts = { 0, 0, #open }
+  for _, place in ipairs(open) do
+    if string.find(place, from .. '::', 1, true) == 1 then
+      counts[1] = counts[1] + 1
+    end
+    if host_of(place) == host then
+      counts[2] = counts[2] + 1
+    end
+  end
+  for i, count in ipairs(counts) do
+    if count >= limits[i] then
+      return { 'questions', count, limits[i] }
+    end
+  end
+end
+
+-- Takes the oldest notices of the same host out of the inbox of people, or beyond the limit of all the oldest ones that are not
+-- of the coordinator, so that a further one makes at most that many.
+local function replace_notices(of_id, host_most, most)
+  if count_inbox() - redis.call('ZCARD', questions_key()) < host_most then
     return
   end
   local is_question = {}
   for _, place in ipairs(redis.call('ZRANGE', questions_key(), 0, -1)) do
     is_question[place] = true
   end
-  local notices = {}
+  local host_of = hosts()
+  local host, own, others = host_of(of_id), {}, {}
   for _, list in ipairs({ unshown, shown }) do
     local members = redis.call('ZRANGE', list, 0, -1, 'WITHSCORES')
     for i = 1, #members, 2 do
       if not is_question[members[i]] then
-        notices[#notices + 1] = { place = members[i], position = tonumber(members[i + 1]) }
+        local whose = host_of(members[i])
+        local notice = { place = members[i], position = tonumber(members[i + 1]) }
+        if whose == host then
+          own[#own + 1] = notice
+        end
+        if whose ~= 'system::' then
+          others[#others + 1] = notice
+        end
       end
     end
+  end
+  local notices, excess = own, #own + 1 - host_most
+  if excess <= 0 then
+    notices, excess = others, #others + 1 - most
   end
   table.sort(notices, function(one, other) return one.position < other.position end)
   for i = 1, math.min(excess, EXPIRED_FEW) do
@@ -69,7 +101,8 @@ local function refusal(key, args, at)
   local count = others + redis.call('ZCARD', shown)
   if name == 'human' then
     local facts = read_facts(args[at + 5], args[at])
-    local refused = facts.wants and refuse_question(facts.from, tonumber(args[at + 15]), tonumber(args[at + 16]))
+    local limits = { tonumber(args[at + 15]), tonumber(args[at + 16]), tonumber(args[at + 17]) }
+    local refused = facts.wants and refuse_question(args[at], limits)
     if refused then
       return nil, refused
     end
@@ -81,7 +114,7 @@ local function refusal(key, args, at)
     return nil, over
   end
   if name == 'human' and not read_facts(args[at + 5], args[at]).wants then
-    replace_notices(tonumber(args[at + 17]))
+    replace_notices(args[at], tonumber(args[at + 18]), tonumber(args[at + 19]))
   end
   return due, nil, others == 0 and 1 or 0
 end
@@ -90,7 +123,7 @@ end
 -- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
 -- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
 -- bytes, limit of bytes, the key that is used or '', the login that is used or '', limits of the inbox of people: questions of
--- one agent, questions, notices. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message
+-- one agent, of one host and of all, notices of one host and of all. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message
 -- that it answers, or nothing
 local function put(key, thread, due, args, at, about)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
