@@ -261,7 +261,33 @@ fn limits_of_messages() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the limits of invites, keys, rules and the audit, in the order of their file.
+/// Returns the limits of questions to people and of pushes.
+fn limits_of_people() -> Vec<(&'static str, String)> {
+    vec![
+        ("PARTS_MAX", limits::PARTS_MAX.to_string()),
+        ("OPTIONS_MAX", limits::OPTIONS_MAX.to_string()),
+        ("OPTION_LABEL_MAX", limits::OPTION_LABEL_MAX.to_string()),
+        ("REQUEST_MAX", limits::REQUEST_MAX.to_string()),
+        ("QUESTIONS_MAX", limits::QUESTIONS_MAX.to_string()),
+        (
+            "QUESTIONS_PER_AGENT",
+            limits::QUESTIONS_PER_AGENT.to_string(),
+        ),
+        ("QUESTIONS_PER_HOST", limits::QUESTIONS_PER_HOST.to_string()),
+        ("NOTICES_MAX", limits::NOTICES_MAX.to_string()),
+        ("NOTICES_PER_HOST", limits::NOTICES_PER_HOST.to_string()),
+        ("PUSH_GRACE", seconds(limits::PUSH_GRACE)),
+        ("PUSH_GRACE_MAX", seconds(limits::PUSH_GRACE_MAX)),
+        ("PUSH_BYTES_MAX", limits::PUSH_BYTES_MAX.to_string()),
+        ("PUSHES_MAX", limits::PUSHES_MAX.to_string()),
+        ("PUSHES_WITHIN", seconds(limits::PUSHES_WITHIN)),
+        ("WRONG_REPLIES_MAX", limits::WRONG_REPLIES_MAX.to_string()),
+        ("NOTIFY_PEOPLE_MAX", limits::NOTIFY_PEOPLE_MAX.to_string()),
+        ("NOTIFY_BYTES_MAX", limits::NOTIFY_BYTES_MAX.to_string()),
+    ]
+}
+
+/// Returns the limits of invites, keys and logins.
 fn limits_of_access() -> Vec<(&'static str, String)> {
     vec![
         ("INVITE_LIFE", seconds(limits::INVITE_LIFE)),
@@ -294,26 +320,12 @@ fn limits_of_access() -> Vec<(&'static str, String)> {
         ("READS_WITHOUT_KEY", limits::READS_WITHOUT_KEY.to_string()),
         ("WAITS_PER_KEY", limits::WAITS_PER_KEY.to_string()),
         ("WAITS_WITHOUT_KEY", limits::WAITS_WITHOUT_KEY.to_string()),
-        ("PARTS_MAX", limits::PARTS_MAX.to_string()),
-        ("OPTIONS_MAX", limits::OPTIONS_MAX.to_string()),
-        ("OPTION_LABEL_MAX", limits::OPTION_LABEL_MAX.to_string()),
-        ("REQUEST_MAX", limits::REQUEST_MAX.to_string()),
-        ("QUESTIONS_MAX", limits::QUESTIONS_MAX.to_string()),
-        (
-            "QUESTIONS_PER_AGENT",
-            limits::QUESTIONS_PER_AGENT.to_string(),
-        ),
-        ("QUESTIONS_PER_HOST", limits::QUESTIONS_PER_HOST.to_string()),
-        ("NOTICES_MAX", limits::NOTICES_MAX.to_string()),
-        ("NOTICES_PER_HOST", limits::NOTICES_PER_HOST.to_string()),
-        ("PUSH_GRACE", seconds(limits::PUSH_GRACE)),
-        ("PUSH_GRACE_MAX", seconds(limits::PUSH_GRACE_MAX)),
-        ("PUSH_BYTES_MAX", limits::PUSH_BYTES_MAX.to_string()),
-        ("PUSHES_MAX", limits::PUSHES_MAX.to_string()),
-        ("PUSHES_WITHIN", seconds(limits::PUSHES_WITHIN)),
-        ("WRONG_REPLIES_MAX", limits::WRONG_REPLIES_MAX.to_string()),
-        ("NOTIFY_PEOPLE_MAX", limits::NOTIFY_PEOPLE_MAX.to_string()),
-        ("NOTIFY_BYTES_MAX", limits::NOTIFY_BYTES_MAX.to_string()),
+    ]
+}
+
+/// Returns the limits of the policy and of the log.
+fn limits_of_the_log() -> Vec<(&'static str, String)> {
+    vec![
         ("POLICY_RULES_MAX", limits::POLICY_RULES_MAX.to_string()),
         ("POLICY_BYTES_MAX", limits::POLICY_BYTES_MAX.to_string()),
         ("AUDIT_ENTRIES", limits::AUDIT_ENTRIES.to_string()),
@@ -328,7 +340,13 @@ fn limits_of_access() -> Vec<(&'static str, String)> {
 
 #[test]
 fn every_limit_stands_there_with_its_value() -> Result<()> {
-    let known = [limits_of_messages(), limits_of_access()].concat();
+    let known = [
+        limits_of_messages(),
+        limits_of_access(),
+        limits_of_people(),
+        limits_of_the_log(),
+    ]
+    .concat();
     let source = file("shared/src/limits.rs")?;
     let names: Vec<_> = source
         .lines()

@@ -9,7 +9,7 @@ use c3po_shared::receipt::furthest;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::sent::{SentMessage, SentMessages};
 
-use super::events::View;
+use super::view::View;
 use super::{Services, begin_read};
 use crate::auth::Principal;
 

@@ -20,6 +20,7 @@ mod questions;
 mod receipts;
 mod send;
 mod target;
+mod view;
 mod wait;
 
 use std::sync::Arc;

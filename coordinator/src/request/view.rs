@@ -1,0 +1,122 @@
+//! The entries of the log that a principal may see.
+
+use std::collections::HashMap;
+
+use c3po_shared::audit::{Entry, Event};
+use c3po_shared::ids::AgentId;
+use c3po_shared::refusal::Refusal;
+
+use super::Services;
+use super::identity::belongs_to;
+use crate::auth::{Principal, Right};
+
+/// Whose changes an event shows.
+#[derive(Debug, PartialEq, Eq)]
+enum Shown {
+    /// Nobody sees it here.
+    Never,
+    /// Everybody sees it.
+    Always,
+    /// The hosts of its agents see it.
+    Own,
+}
+
+/// Returns to whom an event is shown: with the right to read the audit every change, otherwise those that `list_agents` shows
+/// anyway and those of the own agents.
+fn shown(principal: &Principal, event: Event) -> Shown {
+    match event {
+        Event::Denied | Event::Unknown | Event::LoopSuspected => Shown::Never,
+        Event::SessionBegun
+        | Event::SessionEnded
+        | Event::StatusChanged
+        | Event::Renamed
+        | Event::Gap => Shown::Always,
+        _ if principal.check(Right::Operate).is_ok() => Shown::Always,
+        Event::Accepted | Event::Answered | Event::Receipt | Event::Acknowledged => Shown::Own,
+        Event::KeyChanged | Event::LoginChanged | Event::GuardChanged | Event::PolicyChanged => {
+            Shown::Never
+        }
+    }
+}
+
+/// The entries that a principal may see.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// Whether an agent is one of the principal's own.
+    own: HashMap<AgentId, bool>,
+}
+
+impl View {
+    /// Returns whether the principal may see the entry.
+    pub(super) async fn shows(
+        &mut self,
+        services: &Services,
+        principal: &Principal,
+        entry: &Entry,
+    ) -> Result<bool, Refusal> {
+        match shown(principal, entry.event) {
+            Shown::Never => return Ok(false),
+            Shown::Always => return Ok(true),
+            Shown::Own => {}
+        }
+        for agent in [entry.agent.as_ref(), entry.to.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            let is_own = match self.own.get(agent) {
+                Some(is_own) => *is_own,
+                None => is_own(services, principal, agent).await?,
+            };
+            self.own.insert(agent.clone(), is_own);
+            if is_own {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Returns whether the principal may act as the agent, which is not of another host, nor was.
+async fn is_own(
+    services: &Services,
+    principal: &Principal,
+    agent: &AgentId,
+) -> Result<bool, Refusal> {
+    if principal.speaks_as(agent).is_err() {
+        return Ok(false);
+    }
+    let Some(own) = principal.own_host() else {
+        return Ok(true);
+    };
+    if agent.is_reserved() {
+        return Ok(false);
+    }
+    if let Some(agent) = services.store.agent(agent).await? {
+        return Ok(belongs_to(&agent, own).is_ok());
+    }
+    let former = services.store.former_host(agent).await?;
+    Ok(former.is_none_or(|host| host == own))
+}
+
+#[cfg(test)]
+mod tests {
+    use c3po_shared::vocabulary::Scope;
+
+    use super::*;
+    use crate::auth::key;
+
+    #[test]
+    fn changes_of_agents_are_shown_to_their_hosts_and_all_changes_to_an_operator() {
+        for (scope, event, expected) in [
+            (Scope::Agent, Event::Accepted, Shown::Own),
+            (Scope::Agent, Event::StatusChanged, Shown::Always),
+            (Scope::Agent, Event::KeyChanged, Shown::Never),
+            (Scope::Read, Event::Answered, Shown::Own),
+            (Scope::Operator, Event::Acknowledged, Shown::Always),
+            (Scope::Operator, Event::PolicyChanged, Shown::Always),
+            (Scope::Admin, Event::Denied, Shown::Never),
+        ] {
+            assert_eq!(shown(&key(scope, "*"), event), expected, "{scope} {event}");
+        }
+    }
+}
