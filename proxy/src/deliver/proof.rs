@@ -1,5 +1,8 @@
 //! The messages that were put before the model, and the proof that the model went on after them.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
@@ -86,6 +89,8 @@ impl Shown {
         before.extend(self.order.drain(..));
         *self = Self {
             before,
+            // A tool that runs in the background goes on in the next context.
+            ended: std::mem::take(&mut self.ended),
             ..Self::default()
         };
     }
@@ -391,6 +396,10 @@ impl Shown {
             };
             if is_of_it {
                 unproven.awaits = Awaits::StepOf(event.agent_id.clone());
+                // With all results of the step a client may have found this one too large, and have replaced it.
+                for id in &unproven.ids {
+                    self.standing.remove(id);
+                }
             }
         }
         self.ended.extend(event.tool_use_ids.iter().cloned());
@@ -406,93 +415,5 @@ impl Shown {
         {
             unproven.awaits = Awaits::AnyStep;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::deliver::testing::id;
-
-    fn batch(tool_use_ids: &[&str]) -> Event {
-        let tool_use_ids = tool_use_ids.iter().map(|id| (*id).to_owned()).collect();
-        Event {
-            tool_use_ids,
-            ..Event::new(Name::PostToolBatch)
-        }
-    }
-
-    fn of_subagent(event: Event) -> Event {
-        Event {
-            agent_id: Some("sub".into()),
-            ..event
-        }
-    }
-
-    #[test]
-    fn a_result_is_seen_when_a_step_follows_the_one_it_belongs_to() {
-        let mut shown = Shown::default();
-        shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
-        assert!(shown.holds(&id(1)));
-        assert!(
-            shown.proven_by(&Event::new(Name::PreToolUse)).is_empty(),
-            "another call of the same step"
-        );
-        assert!(shown.proven_by(&batch(&["t1", "t2"])).is_empty());
-        assert!(
-            shown
-                .proven_by(&Event::new(Name::UserPromptSubmit))
-                .is_empty(),
-            "a prompt is a person's"
-        );
-        assert_eq!(shown.proven_by(&batch(&["t3"])), [id(1)]);
-        assert!(shown.proven_by(&Event::new(Name::Stop)).is_empty(), "once");
-    }
-
-    #[test]
-    fn the_end_of_a_turn_is_a_step() {
-        let mut shown = Shown::default();
-        shown.by_hook(&[id(1), id(2)], Instant::now());
-        assert_eq!(shown.proven_by(&Event::new(Name::Stop)), [id(1), id(2)]);
-    }
-
-    #[test]
-    fn a_message_shown_to_a_subagent_is_seen_by_a_subagent_alone() {
-        let mut shown = Shown::default();
-        shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
-        shown.by_hook(&[id(2)], Instant::now());
-        assert!(shown.proven_by(&of_subagent(batch(&["t1"]))).is_empty());
-        assert_eq!(shown.proven_by(&batch(&["t9"])), [id(2)]);
-        assert_eq!(
-            shown.proven_by(&of_subagent(Event::new(Name::SubagentStop))),
-            [id(1)]
-        );
-    }
-
-    #[test]
-    fn a_result_that_came_after_its_step_waits_for_the_next_input() {
-        let mut shown = Shown::default();
-        shown.proven_by(&batch(&["t1"]));
-        shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
-        assert!(shown.proven_by(&Event::new(Name::Stop)).is_empty());
-        assert!(
-            shown
-                .proven_by(&Event::new(Name::UserPromptSubmit))
-                .is_empty()
-        );
-        assert_eq!(shown.proven_by(&Event::new(Name::Stop)), [id(1)]);
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let mut shown = Shown::default();
-        for number in 0..10_000 {
-            shown.by_hook(&[id(number)], Instant::now());
-        }
-        assert_eq!(
-            (shown.order.len(), shown.ids.len(), shown.unproven.len()),
-            (SHOWN_MAX, SHOWN_MAX, UNPROVEN_MAX)
-        );
-        assert!(shown.holds(&id(9_999)) && !shown.holds(&id(0)));
     }
 }

@@ -246,7 +246,10 @@ impl Hop {
     fn compare(
         &mut self,
         Recorded {
-            named, answered, ..
+            named,
+            answered,
+            is_stopped,
+            ..
         }: &Recorded,
         now: Instant,
     ) {
@@ -265,8 +268,8 @@ impl Hop {
         if !taken_out.is_empty() {
             self.rewind(&taken_out, named, now);
         }
-        if self.is_headless && self.turn.is_idle() {
-            // Its turn ended before the model read them, such as by a limit, and no person sees that.
+        if (self.is_headless || *is_stopped) && self.turn.is_idle() {
+            // Its turn ended before the model read them, such as by a limit or a hook, and no person sees that.
             self.stalls(self.shown.left_unread(SETTLED, now));
         }
     }

@@ -325,6 +325,41 @@ fn a_program_s_session_is_reminded_of_a_question_that_its_turn_left_unread() {
     );
 }
 
+#[test]
+fn a_session_is_reminded_of_a_question_that_another_plugin_kept_from_its_model() {
+    for is_stopped in [true, false] {
+        let mut scene = Scene::of(Hop::new(
+            agent("homeassistant"),
+            Some(socket()),
+            false,
+            true,
+        ));
+        scene.hear(&Event {
+            transcript: Some("/t.jsonl".into()),
+            ..typed("p1")
+        });
+        scene.arrive(vec![message(1, json!({}))]);
+        assert!(holds(&scene.print(&of_turn("p1", event(Name::Stop))), 1));
+        let idle = ClientState {
+            is_busy: Some(false),
+            transcript: None,
+        };
+        let recorded = Recorded {
+            is_stopped,
+            ..standing(&[1], &[])
+        };
+        let reminder = (0..60).find_map(|_| {
+            scene.passes(1);
+            match scene.looks(&idle, &recorded) {
+                Todo::Post(_, text) => Some(text),
+                _ => None,
+            }
+        });
+        let is_reminder = reminder.is_some_and(|text| text.contains(id(1).as_str()));
+        assert_eq!(is_reminder, is_stopped, "a person who pressed Esc knows it");
+    }
+}
+
 /// A push comes in a turn with a step, and the transcript is read as it is for a while.
 fn read_for_a_while(recorded: &Recorded) -> Scene {
     let mut scene = after_a_turn();

@@ -87,7 +87,36 @@ fn another_hook_of_the_same_step_proves_no_result_although_the_transcript_names_
     });
     assert_eq!(scene.receipts(), [], "no request held it yet");
     scene.uses("p1", "t3");
+    assert_eq!(scene.receipts(), [], "the client may have replaced it");
+    scene.reads(&[1], &[]);
     assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn a_result_that_the_client_replaced_in_too_large_a_batch_comes_again() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    waited(&mut scene, 1, news(), "t1");
+    scene.reads(&[1], &[]);
+    scene.receipts();
+    scene.hear(&Event {
+        tool_use_ids: vec!["t1".into()],
+        ..of_turn("p1", event(Name::PostToolBatch))
+    });
+    scene.uses("p1", "t2");
+    for _ in 0..6 {
+        scene.passes(5);
+        while scene.next() == Todo::Read("/t.jsonl".into()) {
+            scene.on(Input::Conversation(Some(standing(&[], &[]))));
+        }
+    }
+    assert!(
+        scene.receipts().iter().all(|one| one.stage != Stage::Seen),
+        "the model was given a preview"
+    );
+    let again = scene.print(&of_turn("p1", event(Name::PostToolBatch)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub(crate) struct Recorded {
     pub(crate) other_turns: HashSet<String>,
     /// Whether another process of the client writes into the file as well.
     pub(crate) is_shared: bool,
+    /// Whether another plugin ended the latest turn: what stands at its end was not read, and no person knows that.
+    pub(crate) is_stopped: bool,
 }
 
 /// The content of one file that was read so far.
@@ -63,6 +65,10 @@ pub(super) struct Transcript {
     prompts: HashMap<String, Vec<Uuid>>,
     /// The results that stand below a line.
     results: HashMap<Uuid, Vec<Uuid>>,
+    /// The lines of results, by the use of the tool.
+    uses: HashMap<String, Uuid>,
+    /// The uses whose results the model was not given: a client replaces the largest ones of too large a batch.
+    replaced: HashSet<String>,
     /// The lines in the order of the file.
     order: Vec<Uuid>,
     written: Option<Timestamp>,
@@ -92,6 +98,8 @@ struct TranscriptLine {
     follows_prompt: bool,
     /// Whether the model wrote it: the client writes answers of its own, such as the failures of the model's service.
     is_of_model: bool,
+    /// Whether a hook of another plugin ended the turn here.
+    stops: bool,
 }
 
 /// A turn of the conversation.
@@ -155,6 +163,8 @@ impl Transcript {
             standing.other_turns.remove(prompt);
         }
         standing.open = self.open(&chain);
+        let unanswered = chain.iter().take_while(|(line, _)| line.answer.is_none());
+        standing.is_stopped = unanswered.into_iter().any(|(line, _)| line.stops);
         for (line, above) in chain {
             let is_answered = answers.follow(line, above);
             for id in line
@@ -321,6 +331,9 @@ impl Transcript {
                 .as_str()
                 .and_then(|written| written.parse().ok()),
         );
+        if whole["type"] == "content-replacement" {
+            self.replace(&whole["replacements"]);
+        }
         let Ok(link) = LineFields::deserialize(&whole) else {
             return;
         };
@@ -330,16 +343,28 @@ impl Transcript {
         // Reports of the client to its person, such as a blocked prompt, are not sent to the model. A summary may name a
         // message without its text.
         let has_none = whole["type"] == "system" || whole["isCompactSummary"] == true;
-        let ids = if has_none { Vec::new() } else { ids_in(&whole) };
         let message = &whole["message"];
-        let is_result = |block: &Value| block["type"] == "tool_result";
+        let blocks = message["content"].as_array().into_iter().flatten();
+        let results: Vec<_> = blocks
+            .filter(|block| block["type"] == "tool_result")
+            .collect();
         if let Some(parent) = link.parent_uuid
-            && message["content"]
-                .as_array()
-                .is_some_and(|blocks| blocks.iter().any(is_result))
+            && !results.is_empty()
         {
             self.results.entry(parent).or_default().push(link.uuid);
         }
+        let uses = results
+            .into_iter()
+            .filter_map(|block| block["tool_use_id"].as_str().map(str::to_owned));
+        let uses: Vec<_> = uses.collect();
+        let is_replaced = uses.iter().any(|used| self.replaced.contains(used));
+        self.uses
+            .extend(uses.into_iter().map(|used| (used, link.uuid)));
+        let ids = if has_none || is_replaced {
+            Vec::new()
+        } else {
+            ids_in(&whole)
+        };
         let place = self.order.len();
         if whole["subtype"] == "compact_boundary" {
             self.compacted = place;
@@ -366,8 +391,25 @@ impl Transcript {
             answer: message["id"].as_str().map(str::to_owned),
             follows_prompt,
             is_of_model,
+            stops: whole["attachment"]["type"] == "hook_stopped_continuation",
         };
         self.keep(link.uuid, line);
+    }
+
+    /// The model was given other texts in place of the results of these tool uses.
+    fn replace(&mut self, replacements: &Value) {
+        let uses = replacements.as_array().into_iter().flatten();
+        let uses = uses.filter_map(|one| one["toolUseId"].as_str());
+        for used in uses {
+            let line = self
+                .uses
+                .get(used)
+                .and_then(|uuid| self.lines.get_mut(uuid));
+            if let Some(line) = line {
+                line.ids.clear();
+            }
+            self.replaced.insert(used.to_owned());
+        }
     }
 
     fn keep(&mut self, uuid: Uuid, line: TranscriptLine) {

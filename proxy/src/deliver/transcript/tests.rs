@@ -437,3 +437,46 @@ fn a_prompt_at_the_end_is_open_until_anything_follows_it() {
     assert_eq!(open(&[answer(4, 3, "m2", "model")]), ids(&[]));
     assert_eq!(open(&[answer(4, 3, "m2", NO_MODEL)]), ids(&[]));
 }
+
+#[test]
+fn a_result_that_the_client_replaced_is_not_in_the_conversation() {
+    let result = |number: u128, parent: u128, used: &str, of: u32| {
+        let mut line = line(number, parent, "");
+        let text = json!({"id": id(of), "message": "hi"}).to_string();
+        line["message"] =
+            json!({"content": [{"type": "tool_result", "tool_use_id": used, "content": text}]});
+        line
+    };
+    let replacement = json!({"type": "content-replacement", "sessionId": "s",
+        "replacements": [{"kind": "tool-result", "toolUseId": "t1", "replacement": "a preview"}]});
+    let lines = [
+        prompt(1, 0, 1, "go"),
+        answer(2, 1, "m1", "model"),
+        result(3, 2, "t1", 1),
+        result(4, 3, "t2", 2),
+    ];
+    check(&lines, &[1, 2]);
+    check(&[&lines[..], &[replacement.clone()]].concat(), &[2]);
+    check(&[&[replacement], &lines[..]].concat(), &[2]);
+}
+
+#[test]
+fn a_turn_that_another_plugin_ended_is_stopped_until_the_next_answer() {
+    let attachment = |number: u128, parent: u128, of: &str| {
+        let mut line = line(number, parent, "");
+        line["type"] = json!("attachment");
+        line["attachment"] = json!({"type": of});
+        line
+    };
+    let lines = [
+        prompt(1, 0, 1, "go"),
+        answer(2, 1, "m1", "model"),
+        attachment(3, 2, "hook_additional_context"),
+        attachment(4, 3, "hook_stopped_continuation"),
+        prompt(5, 4, 2, "more"),
+        answer(6, 5, "m2", "model"),
+    ];
+    for (length, expected) in [(3, false), (4, true), (6, false)] {
+        assert_eq!(standing(&lines[..length]).is_stopped, expected, "{length}");
+    }
+}
