@@ -216,7 +216,15 @@ async fn only_the_asker_concludes_a_question() -> Result<()> {
         let tracked = asked.web.call("conclude", early).await?;
         assert_eq!(tracked["stage"], "stored", "{stage} needs an answer");
     }
+    let by_phone = json!({"message_id": id, "stage": "withdrawn", "via": "ntfy"});
+    let refused = asked.web.refusal("conclude", by_phone).await?;
+    assert_eq!(refused, "INVALID_REQUEST", "no person did that");
     let tracked = asked.web.call("conclude", withdraw).await?;
     assert_eq!(tracked["stage"], "withdrawn");
+    let notice = json!({"target": "human", "message": "news", "requires_response": false});
+    let sent = asked.web.call("send_message", notice).await?;
+    let withdraw = json!({"message_id": sent["id"], "stage": "withdrawn", "via": "terminal"});
+    let refused = asked.web.refusal("conclude", withdraw).await?;
+    assert_eq!(refused, "MESSAGE_NOT_FOUND", "it is no question");
     Ok(())
 }

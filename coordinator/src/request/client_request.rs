@@ -17,7 +17,7 @@ use ring::digest::{SHA256, digest};
 use super::deposit::{Draft, deposit, take_turn};
 use super::permission::Permission;
 use super::receipts::tracked;
-use super::{Caller, Services};
+use super::{Caller, Services, begin_read};
 use crate::store::{Conclusion, Duty, Quota, StoreError};
 
 /// How often it is checked whether the session behind an open request of a client is over.
@@ -118,6 +118,21 @@ pub(super) async fn conclude(
     call: tools::Conclude,
 ) -> Result<Reply, Refusal> {
     let id = call.message_id;
+    // Other ways are reported by those who act on them.
+    if !matches!(
+        call.via,
+        Via::Terminal | Via::SessionEnd | Via::ToolCall | Via::Transcript
+    ) {
+        let error = format!("an asker does not conclude by {}", call.via);
+        return Err(Refusal::invalid(error));
+    }
+    let place = begin_read(&caller.principal).await?;
+    let kept = services.store.message(&id).await?;
+    drop(place);
+    let is_question = |message: &Message| message.to_agent.is_human() && message.requires_response;
+    if !kept.is_some_and(|kept| is_question(&kept.message)) {
+        return Err(Refusal::message_not_found(&id));
+    }
     let conclusion = Conclusion {
         asker: caller.agent.clone(),
         question: id.clone(),

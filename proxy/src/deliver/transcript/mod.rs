@@ -344,22 +344,7 @@ impl Transcript {
         // message without its text.
         let has_none = whole["type"] == "system" || whole["isCompactSummary"] == true;
         let message = &whole["message"];
-        let blocks = message["content"].as_array().into_iter().flatten();
-        let results: Vec<_> = blocks
-            .filter(|block| block["type"] == "tool_result")
-            .collect();
-        if let Some(parent) = link.parent_uuid
-            && !results.is_empty()
-        {
-            self.results.entry(parent).or_default().push(link.uuid);
-        }
-        let uses = results
-            .into_iter()
-            .filter_map(|block| block["tool_use_id"].as_str().map(str::to_owned));
-        let uses: Vec<_> = uses.collect();
-        let is_replaced = uses.iter().any(|used| self.replaced.contains(used));
-        self.uses
-            .extend(uses.into_iter().map(|used| (used, link.uuid)));
+        let is_replaced = self.note_results(message, &link);
         let ids = if has_none || is_replaced {
             Vec::new()
         } else {
@@ -394,6 +379,28 @@ impl Transcript {
             stops: whole["attachment"]["type"] == "hook_stopped_continuation",
         };
         self.keep(link.uuid, line);
+    }
+
+    /// Notes the results in a line. Returns whether the model was given another text in place of one.
+    fn note_results(&mut self, message: &Value, link: &LineFields) -> bool {
+        let blocks = message["content"].as_array().into_iter().flatten();
+        let results: Vec<_> = blocks
+            .filter(|block| block["type"] == "tool_result")
+            .collect();
+        if let Some(parent) = link.parent_uuid
+            && !results.is_empty()
+        {
+            self.results.entry(parent).or_default().push(link.uuid);
+        }
+        let mut is_replaced = false;
+        for used in results
+            .iter()
+            .filter_map(|block| block["tool_use_id"].as_str())
+        {
+            is_replaced |= self.replaced.contains(used);
+            self.uses.insert(used.to_owned(), link.uuid);
+        }
+        is_replaced
     }
 
     /// The model was given other texts in place of the results of these tool uses.

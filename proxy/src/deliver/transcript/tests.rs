@@ -456,7 +456,10 @@ fn a_result_that_the_client_replaced_is_not_in_the_conversation() {
         result(4, 3, "t2", 2),
     ];
     check(&lines, &[1, 2]);
-    check(&[&lines[..], &[replacement.clone()]].concat(), &[2]);
+    check(
+        &[&lines[..], std::slice::from_ref(&replacement)].concat(),
+        &[2],
+    );
     check(&[&[replacement], &lines[..]].concat(), &[2]);
 }
 
