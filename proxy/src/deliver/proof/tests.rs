@@ -1,3 +1,5 @@
+//! The proofs that messages were seen, by each kind of evidence.
+
 use super::*;
 use crate::deliver::testing::id;
 
