@@ -161,6 +161,16 @@ pub const WRONG_REPLIES_MAX: usize = 5;
 pub const NOTIFY_PEOPLE_MAX: usize = 32;
 /// The largest `notify.toml`, in bytes.
 pub const NOTIFY_BYTES_MAX: u64 = 64 << 10;
+/// How soon a triage agent takes a question before people are notified.
+pub const TRIAGE_WITHIN: Duration = Duration::from_secs(30);
+/// How long a triage agent keeps a question from the notifications of people.
+pub const TRIAGE_CLAIM: Duration = Duration::from_secs(5 * 60);
+/// How long a person may correct the answer of a triage agent.
+pub const CORRECTED_WITHIN: Duration = Duration::from_secs(24 * 3_600);
+/// The most triage agents in a policy.
+pub const TRIAGE_AGENTS_MAX: usize = 16;
+/// The most words that a policy keeps from triage agents.
+pub const TRIAGE_WORDS_MAX: usize = 100;
 /// The most rules in a policy.
 pub const POLICY_RULES_MAX: usize = 1_000;
 /// The largest rules file, in bytes.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::ids::AgentId;
 use crate::limits::{OPTION_LABEL_MAX, OPTIONS_MAX, PARTS_MAX, REQUEST_MAX, TEXT_MAX};
 use crate::receipt::Via;
 use crate::refusal::Refusal;
@@ -25,6 +26,9 @@ pub struct Question {
     /// Whether only a login may answer, and no agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_person: bool,
+    /// Whether an agent escalated it: no other agent answers it for people.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub escalated: bool,
     /// The request of the client; absent for a question of an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<ClientRequest>,
@@ -96,6 +100,21 @@ pub struct Answer {
     pub to_ask_user: bool,
 }
 
+/// Begins the name of an agent that answered for people.
+const TRIAGE: &str = "triage/";
+
+impl Answer {
+    /// Returns the name by which an agent answers for people.
+    pub fn by_triage(agent: &AgentId) -> String {
+        format!("{TRIAGE}{agent}")
+    }
+
+    /// Returns whether an agent answered for people.
+    pub fn is_of_triage(&self) -> bool {
+        self.by.starts_with(TRIAGE)
+    }
+}
+
 /// The answer to one part: options, a text, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -160,6 +179,7 @@ impl Question {
             kind: QuestionKind::Ask,
             parts: vec![part],
             needs_person: false,
+            escalated: false,
             request: None,
         }
     }

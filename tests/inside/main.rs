@@ -14,4 +14,5 @@ mod pushes;
 mod questions;
 mod terminals;
 mod tools;
+mod triage;
 mod v1;

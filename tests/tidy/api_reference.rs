@@ -284,6 +284,11 @@ fn limits_of_people() -> Vec<(&'static str, String)> {
         ("WRONG_REPLIES_MAX", limits::WRONG_REPLIES_MAX.to_string()),
         ("NOTIFY_PEOPLE_MAX", limits::NOTIFY_PEOPLE_MAX.to_string()),
         ("NOTIFY_BYTES_MAX", limits::NOTIFY_BYTES_MAX.to_string()),
+        ("TRIAGE_WITHIN", seconds(limits::TRIAGE_WITHIN)),
+        ("TRIAGE_CLAIM", seconds(limits::TRIAGE_CLAIM)),
+        ("CORRECTED_WITHIN", seconds(limits::CORRECTED_WITHIN)),
+        ("TRIAGE_AGENTS_MAX", limits::TRIAGE_AGENTS_MAX.to_string()),
+        ("TRIAGE_WORDS_MAX", limits::TRIAGE_WORDS_MAX.to_string()),
     ]
 }
 

@@ -19,7 +19,7 @@ use super::render::{Push, sequence};
 use super::reply::Line;
 use super::{Notifier, PUSHES};
 use crate::metrics::PushOutcome;
-use crate::request::with_parts;
+use crate::request::{end_triage, hold_for_triage, with_parts};
 use crate::store::{Claimed, PersonReached, StoredMessage};
 
 /// After this time a message is looked at again, whatever was planned: its end may have planned nothing.
@@ -47,6 +47,9 @@ pub(crate) async fn do_push(notifier: &Notifier, claimed: &Claimed) -> Result<Op
     let Some(kept) = kept.filter(|kept| !is_over(kept)) else {
         return notifier.end(&id, claimed.taken_over).await;
     };
+    if let Some(wait) = hold_for_triage(notifier.services(), &kept).await? {
+        return Ok(Some(wait));
+    }
     let now = Timestamp::now();
     let work = people.iter().map(|person| async {
         match next(person, &kept.message, &kept.history, now) {
@@ -165,6 +168,7 @@ impl Notifier {
 
     /// Takes back the pushes of a message that is settled, expired or gone.
     async fn end(&self, id: &MessageId, taken_over: bool) -> Result<Option<Duration>> {
+        end_triage(&self.services, id).await?;
         let kept = self.services.store.message(id).await?;
         let history = kept.map(|kept| kept.history).unwrap_or_default();
         let (people, sequence) = (self.people(), sequence(id));

@@ -3,7 +3,9 @@
 mod file;
 mod glob;
 mod rules;
+mod triage;
 
 pub(crate) use file::{Policies, keep};
 pub(crate) use glob::fits;
 pub use rules::{Party, Policy, Verdict};
+pub(crate) use triage::Triage;

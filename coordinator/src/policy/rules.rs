@@ -8,6 +8,7 @@ use c3po_shared::policy::{Effect, Verb};
 use serde::{Deserialize, Deserializer, de};
 
 use super::glob::Glob;
+use super::triage::Triage;
 
 /// The sender or the recipient, with its known facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct Policy {
     defaults: BTreeMap<Verb, Effect>,
     #[serde(default, rename = "rule", deserialize_with = "rules")]
     rules: Vec<Rule>,
+    #[serde(default)]
+    triage: Triage,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -221,9 +224,14 @@ impl Policy {
         self.rules.len()
     }
 
-    /// Returns whether there are no rules and no defaults.
+    /// Returns whether nothing is set.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty() && self.defaults.is_empty()
+        self.rules.is_empty() && self.defaults.is_empty() && self.triage.is_empty()
+    }
+
+    /// Returns which agents may answer for people.
+    pub(crate) fn triage(&self) -> &Triage {
+        &self.triage
     }
 
     /// Decides about an action: by the first rule that matches, or else by the default.

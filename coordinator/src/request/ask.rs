@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use c3po_shared::catalogue::{self as tools, Reply, Sent, UserAnswer, waited};
-use c3po_shared::ids::{AgentId, CallId};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::ASK_DEFAULT;
 use c3po_shared::policy::Verb;
 use c3po_shared::question::Question;
@@ -17,7 +17,7 @@ use super::outcome::check_own;
 use super::permission::Permission;
 use super::receipts::own_message;
 use super::wait::{self, Wanted};
-use super::{CALL_DEADLINE, Caller, Done, Services, begin_call, check_speaker};
+use super::{CALL_DEADLINE, Caller, Done, Services, begin_call, check_speaker, triage};
 use crate::store::Quota;
 
 /// `ask_user`
@@ -100,7 +100,17 @@ pub(super) async fn escalate(
     id: CallId,
     call: tools::EscalateToHuman,
 ) -> Result<Reply, Refusal> {
-    let question = Box::new(call.as_question());
+    if let Some(offer) = &call.question_id
+        && let Some(question) = triage::offered(services, caller, offer).await?
+    {
+        let reply = pass_on(services, caller, id, &call, &question).await?;
+        triage::pass_on(services, offer, &question).await?;
+        return Ok(reply);
+    }
+    let question = Box::new(Question {
+        escalated: true,
+        ..call.as_question()
+    });
     let priority = call.priority.unwrap_or(Priority::Urgent);
     let draft = match &call.question_id {
         Some(about) => {
@@ -127,6 +137,28 @@ pub(super) async fn escalate(
             )
             .await?
         },
+    };
+    let (message, receipt) = store(services, caller, id, &draft).await?;
+    Ok(Reply::Sent(Sent { message, receipt }))
+}
+
+/// Leaves the reason of a triage agent in the thread of the question that it passes on.
+async fn pass_on(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    call: &tools::EscalateToHuman,
+    question: &MessageId,
+) -> Result<Reply, Refusal> {
+    let kept = services.store.message(question).await?;
+    let kept = kept.ok_or_else(|| Refusal::message_not_found(question))?;
+    let text = Some(call.reason.clone());
+    let draft = Draft {
+        thread: Some(kept.message.thread_id),
+        title: Some(format!("Escalated by triage/{}: {question}", caller.agent)),
+        priority: call.priority.unwrap_or(Priority::Normal),
+        requires_response: false,
+        ..draft(services, caller, Verb::Notify, text).await?
     };
     let (message, receipt) = store(services, caller, id, &draft).await?;
     Ok(Reply::Sent(Sent { message, receipt }))

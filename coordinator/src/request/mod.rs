@@ -20,6 +20,7 @@ mod questions;
 mod receipts;
 mod send;
 mod target;
+mod triage;
 mod view;
 mod wait;
 
@@ -50,6 +51,7 @@ pub(crate) use questions::{
     with_parts,
 };
 pub(crate) use target::select;
+pub(crate) use triage::{end as end_triage, hold as hold_for_triage};
 
 use crate::audit::Audit;
 use crate::auth::Principal;

@@ -2,11 +2,13 @@
 
 use c3po_shared::catalogue::{UserAnswer, waited};
 use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, furthest};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 
 use super::receipts::own_message;
+use super::triage::correction_of;
 use super::{Caller, Services};
 use crate::store::StoredMessage;
 
@@ -21,7 +23,22 @@ pub(super) async fn outcome(
     let question = kept.message;
     if let Some(reply) = &kept.reply {
         let reply = services.store.message(reply).await?;
-        return Ok(reply.map(|reply| UserAnswer::answered(&question, &reply.message)));
+        let Some(reply) = reply else {
+            return Ok(None);
+        };
+        let mut outcome = UserAnswer::answered(&question, &reply.message);
+        if reply
+            .message
+            .answer
+            .is_some_and(|answer| answer.is_of_triage())
+        {
+            let corrected = services.store.message(&correction_of(&question)).await?;
+            if let Some(Message { title, message, .. }) = corrected.map(|kept| kept.message) {
+                let (title, text) = (title.unwrap_or_default(), message.unwrap_or_default());
+                outcome.note = Some(format!("{title}: {text}"));
+            }
+        }
+        return Ok(Some(outcome));
     }
     let is_over = matches!(
         furthest(&kept.history),

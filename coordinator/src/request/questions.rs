@@ -14,7 +14,7 @@ use c3po_shared::vocabulary::Decision;
 use super::client_request::{end_request, is_over};
 use super::receipts::tracked;
 use super::send::{self, envelope_of_reply, store_reply};
-use super::{Caller, Memory, Services, begin_call, begin_read, check_right};
+use super::{Caller, Memory, Services, begin_call, begin_read, check_right, triage};
 use crate::auth::{Principal, Right};
 use crate::store::Selection;
 
@@ -149,12 +149,16 @@ pub(crate) async fn answer(
         return Err(Refusal::new(ErrorCode::Forbidden, error)
             .suggest("Log in: a link is made by `c3po-coordinator login NAME`."));
     }
+    let by = principal.answers_as().unwrap_or_default();
     // The same call again gets its stored reply.
     let own = MessageId::of_call(&AgentId::human(), &asked.message.from_agent, call, 0);
     if asked.reply.as_ref().is_none_or(|reply| reply.id != own) {
+        let login = principal.login_of(&AgentId::human()).map(str::to_owned);
+        if let Some(sent) = triage::correct(services, by, login, &asked, content.clone()).await? {
+            return Ok(sent);
+        }
         check_asked(services, &asked).await?;
     }
-    let by = principal.answers_as().unwrap_or_default();
     let answer = answer_of(&asked, by, content)?;
     store_answer(services, &person(principal), call, &asked, &answer).await
 }
@@ -171,6 +175,9 @@ pub(crate) async fn answer_by_code(
 ) -> Result<Sent, Refusal> {
     let asked = asked(services, question).await?;
     let asked = asked.ok_or_else(|| Refusal::message_not_found(question))?;
+    if let Some(sent) = triage::correct(services, name, None, &asked, content.clone()).await? {
+        return Ok(sent);
+    }
     check_asked(services, &asked).await?;
     let answer = answer_of(&asked, name, content)?;
     let caller = person(&Arc::new(Principal::local()));
@@ -189,7 +196,11 @@ async fn check_asked(services: &Services, asked: &Asked) -> Result<(), Refusal> 
 }
 
 /// Returns the answer of that person, if it fits the question.
-fn answer_of(asked: &Asked, by: &str, content: AnswerContent) -> Result<Answer, Refusal> {
+pub(super) fn answer_of(
+    asked: &Asked,
+    by: &str,
+    content: AnswerContent,
+) -> Result<Answer, Refusal> {
     let question = asked.message.question.as_deref();
     let question = question.ok_or_else(|| Refusal::message_not_found(&asked.message.id))?;
     let content = question.accept(content)?;
@@ -203,8 +214,29 @@ fn answer_of(asked: &Asked, by: &str, content: AnswerContent) -> Result<Answer, 
     Ok(answer)
 }
 
+/// Returns the answer of that person, and its words.
+pub(super) fn worded(
+    asked: &Asked,
+    by: &str,
+    content: AnswerContent,
+) -> Result<(Answer, String), Refusal> {
+    let answer = answer_of(asked, by, content)?;
+    let text = words_of(asked, &answer);
+    Ok((answer, text))
+}
+
+/// Returns the answer in words. That of another agent begins with its name, so no reader takes it for a person's.
+fn words_of(asked: &Asked, answer: &Answer) -> String {
+    let question = asked.message.question.as_deref();
+    let text = question.map_or_else(String::new, |question| in_words(question, answer));
+    if answer.is_of_triage() {
+        return format!("[{}, not a person] {text}", answer.by);
+    }
+    text
+}
+
 /// Stores the answer to a question as a reply of people.
-async fn store_answer(
+pub(super) async fn store_answer(
     services: &Services,
     caller: &Caller,
     call: CallId,
@@ -212,8 +244,7 @@ async fn store_answer(
     answer: &Answer,
 ) -> Result<Sent, Refusal> {
     let id = &asked.message.id;
-    let question = asked.message.question.as_deref();
-    let text = question.map_or_else(String::new, |question| in_words(question, answer));
+    let text = words_of(asked, answer);
     let envelope =
         |reply: MessageId| reply_with(caller, &asked.message, reply, &text, answer, services);
     let stored = store_reply(services, caller, call, &asked.message, envelope).await;
@@ -286,6 +317,9 @@ pub(super) async fn reply(
             return Ok(Reply::Sent(sent));
         }
     }
+    if let Some(question) = triage::offered(services, caller, &call.message_id).await? {
+        return triage::answer(services, caller, id, &question, call.response).await;
+    }
     send::reply(services, caller, id, call).await
 }
 
@@ -297,6 +331,12 @@ async fn answer_in_words(
     message: &Message,
     text: String,
 ) -> Result<Sent, Refusal> {
+    let content = content_of(message, text);
+    answer(services, &caller.principal, call, &message.id, content).await
+}
+
+/// Returns a text as the answer to a question. The label of an option chooses that option.
+pub(super) fn content_of(message: &Message, text: String) -> AnswerContent {
     let parts = message
         .question
         .as_ref()
@@ -311,16 +351,15 @@ async fn answer_in_words(
         options,
         ..PartAnswer::default()
     };
-    let content = AnswerContent {
+    AnswerContent {
         parts: vec![part],
         via: Some(Via::Reply),
         ..AnswerContent::default()
-    };
-    answer(services, &caller.principal, call, &message.id, content).await
+    }
 }
 
 /// Refuses an answer to a question that is not open any more.
-fn check_open(asked: &Asked) -> Result<(), Refusal> {
+pub(super) fn check_open(asked: &Asked) -> Result<(), Refusal> {
     let id = &asked.message.id;
     if let Some(reply) = &asked.reply {
         let refusal =
@@ -338,7 +377,7 @@ fn check_open(asked: &Asked) -> Result<(), Refusal> {
     }
 }
 
-fn person(principal: &Arc<Principal>) -> Caller {
+pub(super) fn person(principal: &Arc<Principal>) -> Caller {
     Caller {
         agent: AgentId::human(),
         principal: Arc::clone(principal),

@@ -80,6 +80,7 @@ impl Asked {
             kind: self.kind,
             parts,
             needs_person: true,
+            escalated: false,
             request: Some(ClientRequest {
                 tool: self.tool.clone(),
                 input: self.request.input.clone(),

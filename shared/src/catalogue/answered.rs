@@ -107,7 +107,7 @@ impl UserAnswer {
             };
             PartAnswer { id, ..labelled }
         };
-        let is_triage = answer.by.starts_with("triage/");
+        let is_triage = answer.is_of_triage();
         Self {
             answers: answer.parts.iter().map(labelled).collect(),
             answered_by: Some(answer.by.clone()),
