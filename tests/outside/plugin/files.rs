@@ -122,7 +122,7 @@ fn kebab(event: &str) -> String {
 
 #[test]
 fn skills_cost_nothing_until_they_are_used_and_name_tools_that_exist() -> Result<()> {
-    for name in ["coordinate", "mailbox"] {
+    for name in ["coordinate", "mailbox", "triage"] {
         let skill = text(&format!("plugin/skills/{name}/SKILL.md"))?;
         let head = skill.split("---\n").nth(1).context("no head")?;
         let field = |field: &str| {
