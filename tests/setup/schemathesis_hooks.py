@@ -25,7 +25,7 @@ def before_call(context, case, kwargs):
         case.body["code"] = CODE
     if well_formed and path.startswith("/api/guard/") and isinstance(case.body, dict):
         agents = case.body.get("agents", [])
-        if len(set(agents)) == 1 or "human" in agents:
+        if len(set(agents)) == 1 or {"human", "system", "all"} & {agent.lower() for agent in agents}:
             case.body["agents"] = ["0", "1"]
     if well_formed and path == "/api/invites" and isinstance(case.body, dict) and case.body.get("host"):
         case.body.pop("uses", None)

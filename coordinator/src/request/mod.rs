@@ -1,6 +1,7 @@
 //! Performs calls, independent of their transport: takes a checked call, returns a reply or a refusal.
 
 mod agents;
+mod answers;
 mod ask;
 mod audit;
 mod caller;
@@ -35,6 +36,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
+pub(crate) use answers::{answer, answer_by_code};
 pub(crate) use audit::{page as audit_page, sent};
 pub(crate) use caller::{Caller, Memory};
 pub(crate) use client_request::end_request;
@@ -47,8 +49,7 @@ pub(crate) use notice::notify_people;
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
 pub(crate) use questions::{
-    answer, answer_by_code, asked, open as open_questions, record_shown, show as show_question,
-    with_parts,
+    asked, open as open_questions, record_shown, show as show_question, with_parts,
 };
 pub(crate) use target::select;
 pub(crate) use triage::{end as end_triage, hold as hold_for_triage};
@@ -376,7 +377,7 @@ async fn dispatch(
     let reply = match call {
         Call::RegisterAgent(call) => return agents::register(services, caller, call).await,
         Call::SendMessage(call) => send::send_message(services, caller, id, call).await?,
-        Call::Reply(call) => questions::reply(services, caller, id, call).await?,
+        Call::Reply(call) => answers::reply(services, caller, id, call).await?,
         Call::Broadcast(call) => send::broadcast(services, caller, id, call).await?,
         Call::GetMessages(call) => inbox::get_messages(services, caller, call).await?,
         Call::AckMessages(call) => inbox::acknowledge(services, caller, call).await?,
@@ -393,9 +394,7 @@ async fn dispatch(
         Call::RequestPermission(call) => {
             client_request::request_permission(services, caller, id, call).await?
         }
-        Call::AnswerInDialog(call) => {
-            questions::answer_in_dialog(services, caller, id, call).await?
-        }
+        Call::AnswerInDialog(call) => answers::answer_in_dialog(services, caller, id, call).await?,
         Call::Conclude(call) => client_request::conclude(services, caller, call).await?,
     };
     Ok(reply.into())

@@ -71,8 +71,10 @@ pub(super) struct QuestionShown {
 #[serde(deny_unknown_fields)]
 pub(super) struct ShownOn {
     /// `in_session`: it was in the viewport of a visible page for a second. `seen`: the person acted on it.
+    #[schemars(extend("enum" = ["in_session", "seen"]))]
     stage: Stage,
     /// `page`.
+    #[schemars(extend("const" = "page"))]
     via: Via,
 }
 

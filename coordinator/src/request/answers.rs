@@ -1,0 +1,161 @@
+//! Answers of people to questions, and verdicts: over REST, by a code, in a dialog of the client, and in words.
+
+use std::sync::Arc;
+
+use c3po_shared::catalogue::{self as tools, Reply, Sent};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
+use c3po_shared::message::Message;
+use c3po_shared::question::{Answer, AnswerContent};
+use c3po_shared::receipt::Via;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+
+use super::client_request::{end_request, is_over};
+use super::questions::{
+    Asked, answer_of, asked, check_open, content_of, person, show, store_answer, words_of,
+};
+use super::{Caller, Services, begin_read, check_right, send, triage};
+use crate::auth::{Principal, Right};
+
+/// Answers a question for people, or gives a verdict. The first answer wins.
+///
+/// Errors: `MESSAGE_NOT_FOUND`, `FORBIDDEN`, `INVALID_REQUEST`, `ALREADY_ANSWERED` with `by`, `via` and `at`, `WITHDRAWN`, and
+/// those of the store.
+pub(crate) async fn answer(
+    services: &Services,
+    principal: &Arc<Principal>,
+    call: CallId,
+    id: &MessageId,
+    content: AnswerContent,
+) -> Result<Sent, Refusal> {
+    let asked = show(services, principal, id).await?;
+    let question = asked.message.question.as_deref();
+    let question = question.ok_or_else(|| Refusal::message_not_found(id))?;
+    let right = if question.needs_verdict() {
+        Right::Verdict
+    } else {
+        Right::Answer
+    };
+    check_right(services, principal, right)?;
+    if question.needs_person && principal.login_id().is_none() {
+        let error = "only a person who has logged in may answer this question";
+        return Err(Refusal::new(ErrorCode::Forbidden, error)
+            .suggest("Log in: a link is made by `c3po-coordinator login NAME`."));
+    }
+    let by = principal.answers_as().unwrap_or_default();
+    // The same call again gets its stored reply.
+    let own = MessageId::of_call(&AgentId::human(), &asked.message.from_agent, call, 0);
+    if asked.reply.as_ref().is_none_or(|reply| reply.id != own) {
+        let login = principal.login_of(&AgentId::human()).map(str::to_owned);
+        if let Some(sent) = triage::correct(services, by, login, &asked, content.clone()).await? {
+            return Ok(sent);
+        }
+        check_asked(services, &asked).await?;
+    }
+    let answer = answer_of(&asked, by, content)?;
+    store_answer(services, &person(principal), call, &asked, &answer).await
+}
+
+/// Answers a question for a person who proved the right to it by a code that was pushed to that person alone.
+///
+/// Errors: as for [`answer`], but for rights.
+pub(crate) async fn answer_by_code(
+    services: &Services,
+    name: &str,
+    call: CallId,
+    question: &MessageId,
+    content: AnswerContent,
+) -> Result<Sent, Refusal> {
+    let asked = asked(services, question).await?;
+    let asked = asked.ok_or_else(|| Refusal::message_not_found(question))?;
+    if let Some(sent) = triage::correct(services, name, None, &asked, content.clone()).await? {
+        return Ok(sent);
+    }
+    check_asked(services, &asked).await?;
+    let answer = answer_of(&asked, name, content)?;
+    let caller = person(&Arc::new(Principal::local()));
+    store_answer(services, &caller, call, &asked, &answer).await
+}
+
+/// Refuses an answer to a question that is not asked any more.
+async fn check_asked(services: &Services, asked: &Asked) -> Result<(), Refusal> {
+    check_open(asked)?;
+    let id = &asked.message.id;
+    if is_over(services, &asked.message).await? {
+        end_request(services, id).await?;
+        return Err(Refusal::withdrawn(id));
+    }
+    Ok(())
+}
+
+/// `answer_in_dialog`
+///
+/// The session of the asker reports it, so it counts only for questions that need no login.
+pub(super) async fn answer_in_dialog(
+    services: &Services,
+    caller: &Caller,
+    call: CallId,
+    report: tools::AnswerInDialog,
+) -> Result<Reply, Refusal> {
+    let (principal, id) = (&caller.principal, &report.message_id);
+    let asked = show(services, principal, id).await?;
+    if asked.message.from_agent != caller.agent {
+        return Err(Refusal::message_not_found(id));
+    }
+    let question = asked.message.question.as_deref();
+    let question = question.ok_or_else(|| Refusal::message_not_found(id))?;
+    if caller.is_person() || question.needs_person || question.needs_verdict() {
+        let error = "this question cannot be answered in a dialog of the client";
+        return Err(Refusal::new(ErrorCode::Forbidden, error));
+    }
+    check_open(&asked)?;
+    let content = AnswerContent {
+        parts: vec![report.part],
+        ..AnswerContent::default()
+    };
+    let answer = Answer {
+        by: format!("terminal@{}", caller.host.as_deref().unwrap_or("unknown")),
+        via: Via::Dialog,
+        parts: question.accept(content)?.parts,
+        verdict: None,
+        to_ask_user: asked.is_structured,
+    };
+    let sent = store_answer(services, &person(principal), call, &asked, &answer).await?;
+    Ok(Reply::Sent(sent))
+}
+
+/// `reply`
+///
+/// The reply of a person to a question with parts answers these.
+pub(super) async fn reply(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    call: tools::ReplyTo,
+) -> Result<Reply, Refusal> {
+    if caller.agent == AgentId::human() {
+        let reading = begin_read(&caller.principal).await?;
+        let kept = services.store.message(&call.message_id).await?;
+        drop(reading);
+        let message = kept.map(|kept| kept.message);
+        if let Some(question) = message.filter(|message| message.question.is_some()) {
+            let sent = answer_in_words(services, caller, id, &question, call.response).await?;
+            return Ok(Reply::Sent(sent));
+        }
+    }
+    if let Some(question) = triage::offered(services, caller, &call.message_id).await? {
+        return triage::answer(services, caller, id, &question, call.response).await;
+    }
+    send::reply(services, caller, id, call).await
+}
+
+/// Answers a question with the text of a reply. The label of an option chooses that option.
+async fn answer_in_words(
+    services: &Services,
+    caller: &Caller,
+    call: CallId,
+    message: &Message,
+    text: String,
+) -> Result<Sent, Refusal> {
+    let content = content_of(message, text);
+    answer(services, &caller.principal, call, &message.id, content).await
+}
