@@ -11,7 +11,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::client_request::{end_request, is_over};
 use super::questions::{
-    Asked, answer_of, asked, check_open, content_of, person, show, store_answer, words_of,
+    Asked, answer_of, asked, check_open, content_of, person, show, store_answer,
 };
 use super::{Caller, Services, begin_read, check_right, send, triage};
 use crate::auth::{Principal, Right};
