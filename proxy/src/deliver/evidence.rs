@@ -14,7 +14,9 @@ use crate::local::protocol::{Event, Name};
 /// How long after its hooks a client may write its transcript.
 pub(super) const WRITTEN: Duration = Duration::from_secs(1);
 /// How long before the hook of a prompt its client may write the prompt, or another line of the turn before its first hook.
-pub(super) const WRITTEN_BEFORE: Duration = Duration::from_secs(2);
+const WRITTEN_BEFORE: Duration = Duration::from_secs(2);
+/// A client reports that it works, and then runs the hook of the prompt within this time.
+const HOOK_LATE: Duration = Duration::from_millis(200);
 /// How often the client's session file is read while the hooks are silent.
 const ASK_EVERY: Duration = Duration::from_secs(15);
 /// How often the file is looked for in vain before there is none: a client may write it seconds after its first MCP call.
@@ -38,6 +40,15 @@ pub(super) struct Evidence {
     began: Option<Instant>,
     /// When the latest prompt came, of which there was no step yet.
     prompted: Option<Instant>,
+}
+
+/// Returns whether a prompt came into a turn that no hook has reported and no transcript records: the client has worked for
+/// that time before its hook, and has written into its transcript that long ago, if it has one.
+pub(super) fn is_unrecorded(works: Duration, written: Option<Duration>) -> bool {
+    match written {
+        None => works > HOOK_LATE,
+        Some(age) => works > WRITTEN_BEFORE && age > works + WRITTEN_BEFORE,
+    }
 }
 
 impl Evidence {
@@ -177,5 +188,26 @@ impl Evidence {
         let before = self.transcript.take();
         self.transcript = client.transcript;
         before.is_some() && before != self.transcript
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_into_work_that_nothing_records_is_known() {
+        let seconds = Duration::from_secs_f64;
+        for (works, written, expected) in [
+            (0.1, None, false),
+            (0.4, None, true),
+            (0.4, Some(3_600.0), false),
+            (5.0, Some(5.1), false),
+            (5.0, Some(0.1), false),
+            (5.0, Some(60.0), true),
+        ] {
+            let found = is_unrecorded(seconds(works), written.map(seconds));
+            assert_eq!(found, expected, "{works} {written:?}");
+        }
     }
 }

@@ -41,7 +41,7 @@ use crate::link::{Deliveries, Link};
 use crate::local::protocol::{Answer, Event, Name, Status};
 use crate::local::{Desk, process_age};
 use client::works_for;
-use evidence::WRITTEN_BEFORE;
+use evidence::is_unrecorded;
 use hop::Hop;
 pub(crate) use hop::{Effects, Input, Presented};
 pub use inbox::PersonInbox;
@@ -218,8 +218,9 @@ impl LastHop {
         let (folder, pid) = self.arrivals.inside().client.clone();
         let transcript = event.transcript.clone();
         let works = move || {
-            !transcript.is_some_and(|path| path.is_file())
-                && works_for(&folder, pid).is_some_and(|time| time > WRITTEN_BEFORE)
+            let written = transcript.and_then(|path| path.metadata().ok()?.modified().ok());
+            let written = written.map(|at| at.elapsed().unwrap_or_default());
+            works_for(&folder, pid).is_some_and(|time| is_unrecorded(time, written))
         };
         run::off_this_thread(works).await.unwrap_or_default()
     }
