@@ -1,5 +1,7 @@
 //! `ask_user` in the real client: its dialog in a race with the other ways, and a call that is broken off.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use harness::eventually::eventually;
 use harness::fake_api::{Asked, Block, Script};
@@ -75,6 +77,8 @@ async fn an_answer_in_the_clients_own_dialog_is_the_result_and_is_recorded() -> 
         let is_open = dialog(&session.screen().await.ok()?);
         if is_open {
             session.key("Enter").await.ok()?;
+            // At the pace of a person.
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
         (!is_open).then_some(())
     })
