@@ -385,3 +385,27 @@ async fn a_key_sees_the_messages_of_the_agents_of_its_own_host_alone() -> Result
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_stream_passes_over_thousands_of_entries_that_it_may_not_see() -> Result<()> {
+    let gate = Gate::start().await?;
+    let key = gate.key("agent", "web", &[]).await?;
+    let headers = format!("Authorization: Bearer {key}\r\n");
+    let mut source = EventSource::open(gate.address()?, PATH, &headers).await?;
+    let denied: Vec<Entry> = (0..5_000).map(|_| Entry::new(Event::Denied)).collect();
+    for some in denied.chunks(1_000) {
+        gate.served.store.note(some).await?;
+    }
+    let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
+    ensure!(
+        link.hello(&Who::new("web")).await?.is_ok(),
+        "it was refused"
+    );
+    let notice = json!({"target": "human", "message": "news", "requires_response": false});
+    link.call("send_message", notice).await?;
+    let accepted = async {
+        while source.next().await?.event != "accepted" {}
+        anyhow::Ok(())
+    };
+    timeout(Duration::from_secs(5), accepted).await?
+}

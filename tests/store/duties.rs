@@ -385,14 +385,14 @@ async fn agents_of_builds_without_duties_get_theirs_when_redis_is_opened() -> Re
 async fn duties_of_unknown_kinds_stay_for_newer_coordinators_in_redis() -> Result<()> {
     let redis = Redis::start().await?;
     let fixture = fixture_on(redis.url(), ()).await?;
-    let theirs = ["ZADD", "{c3po}:duties", "1", "push 7"];
+    let theirs = ["ZADD", "{c3po}:duties", "1", "fetch 7"];
     redis.tell(&theirs).await?;
     fixture.store.plan(&duty("a"), ago(1)).await?;
     let one = the_one(&*fixture.store, HOLD).await?;
     assert_eq!(one.duty, duty("a"));
     assert!(fixture.store.finish(&one).await?);
     assert_eq!(fixture.store.claim_due(10, HOLD).await?, Due::default());
-    let score = redis.tell(&["ZSCORE", "{c3po}:duties", "push 7"]).await?;
+    let score = redis.tell(&["ZSCORE", "{c3po}:duties", "fetch 7"]).await?;
     assert!(score.ends_with("1\r\n"), "{score}");
     Ok(())
 }

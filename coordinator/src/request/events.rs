@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::audit::{AuditPage, Entry, LogQuery};
-use c3po_shared::limits::EVENT_READERS;
+use c3po_shared::limits::{AUDIT_PAGE_MAX, EVENT_READERS};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
@@ -14,7 +14,7 @@ use super::{Services, audit};
 use crate::auth::Principal;
 
 /// How many entries of the log a stream reads at once.
-const PAGE: usize = 100;
+const PAGE: usize = AUDIT_PAGE_MAX;
 /// How long a stream waits for further entries after the first one, so that a busy log is read in pages.
 const GATHER: Duration = Duration::from_millis(10);
 /// How long a stream is silent at most. It then also looks at the log, in case that a hint was lost.
@@ -99,8 +99,13 @@ impl Events {
             // Marked before the log is read, so that no entry is missed.
             self.grows.mark_unchanged();
             let read = self.services.store.audit(self.after, PAGE).await?;
+            let is_behind = read.len() == PAGE;
             if let Some(next) = self.take(read).await? {
                 return Ok(next);
+            }
+            if is_behind {
+                // There is more, of which it may see something.
+                continue;
             }
             match timeout(QUIET, self.grows.changed()).await {
                 Ok(Ok(())) => sleep(GATHER).await,

@@ -295,14 +295,12 @@ pub(crate) async fn progress(
 }
 
 /// Performs a call within its deadline, once it has a place.
-async fn work(
-    services: &Services,
-    caller: &Caller,
-    id: CallId,
-    call: Call,
-) -> Result<Done, Refusal> {
-    let principal = &caller.principal;
-    let _place = match &call {
+/// Takes the place of the principal in the store that the call needs.
+async fn begin<'a>(
+    principal: &'a Principal,
+    call: &Call,
+) -> Result<Option<SemaphorePermit<'a>>, Refusal> {
+    Ok(match call {
         // It takes a place for each page.
         Call::ListAgents(_) => None,
         Call::GetMessages(_) | Call::GetThread(_) | Call::MessageStatus(_) => {
@@ -312,7 +310,16 @@ async fn work(
             Some(begin_read(principal).await?)
         }
         _ => Some(begin_call(principal).await?),
-    };
+    })
+}
+
+async fn work(
+    services: &Services,
+    caller: &Caller,
+    id: CallId,
+    call: Call,
+) -> Result<Done, Refusal> {
+    let _place = begin(&caller.principal, &call).await?;
     tokio::time::timeout(CALL_DEADLINE, dispatch(services, caller, id, call))
         .await
         .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
@@ -349,6 +356,7 @@ pub(crate) async fn read(
         Call::GetMessages(_) | Call::GetThread(_) => room_of_person(services, caller).await?,
         _ => None,
     };
+    let _place = begin(&caller.principal, &call).await?;
     let reading = async {
         match call {
             Call::GetMessages(call) => inbox::get_messages(services, caller, call).await,

@@ -7,7 +7,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use uuid::Uuid;
 
 use super::identity::{check_host, check_name, check_speaker, foreign, host_of_person};
-use super::{Caller, Memory, Services};
+use super::{Caller, Memory, Services, begin_call};
 use crate::auth::Principal;
 use crate::store::{Agent, StoreError};
 
@@ -39,6 +39,7 @@ pub(crate) async fn act_as(
     let name = own.unwrap_or_else(|| wished.clone());
     let is_own = name != *wished;
     check_name(services, principal, &name)?;
+    let _place = begin_call(principal).await?;
     let caller = Caller {
         agent: name.clone(),
         principal: Arc::clone(principal),

@@ -28,7 +28,7 @@ use super::endpoint::{
 };
 use super::written::Paid;
 use super::{AppState, description};
-use crate::request::{begin_read, room_for_texts};
+use crate::request::{begin_call, begin_read, room_for_texts};
 use crate::store::{Agent, Selection};
 use crate::unfinished::Charge;
 
@@ -324,6 +324,7 @@ pub(super) async fn unregister(
     By(principal): By,
     Speaker(agent): Speaker,
 ) -> RestAnswer<Unregistered> {
+    let _place = begin_call(&principal).await?;
     let known = server.services.store.agent(&agent).await?;
     let linked = known.is_some_and(|known| {
         known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance)

@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
-use crate::request::{check_host, check_name, check_reader};
+use crate::request::{begin_call, check_host, check_name, check_reader};
 use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
 use crate::server::http_session::{AGENT_HEADER, agent_header, host_header};
@@ -100,6 +100,7 @@ impl FromRequestParts<AppState> for Speaker {
         let Some(host) = principal.own_host() else {
             return Ok(Self(agent));
         };
+        let _place = begin_call(&principal).await?;
         if parts.method == Method::GET {
             check_reader(&server.services, &agent, host).await?;
         } else if let Some(known) = server

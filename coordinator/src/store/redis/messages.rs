@@ -80,6 +80,9 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
 
 /// Records that a message reached a person.
 pub(super) async fn reach_person(store: &RedisStore, reached: &PersonReached) -> Result<bool> {
+    if !reached.message.to().is_human() {
+        return Ok(false);
+    }
     let keys = store.names.agent(&AgentId::human()).into_iter();
     let keys = keys.chain([store.names.message(&reached.message)]);
     let mut call = store.names.call("reach_person", keys);

@@ -38,6 +38,10 @@ const FILES: &[(&str, &str)] = &[
         "plugin/skills/mailbox/SKILL.md",
         include_str!("../../../../plugin/skills/mailbox/SKILL.md"),
     ),
+    (
+        "plugin/skills/triage/SKILL.md",
+        include_str!("../../../../plugin/skills/triage/SKILL.md"),
+    ),
 ];
 
 /// The path of the program. In the repository it is a launcher, which costs every hook a shell.
