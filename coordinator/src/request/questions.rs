@@ -17,6 +17,11 @@ use super::{Caller, Memory, Services, begin_call, begin_read};
 use crate::auth::Principal;
 use crate::store::Selection;
 
+/// How many bytes of the inbox of people are read at once.
+const READ_BYTES: usize = 256 << 10;
+/// How many characters of each text a list of questions has.
+const LISTED_MAX: usize = 1_000;
+
 /// A question as people see it.
 #[derive(Debug)]
 pub(crate) struct Asked {
@@ -30,22 +35,58 @@ pub(crate) struct Asked {
     pub(crate) reply: Option<Message>,
 }
 
-/// Returns the open questions to people, oldest first. Errors: as for [`begin_read`].
+/// Returns the open questions to people, oldest first, with the beginnings of their texts. Errors: as for [`begin_read`].
 pub(crate) async fn open(
     services: &Services,
     principal: &Principal,
 ) -> Result<Vec<Message>, Refusal> {
     let _reading = begin_read(principal).await?;
-    let selection = Selection {
-        limit: PAGE_MAX,
-        ..Selection::default()
+    let (human, mut open, mut after) = (AgentId::human(), Vec::new(), 0);
+    loop {
+        let selection = Selection {
+            after,
+            limit: PAGE_MAX,
+            bytes: READ_BYTES,
+            ..Selection::default()
+        };
+        let page = services.store.inbox(&human, selection).await?;
+        let is_full = selection.is_filled_by(&page);
+        after = page.last().map_or(after, |placed| placed.position);
+        let messages = page.into_iter().map(|placed| placed.message);
+        let questions = messages.filter(|message| message.requires_response);
+        open.extend(questions.map(with_parts).map(in_brief));
+        if !is_full {
+            return Ok(open);
+        }
+    }
+}
+
+/// Returns a question with the beginnings of its texts.
+fn in_brief(mut message: Message) -> Message {
+    let cut = |text: &mut String| {
+        if let Some((at, _)) = text.char_indices().nth(LISTED_MAX) {
+            text.truncate(at);
+            text.push('…');
+        }
     };
-    let placed = services.store.inbox(&AgentId::human(), selection).await?;
-    let messages = placed.into_iter().map(|placed| placed.message);
-    Ok(messages
-        .filter(|message| message.requires_response)
-        .map(with_parts)
-        .collect())
+    let texts = [
+        &mut message.title,
+        &mut message.message,
+        &mut message.context,
+    ];
+    texts.into_iter().flatten().for_each(cut);
+    if let Some(question) = &mut message.question {
+        question
+            .parts
+            .iter_mut()
+            .map(|part| &mut part.text)
+            .for_each(cut);
+        if let Some(request) = &mut question.request {
+            cut(&mut request.input);
+            request.suggestions.clear();
+        }
+    }
+    message
 }
 
 /// Returns one question to people.
@@ -285,5 +326,38 @@ fn reply_with(
         awaited: answer.verdict.is_none(),
         answer: Some(Box::new(answer.clone())),
         ..envelope_of_reply(caller, question, &call, id, services.message_life)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_listed_question_has_the_beginnings_of_its_texts() {
+        let long = "ä".repeat(2_000);
+        let part = json!({"id": "1", "text": long});
+        let message = serde_json::from_value(json!({
+            "id": "web::human::0a1b2c3d", "thread_id": "web::human::0a1b2c3d", "kind": "message", "from_agent": "web",
+            "to_agent": "human", "message": long, "context": long, "priority": "normal", "requires_response": true,
+            "timestamp": "2026-01-15T00:00:00.000Z", "expires_at": "2026-01-22T00:00:00.000Z",
+            "question": {"kind": "permission", "parts": [part],
+                "request": {"tool": "Bash", "input": long, "hash": "h", "suggestions": [1]}},
+        }));
+        let brief = in_brief(message.expect("a message"));
+        let question = brief.question.expect("a question");
+        let request = question.request.expect("a request");
+        for text in [
+            brief.message.as_deref(),
+            brief.context.as_deref(),
+            Some(&*question.parts[0].text),
+            Some(&*request.input),
+        ] {
+            let count = text.expect("a text").chars().count();
+            assert_eq!(count, LISTED_MAX + 1);
+        }
+        assert!(request.suggestions.is_empty() && request.hash == "h");
     }
 }
