@@ -20,7 +20,9 @@ use crate::store::Selection;
 /// How many bytes of the inbox of people are read at once.
 const READ_BYTES: usize = 256 << 10;
 /// How many characters of each text a list of questions has.
-const LISTED_MAX: usize = 1_000;
+const LISTED_MAX: usize = 2_000;
+/// The longest rules that a client offers in a list of questions, in bytes of JSON. Longer ones are with the question alone.
+const LISTED_RULES_MAX: usize = 8 << 10;
 
 /// A question as people see it.
 #[derive(Debug)]
@@ -83,7 +85,13 @@ fn in_brief(mut message: Message) -> Message {
             .for_each(cut);
         if let Some(request) = &mut question.request {
             cut(&mut request.input);
-            request.suggestions.clear();
+            let rules = request
+                .suggestions
+                .iter()
+                .map(|rule| rule.to_string().len());
+            if rules.sum::<usize>() > LISTED_RULES_MAX {
+                request.suggestions.clear();
+            }
         }
     }
     message
@@ -337,14 +345,14 @@ mod tests {
 
     #[test]
     fn a_listed_question_has_the_beginnings_of_its_texts() {
-        let long = "ä".repeat(2_000);
+        let long = "ä".repeat(5_000);
         let part = json!({"id": "1", "text": long});
         let message = serde_json::from_value(json!({
             "id": "web::human::0a1b2c3d", "thread_id": "web::human::0a1b2c3d", "kind": "message", "from_agent": "web",
             "to_agent": "human", "message": long, "context": long, "priority": "normal", "requires_response": true,
             "timestamp": "2026-01-15T00:00:00.000Z", "expires_at": "2026-01-22T00:00:00.000Z",
             "question": {"kind": "permission", "parts": [part],
-                "request": {"tool": "Bash", "input": long, "hash": "h", "suggestions": [1]}},
+                "request": {"tool": "Bash", "input": long, "hash": "h", "suggestions": [long]}},
         }));
         let brief = in_brief(message.expect("a message"));
         let question = brief.question.expect("a question");
