@@ -135,8 +135,8 @@ async fn ask(action: &Action, settings: ServeFlags) -> anyhow::Result<()> {
         Action::Backup { file } => back_up(settings, file)?,
         Action::Restore { file } => restore(settings, file)?,
         Action::Notify(command) => {
-            let say = |line: &str| eprintln!("{}", harmless(line, true));
-            command.run(&settings, say).await?
+            let report = |line: &str| eprintln!("{}", harmless(line, true));
+            command.run(&settings, report).await?
         }
         Action::Audit(audit) => audit.ask(&settings.data_dir()?, settings.listen).await?,
         Action::Admin(request) => {

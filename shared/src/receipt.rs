@@ -183,7 +183,7 @@ pub struct Step {
     /// that is the first. For example `3.1` after one `/clear`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// For a message to people: the person whom it reached on that way.
+    /// For a message to people: the person that it reached on that way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// For `answered`: the reply.

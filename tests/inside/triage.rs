@@ -1,8 +1,9 @@
-//! Agents that answer for people: which questions they get, what their answers count for, and how people stay first.
+//! Agents that answer for people: the questions that they get, the weight of their answers, and the priority of people.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use harness::eventually::eventually;
 use harness::http;
 use harness::link::Link;
 use harness::redis::Redis;
@@ -83,28 +84,19 @@ async fn inbox(link: &mut Link) -> Result<Vec<Value>> {
 
 /// Waits for the offer of that question.
 async fn offer(link: &mut Link, question: &str) -> Result<Value> {
-    let deadline = tokio::time::Instant::now() + SOON;
-    loop {
-        let offers = inbox(link).await?;
-        if let Some(offer) = offers.iter().find(|offer| offer["reply_to"] == question) {
-            return Ok(offer.clone());
-        }
-        ensure!(
-            tokio::time::Instant::now() < deadline,
-            "no offer of {question}"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let is_it = |offer: &Value| offer["reply_to"] == question;
+    eventually("an offer of the question", SOON, async || {
+        inbox(link).await.ok()?.into_iter().find(is_it)
+    })
+    .await
 }
 
 /// Waits until no offer is left.
 async fn nothing_offered(link: &mut Link) -> Result<()> {
-    let deadline = tokio::time::Instant::now() + SOON;
-    while !inbox(link).await?.is_empty() {
-        ensure!(tokio::time::Instant::now() < deadline, "an offer is left");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Ok(())
+    eventually("no offer is left", SOON, async || {
+        inbox(link).await.ok()?.is_empty().then_some(())
+    })
+    .await
 }
 
 /// Claims an offer, as a session that has seen it.

@@ -15,7 +15,7 @@ def before_call(context, case, kwargs):
     """Keeps the run's own key from being revoked or rotated by it: its id becomes one that no key has.
 
     And lets hosts in: a code that is guessed never does. And keeps to what the description's schemas do not express:
-    a pair is of two agents that are no person, and an invite for one host has one use.
+    a pair has two different agents, neither of them a person, and an invite for one host has one use.
     """
     if case.path_parameters and [case.path_parameters.get("id")] == OWN:
         case.path_parameters["id"] = "00000000"

@@ -86,10 +86,14 @@ pub enum NotifyCommand {
 }
 
 impl NotifyCommand {
-    /// Does it. `say` prints the progress. Returns the output.
-    pub async fn run(&self, settings: &ServeFlags, say: impl Fn(&str)) -> anyhow::Result<String> {
+    /// Does it. `report` prints the progress. Returns the output.
+    pub async fn run(
+        &self,
+        settings: &ServeFlags,
+        report: impl Fn(&str),
+    ) -> anyhow::Result<String> {
         let Self::Test { name } = self;
-        notify::test(settings, name.as_deref(), say).await
+        notify::test(settings, name.as_deref(), report).await
     }
 }
 

@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use c3po_shared::ids::{AgentId, CallId};
-use c3po_shared::limits::PAGE_MAX;
+use c3po_shared::ids::CallId;
 use c3po_shared::message::Message;
 use c3po_shared::question::AnswerContent;
 use c3po_shared::refusal::ErrorCode;
@@ -18,8 +17,7 @@ use super::codes::{self, Codes};
 use super::config::Person;
 use super::reply::{Line, Reply, Tap, in_words, takes_words};
 use super::{ANSWERS, Notifier};
-use crate::request::{answer_by_code, asked, with_parts};
-use crate::store::Selection;
+use crate::request::{answer_by_code, asked, open_after, with_parts};
 
 /// The namespace of the ids of calls: a constant random UUID.
 const CALLS: Uuid = Uuid::from_u128(0x6e1f_37a2_90bd_4c55_8f04_1b7a_5cc3_0004);
@@ -27,8 +25,6 @@ const CALLS: Uuid = Uuid::from_u128(0x6e1f_37a2_90bd_4c55_8f04_1b7a_5cc3_0004);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 /// A stream that lasted this long was stable: then the pauses begin again with the shortest.
 const STABLE: Duration = Duration::from_secs(10);
-/// How many bytes of open questions are read at once.
-const READ_BYTES: usize = 1 << 20;
 
 /// Reads a person's reply topic for ever.
 pub(super) async fn follow(notifier: &Notifier, person: &Person) {
@@ -182,23 +178,14 @@ async fn in_own_words(
     code: &str,
     text: &str,
 ) -> Result<Found, ClientError> {
-    let (human, mut after) = (AgentId::human(), 0);
-    loop {
-        let selection = Selection {
-            after,
-            limit: PAGE_MAX,
-            bytes: READ_BYTES,
-            ..Selection::default()
-        };
-        let page = notifier.services.store.inbox(&human, selection).await;
+    let is_meant =
+        |message: &Message| takes_words(message) && codes::same(&codes.typed(&message.id), code);
+    let mut next = Some(0);
+    while let Some(after) = next {
+        let page = open_after(&notifier.services, after).await;
         let page = page.map_err(unavailable)?;
-        let is_full = selection.is_filled_by(&page);
-        after = page.last().map_or(after, |placed| placed.position);
-        let mut open = page.into_iter().map(|placed| placed.message);
-        let is_meant = |message: &Message| {
-            takes_words(message) && codes::same(&codes.typed(&message.id), code)
-        };
-        if let Some(question) = open.find(is_meant).map(with_parts) {
+        let meant = page.questions.into_iter().find(is_meant).map(with_parts);
+        if let Some(question) = meant {
             let part = question
                 .question
                 .as_deref()
@@ -208,10 +195,9 @@ async fn in_own_words(
                 Found::Answer(Box::new(question), content)
             }));
         }
-        if !is_full {
-            return Ok(Found::Wrong);
-        }
+        next = page.next;
     }
+    Ok(Found::Wrong)
 }
 
 fn unavailable(error: impl std::fmt::Display) -> ClientError {

@@ -1,14 +1,11 @@
 //! The push with the number of open questions, in place of more pushes than a person gets in a short time.
 
-use c3po_shared::ids::AgentId;
-use c3po_shared::limits::PAGE_MAX;
-
 use super::Notifier;
 use super::client::ClientError;
 use super::config::Person;
 use super::push::{delete, publish};
 use super::render::{Frame, WAITING};
-use crate::store::Selection;
+use crate::request::open_after;
 
 /// The number in the push, as far as this process knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,19 +64,13 @@ impl Notifier {
 
     /// Returns how many questions wait for people.
     async fn count(&self) -> Result<usize, ClientError> {
-        let selection = Selection {
-            limit: PAGE_MAX,
-            ..Selection::default()
-        };
-        let inbox = self
-            .services
-            .store
-            .inbox(&AgentId::human(), selection)
-            .await;
-        let inbox = inbox.map_err(|error| ClientError::Unreachable(error.to_string()))?;
-        let waits = inbox
-            .iter()
-            .filter(|placed| placed.message.requires_response);
-        Ok(waits.count())
+        let (mut count, mut next) = (0, Some(0));
+        while let Some(after) = next {
+            let page = open_after(&self.services, after).await;
+            let page = page.map_err(|error| ClientError::Unreachable(error.to_string()))?;
+            count += page.questions.len();
+            next = page.next;
+        }
+        Ok(count)
     }
 }

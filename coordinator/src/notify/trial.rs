@@ -21,14 +21,14 @@ const TAP: Duration = Duration::from_secs(120);
 /// The sequence id of the push.
 const SEQUENCE: &str = "c3po-test";
 
-/// Pushes to the person of that name, or to the only one, and waits for a tap. `say` prints the progress. Returns
+/// Pushes to the person of that name, or to the only one, and waits for a tap. `report` prints the progress. Returns
 /// the result for the person.
 ///
 /// Errors: the settings are invalid, the server rejects the push, or there is no tap.
 pub(crate) async fn test(
     settings: &ServeFlags,
     name: Option<&str>,
-    say: impl Fn(&str),
+    report: impl Fn(&str),
 ) -> Result<String> {
     let path = super::path(settings.policy.as_deref(), &settings.data_dir()?);
     let person = person(&path, &settings.ntfy, name)?;
@@ -37,7 +37,7 @@ pub(crate) async fn test(
         .await
         .with_context(|| format!("asking {server}"))?;
     if standing.is_public {
-        say(&format!(
+        report(&format!(
             "Anyone can read the topic {} of {server}.",
             person.topic
         ));
@@ -68,7 +68,7 @@ pub(crate) async fn test(
             "{server} accepted the push. It has no button: {why}."
         ));
     };
-    say(&format!(
+    report(&format!(
         "{server} accepted the push to {}. Tap its button.",
         person.name
     ));

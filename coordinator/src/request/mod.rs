@@ -49,7 +49,7 @@ pub(crate) use notice::notify_people;
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
 pub(crate) use questions::{
-    asked, open as open_questions, record_shown, show as show_question, with_parts,
+    asked, open as open_questions, open_after, record_shown, show as show_question, with_parts,
 };
 pub(crate) use target::select;
 pub(crate) use triage::{end as end_triage, hold as hold_for_triage};

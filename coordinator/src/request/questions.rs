@@ -15,7 +15,7 @@ use super::receipts::tracked;
 use super::send::{envelope_of_reply, store_reply};
 use super::{Caller, Memory, Services, begin_call, begin_read};
 use crate::auth::Principal;
-use crate::store::Selection;
+use crate::store::{Selection, StoreError};
 
 /// How many bytes of the inbox of people are read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -43,24 +43,42 @@ pub(crate) async fn open(
     principal: &Principal,
 ) -> Result<Vec<Message>, Refusal> {
     let _reading = begin_read(principal).await?;
-    let (human, mut open, mut after) = (AgentId::human(), Vec::new(), 0);
-    loop {
-        let selection = Selection {
-            after,
-            limit: PAGE_MAX,
-            bytes: READ_BYTES,
-            ..Selection::default()
-        };
-        let page = services.store.inbox(&human, selection).await?;
-        let is_full = selection.is_filled_by(&page);
-        after = page.last().map_or(after, |placed| placed.position);
-        let messages = page.into_iter().map(|placed| placed.message);
-        let questions = messages.filter(|message| message.requires_response);
-        open.extend(questions.map(with_parts).map(in_brief));
-        if !is_full {
-            return Ok(open);
-        }
+    let (mut open, mut next) = (Vec::new(), Some(0));
+    while let Some(after) = next {
+        let page = open_after(services, after).await?;
+        open.extend(page.questions.into_iter().map(with_parts).map(in_brief));
+        next = page.next;
     }
+    Ok(open)
+}
+
+/// Some of the open questions to people.
+#[derive(Debug)]
+pub(crate) struct OpenPage {
+    /// The questions, oldest first, as they are stored.
+    pub(crate) questions: Vec<Message>,
+    /// The position after which there may be more.
+    pub(crate) next: Option<u64>,
+}
+
+/// Returns the open questions to people after a position, a few at a time: the inbox of people can be long.
+pub(crate) async fn open_after(services: &Services, after: u64) -> Result<OpenPage, StoreError> {
+    let selection = Selection {
+        after,
+        limit: PAGE_MAX,
+        bytes: READ_BYTES,
+        ..Selection::default()
+    };
+    let page = services.store.inbox(&AgentId::human(), selection).await?;
+    let is_full = selection.is_filled_by(&page);
+    let last = page.last().map(|placed| placed.position);
+    let messages = page.into_iter().map(|placed| placed.message);
+    Ok(OpenPage {
+        questions: messages
+            .filter(|message| message.requires_response)
+            .collect(),
+        next: last.filter(|_| is_full),
+    })
 }
 
 /// Returns a question with the beginnings of its texts.

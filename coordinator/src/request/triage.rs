@@ -103,9 +103,9 @@ async fn withdraw(services: &Services, offer: &MessageId) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Returns the id of the call that does this about a question: always the same one.
-fn call_about(question: &MessageId, what: &str) -> CallId {
-    let name = format!("{what} {question}");
+/// Returns the id of the call for that purpose about a question: always the same one.
+fn call_about(question: &MessageId, purpose: &str) -> CallId {
+    let name = format!("{purpose} {question}");
     CallId(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
 

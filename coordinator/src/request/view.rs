@@ -10,18 +10,18 @@ use super::Services;
 use super::identity::belongs_to;
 use crate::auth::{Principal, Right};
 
-/// Whose changes an event shows.
+/// The readers that see an event.
 #[derive(Debug, PartialEq, Eq)]
 enum Shown {
-    /// Nobody sees it here.
+    /// No reader of events sees it.
     Never,
-    /// Everybody sees it.
+    /// Every reader sees it.
     Always,
     /// The hosts of its agents see it.
     Own,
 }
 
-/// Returns to whom an event is shown: with the right to read the audit every change, otherwise those that `list_agents` shows
+/// Returns which readers see an event: with the right to read the audit every change, otherwise those that `list_agents` shows
 /// anyway and those of the own agents.
 fn shown(principal: &Principal, event: Event) -> Shown {
     match event {

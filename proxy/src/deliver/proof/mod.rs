@@ -396,7 +396,7 @@ impl Shown {
             };
             if is_of_it {
                 unproven.awaits = Awaits::StepOf(event.agent_id.clone());
-                // With all results of the step a client may have found this one too large, and have replaced it.
+                // The client replaces a result if all results of the step are too large together.
                 for id in &unproven.ids {
                     self.standing.remove(id);
                 }

@@ -49,7 +49,7 @@ pub(crate) struct Recorded {
     pub(crate) other_turns: HashSet<String>,
     /// Whether another process of the client writes into the file as well.
     pub(crate) is_shared: bool,
-    /// Whether another plugin ended the latest turn: what stands at its end was not read, and no person knows that.
+    /// Whether another plugin ended the latest turn: the model has not read its end, and its person does not see that.
     pub(crate) is_stopped: bool,
 }
 

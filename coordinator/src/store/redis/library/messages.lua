@@ -1,7 +1,6 @@
 -- Messages: sending, replies, receipts and acknowledgements.
 
--- Returns a function that returns the host of the agent by whom a message is, also of a deleted one. The coordinator counts as a
--- host.
+-- Returns a function that returns the host of the sender of a message, also of a deleted one. The coordinator counts as a host.
 local function hosts()
   local known = {}
   return function(place)
@@ -293,8 +292,8 @@ define('reach_person', SMALL, function(keys, args)
   if not facts or tonumber(facts.expires) <= now or ENDS[last] then
     return 0
   end
-  for passed, way, whom in string.gmatch(history, '([%a_]+) %d+ (%S+) (%S+) %S+') do
-    if passed == stage and way == via and whom == who then
+  for passed, way, person in string.gmatch(history, '([%a_]+) %d+ (%S+) (%S+) %S+') do
+    if passed == stage and way == via and person == who then
       return 0
     end
   end
