@@ -158,6 +158,7 @@ pub struct AnswerContent {
     pub verdict: Option<Verdict>,
     /// The way, if the sender is a page or a terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["page", "terminal", "rest"]))]
     pub via: Option<Via>,
 }
 

@@ -110,7 +110,12 @@ async fn a_verdict_is_about_what_was_shown_and_nothing_else() -> Result<()> {
         json!({"verdict": {"decision": "maybe", "request_hash": hash(&asked.question)}}),
         json!({"verdict": {"decision": "allow", "request_hash": hash(&asked.question), "interrupt": true}}),
     ];
-    for body in wrong {
+    let foreign_ways = ["ntfy", "dialog", "reply"].map(|via| {
+        let mut verdict = asked.verdict("allow");
+        verdict["via"] = json!(via);
+        verdict
+    });
+    for body in wrong.into_iter().chain(foreign_ways) {
         let (status, refusal) = asked.answers(&ann, &body).await?;
         assert_eq!(
             (status, &refusal["code"]),

@@ -27,6 +27,13 @@ pub(crate) async fn answer(
     id: &MessageId,
     content: AnswerContent,
 ) -> Result<Sent, Refusal> {
+    if !matches!(
+        content.via,
+        None | Some(Via::Page | Via::Terminal | Via::Rest)
+    ) {
+        let error = "an answer over REST comes via page, terminal or rest";
+        return Err(Refusal::invalid(error).suggest("Leave out `via`."));
+    }
     let asked = show(services, principal, id).await?;
     let question = asked.message.question.as_deref();
     let question = question.ok_or_else(|| Refusal::message_not_found(id))?;

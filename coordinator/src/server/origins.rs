@@ -14,7 +14,7 @@ use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::MCP_PATH;
@@ -40,6 +40,8 @@ pub(super) struct Names {
     further: Option<Arc<[String]>>,
     /// Whether it serves only this machine.
     is_local: bool,
+    /// The `Host` under which the pages are not at home, and the origin that they have instead.
+    moved: Option<(String, String)>,
 }
 
 impl Names {
@@ -52,11 +54,22 @@ impl Names {
         let further = further
             .chain(config.public_url.iter().filter_map(host))
             .collect();
+        let own = own(config.public_url.as_deref(), scheme, listen);
+        let name = format!("localhost:{}", listen.port());
+        let is_moved = listen.ip().is_loopback() && !own.contains(&format!("{scheme}://{name}"));
         Self {
-            own: own(config.public_url.as_deref(), scheme, listen).into(),
+            moved: is_moved.then(|| (name, format!("{scheme}://{listen}"))),
+            own: own.into(),
             further: config.is_open.then_some(further),
             is_local: listen.ip().is_loopback(),
         }
+    }
+
+    /// Returns the URL of a page that was asked for at `localhost` without TLS. A browser keeps the fragment.
+    fn moved_page(&self, headers: &HeaderMap, path: &str) -> Option<String> {
+        let (name, origin) = self.moved.as_ref()?;
+        let is_asked = is_page(path) && headers.get(HOST)?.as_bytes() == name.as_bytes();
+        is_asked.then(|| format!("{origin}{path}"))
     }
 
     /// Returns whether a name is an address or cannot belong to a foreign page. On loopback only `localhost` qualifies, since
@@ -118,21 +131,16 @@ impl Names {
     }
 }
 
-/// Returns the origins of the coordinator's own pages: that of its public URL, and on loopback those of this machine.
+/// Returns the origins of the coordinator's own pages: that of its public URL, and on loopback that of the address on which
+/// it listens. `localhost` is both 127.0.0.1 and `[::1]`, and another user may hold the one that the coordinator leaves free:
+/// it is an origin of its pages only with TLS, where the certificate identifies the coordinator.
 pub(super) fn own(public_url: Option<&str>, scheme: &str, listen: SocketAddr) -> Vec<String> {
-    let port = listen.port();
-    let names = ["localhost", "127.0.0.1", "[::1]"];
-    let local = names
-        .into_iter()
-        .filter(|_| listen.ip().is_loopback())
-        .map(|name| format!("{scheme}://{name}:{port}"));
-    let listening = listen
-        .ip()
-        .is_loopback()
-        .then(|| format!("{scheme}://{listen}"));
+    let (is_local, has_tls) = (listen.ip().is_loopback(), scheme == "https");
+    let listening = is_local.then(|| format!("{scheme}://{listen}"));
+    let named = (is_local && has_tls).then(|| format!("{scheme}://localhost:{}", listen.port()));
     let urls = public_url.map(str::to_owned).into_iter();
-    urls.chain(local)
-        .chain(listening)
+    urls.chain(listening)
+        .chain(named)
         .map(|url| origin(&url))
         .collect()
 }
@@ -162,7 +170,11 @@ fn address(name: &str) -> Option<IpAddr> {
 
 /// Rejects requests that a web page may have sent, before any other check.
 pub(super) async fn layer(State(names): State<Names>, request: Request, next: Next) -> Response {
-    match names.check(request.headers(), request.uri().path()) {
+    let (headers, path) = (request.headers(), request.uri().path());
+    if let Some(url) = names.moved_page(headers, path) {
+        return Redirect::temporary(&url).into_response();
+    }
+    match names.check(headers, path) {
         Ok(()) => next.run(request).await,
         Err(refusal) => Refused::from(refusal).into_response(),
     }
@@ -177,6 +189,7 @@ mod tests {
             own: own_of("192.168.1.7:8420", Some("https://Nas.example.org:443/")),
             further: Some(further.iter().map(|name| (*name).to_owned()).collect()),
             is_local: false,
+            moved: None,
         }
     }
 
@@ -185,6 +198,7 @@ mod tests {
             own: own_of("127.0.0.1:8420", None),
             further: None,
             is_local: false,
+            moved: None,
         }
     }
 
@@ -313,19 +327,16 @@ mod tests {
             assert_eq!(refuses(names, path, &headers), !expected, "{path} {origin}");
         };
         let login = "/api/v1/login";
-        for own in [
-            "http://localhost:8420",
-            "http://127.0.0.1:8420",
-            "http://[::1]:8420",
-        ] {
-            check(&closed(), login, own, true);
-            check(&closed(), "/web/login.js", own, true);
-            for path in ["/api/agents", "/acp", "/metrics", "/login", "/api/v1"] {
-                check(&closed(), path, own, false);
-            }
+        let own = "http://127.0.0.1:8420";
+        check(&closed(), login, own, true);
+        check(&closed(), "/web/login.js", own, true);
+        for path in ["/api/agents", "/acp", "/metrics", "/login", "/api/v1"] {
+            check(&closed(), path, own, false);
         }
         for foreign in [
             "http://localhost:3000",
+            "http://localhost:8420",
+            "http://[::1]:8420",
             "https://localhost:8420",
             "http://other.localhost:8420",
             "http://LOCALHOST:8420",
@@ -342,7 +353,7 @@ mod tests {
         check(&public, login, "http://192.168.1.7:8420", false);
         let two = [
             ("host", "localhost"),
-            ("origin", "http://localhost:8420"),
+            ("origin", "http://127.0.0.1:8420"),
             ("origin", "http://evil.example"),
         ];
         let mut headers = HeaderMap::new();
@@ -350,6 +361,15 @@ mod tests {
             headers.append(name, value.parse().expect("a header value"));
         }
         assert!(closed().check(&headers, login).is_err());
+    }
+
+    #[test]
+    fn localhost_is_an_origin_of_the_pages_only_with_tls() {
+        let listen = "127.0.0.1:8420".parse().expect("an address");
+        let named =
+            |scheme| own(None, scheme, listen).contains(&format!("{scheme}://localhost:8420"));
+        assert!(!named("http"), "another user may answer at [::1]");
+        assert!(named("https"));
     }
 
     #[test]
