@@ -15,7 +15,7 @@ use super::claude_code::host_file;
 use super::failure::Failure;
 use super::join::code;
 use super::print::Printer;
-use crate::config::{Config, PersonLogin, private};
+use crate::config::{Config, PersonLogin, Source, private};
 use crate::link::http::{delete, post_json};
 use crate::link::{Trust, as_written};
 
@@ -78,7 +78,17 @@ pub(super) async fn run(
 }
 
 /// Returns the URL as this host uses it.
+///
+/// Errors: the environment names another coordinator or certificate than the file of the host. A project may have set it, and
+/// the server there would get the code.
 fn known(config: &Config, url: &str) -> Result<String, Failure> {
+    if config.coordinators.source == Source::Overridden {
+        let file = config.places.config_file.display();
+        return Err(Failure::Usage(format!(
+            "the environment names another coordinator or certificate than {file}: unset C3PO_COORDINATOR_URL and \
+             C3PO_FINGERPRINT, then log in"
+        )));
+    }
     let plain = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
     let urls: Vec<String> = config
         .coordinators
@@ -145,19 +155,23 @@ fn refusal(url: &str, status: u16, answer: &str) -> Refusal {
     })
 }
 
-/// Returns the text of the file. The token is for the coordinators that this host uses now.
+/// Returns the text of the file. The token is for the coordinators that this host uses now, with their certificates.
 fn written(config: &Config, token: &str) -> String {
-    let urls: Vec<_> = config
-        .coordinators
+    let coordinators = &config.coordinators;
+    let urls: Vec<_> = coordinators
         .urls
         .iter()
-        .map(|target| as_written(target))
+        .map(|url| as_written(url))
         .collect();
-    let urls = toml::Value::from(urls.join(","));
+    let prints = coordinators.fingerprints.iter().map(ToString::to_string);
+    let prints: Vec<_> = prints.collect();
+    let of = |text: String| toml::Value::from(text);
+    let pinned = (!prints.is_empty()).then(|| format!("fingerprint = {}\n", of(prints.join(","))));
     format!(
-        "# A login of this host's person, made by `c3po login`; `c3po logout` ends it.\ncoordinator_url = {urls}\n\
-         token = {}\n",
-        toml::Value::from(token)
+        "# A login of this host's person, made by `c3po login`; `c3po logout` ends it.\ncoordinator_url = {}\n{}token = {}\n",
+        of(urls.join(",")),
+        pinned.unwrap_or_default(),
+        of(token.to_owned())
     )
 }
 
@@ -219,7 +233,7 @@ async fn end(config: &Config, person: &PersonLogin) -> Result<(), Failure> {
         .and_then(|rest| rest.split_once('_'))
         .map_or("", |(id, _)| id);
     let path = format!("{}/{id}", login::LOGINS_PATH);
-    let trust = Trust::new(config.coordinators.fingerprints.clone());
+    let trust = Trust::new(person.certificates(&config.coordinators).to_vec());
     let bearer = format!("Bearer {token}");
     let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator answers");
     for target in person.urls() {

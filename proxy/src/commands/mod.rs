@@ -318,7 +318,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Policy(action) => policy::run(config, printer, action).await,
         Command::Guard(action) => guard::run(config, printer, action).await,
         Command::Hosts(action) => hosts::run(config, printer, action).await,
-        command => as_person(command, config, printer).await,
+        command => Box::pin(as_person(command, config, printer)).await,
     }
 }
 

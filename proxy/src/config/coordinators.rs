@@ -23,6 +23,20 @@ pub struct Coordinators {
     /// The certificates that identify coordinators: `C3PO_FINGERPRINT`, `fingerprint`; default none, which means that the
     /// system's authorities and the name in the certificate decide.
     pub fingerprints: Vec<Fingerprint>,
+    /// Where the URLs and certificates come from.
+    pub source: Source,
+}
+
+/// Where the URLs and certificates of the coordinators come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Source {
+    /// From the file or the defaults; the environment names no others.
+    #[default]
+    File,
+    /// From the environment; the file names none.
+    Environment,
+    /// From the environment, which names others than the file does.
+    Overridden,
 }
 
 /// Their values in the file.
@@ -43,7 +57,7 @@ pub(super) enum Fingerprints {
 }
 
 impl Fingerprints {
-    fn texts(&self) -> Vec<&str> {
+    pub(super) fn texts(&self) -> Vec<&str> {
         let texts = match self {
             Self::One(text) => text.split(',').collect::<Vec<_>>(),
             Self::Several(texts) => texts.iter().map(String::as_str).collect(),
@@ -92,6 +106,7 @@ impl Coordinators {
         file: Written,
         problems: &mut Vec<String>,
     ) -> Self {
+        let file_names_any = file.urls.is_some() || file.fingerprints.is_some();
         let written = file.urls.unwrap_or_else(|| DEFAULT_URL.to_owned());
         let named = variable("C3PO_COORDINATOR_URL");
         let mut urls = targets(named.as_deref().unwrap_or(&written)).unwrap_or_else(|problem| {
@@ -118,10 +133,16 @@ impl Coordinators {
         let token = variable("C3PO_TOKEN")
             .map(|text| Secret(text.trim().to_owned()))
             .or(of_file);
+        let source = match is_of_file {
+            true => Source::File,
+            false if file_names_any => Source::Overridden,
+            false => Source::Environment,
+        };
         Self {
             urls,
             token,
             fingerprints,
+            source,
         }
     }
 
@@ -337,6 +358,28 @@ mod tests {
         );
         check(&[(url, DEFAULT_URL)], "token = \"t\"\n", Some("t"));
         check(&[(url, "http://evil:8420")], "token = \"t\"\n", None);
+    }
+
+    #[test]
+    fn the_source_is_known() {
+        let (own, other) = (print("ab"), print("cd"));
+        let pinned = format!("fingerprint = \"{own}\"\n");
+        let (url, pin) = ("C3PO_COORDINATOR_URL", "C3PO_FINGERPRINT");
+        let check = |variables: &[(&str, &str)], file: &str, expected: Source| {
+            assert_eq!(
+                read(variables, file).0.source,
+                expected,
+                "{variables:?} {file}"
+            );
+        };
+        check(&[], "", Source::File);
+        check(&[(url, "http://nas:8420")], "", Source::Environment);
+        check(&[(pin, &other)], "", Source::Environment);
+        check(&[(pin, &own)], &pinned, Source::File);
+        check(&[(pin, &other)], &pinned, Source::Overridden);
+        let file = "coordinator_url = \"https://nas:8420\"\n";
+        check(&[(pin, &own)], file, Source::Overridden);
+        check(&[(url, "https://box:8420")], file, Source::Overridden);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
 use client::Reader;
 use serde::Deserialize;
 
-pub use coordinators::{Coordinators, DEFAULT_URL, problem_of_urls};
+pub use coordinators::{Coordinators, DEFAULT_URL, Source, problem_of_urls};
 use coordinators::{Fingerprints, Written};
 use names::{agent, host_name};
 pub use person::{Person, PersonLogin};

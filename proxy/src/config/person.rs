@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use c3po_shared::join::Fingerprint;
 use c3po_shared::login::TOKEN_PREFIX;
 use serde::Deserialize;
 
-use super::coordinators::{are_among, targets};
+use super::coordinators::{Fingerprints, Source, are_among, targets};
 use super::{Coordinators, Secret, text_of};
 
 /// The person of this host.
@@ -34,6 +35,8 @@ pub struct PersonLogin {
     pub token: Secret,
     /// The coordinators that accept it, as written.
     urls: String,
+    /// Their certificates when it was made.
+    fingerprints: Vec<Fingerprint>,
 }
 
 /// The file `person.toml`.
@@ -41,6 +44,7 @@ pub struct PersonLogin {
 #[serde(deny_unknown_fields)]
 struct PersonFile {
     coordinator_url: String,
+    fingerprint: Option<Fingerprints>,
     token: Secret,
 }
 
@@ -64,9 +68,13 @@ impl PersonLogin {
         if !file.token.expose().starts_with(TOKEN_PREFIX) {
             return Err("its token is not that of a login".to_owned());
         }
+        let texts = file.fingerprint.iter().flat_map(Fingerprints::texts);
+        let fingerprints =
+            texts.map(|text| text.parse().map_err(|error| format!("{text}: {error}")));
         Ok(Self {
             token: file.token,
             urls: file.coordinator_url,
+            fingerprints: fingerprints.collect::<Result<_, String>>()?,
         })
     }
 
@@ -75,10 +83,21 @@ impl PersonLogin {
         targets(&self.urls).unwrap_or_default()
     }
 
+    /// Returns the certificates that identify its coordinators: those of the host's file, which follows a new certificate,
+    /// but not others that the environment names.
+    pub fn certificates<'a>(&'a self, coordinators: &'a Coordinators) -> &'a [Fingerprint] {
+        match coordinators.source {
+            Source::File => &coordinators.fingerprints,
+            Source::Environment | Source::Overridden => &self.fingerprints,
+        }
+    }
+
     /// Returns the coordinators with this login in place of the host's key, if all of them accept it. Otherwise a project's
-    /// environment could name another one, which would get the token.
+    /// environment could name another one, or another certificate, whose server would get the token.
     fn at(&self, coordinators: Coordinators) -> Coordinators {
-        if coordinators.urls.is_empty() || !are_among(&coordinators.urls, &self.urls) {
+        let is_for_all = are_among(&coordinators.urls, &self.urls)
+            && coordinators.fingerprints == self.certificates(&coordinators);
+        if coordinators.urls.is_empty() || !is_for_all {
             return coordinators;
         }
         Coordinators {
@@ -113,6 +132,33 @@ mod tests {
         check(&["ws://nas:8420/acp"], None);
         check(&["wss://nas:8420/acp", "wss://evil:8420/acp"], None);
         check(&[], None);
+    }
+
+    #[test]
+    fn the_environment_names_no_other_certificate_for_the_login() {
+        let print = |digit: u8| Fingerprint::of([digit; 32]);
+        let text = format!(
+            "coordinator_url = \"https://nas:8420\"\nfingerprint = \"{}\"\ntoken = \"c3po-login_a_b\"\n",
+            print(1)
+        );
+        let login = PersonLogin::of(&text).expect("a login");
+        let check = |source, fingerprints: &[u8], expected: bool| {
+            let coordinators = Coordinators {
+                urls: vec!["wss://nas:8420/acp".to_owned()],
+                fingerprints: fingerprints.iter().copied().map(print).collect(),
+                source,
+                ..Coordinators::default()
+            };
+            let is_sent = login.at(coordinators).token.is_some();
+            assert_eq!(is_sent, expected, "{source:?} {fingerprints:?}");
+        };
+        check(Source::File, &[2], true);
+        check(Source::Environment, &[1], true);
+        for source in [Source::Environment, Source::Overridden] {
+            check(source, &[2], false);
+            check(source, &[1, 2], false);
+            check(source, &[], false);
+        }
     }
 
     #[test]

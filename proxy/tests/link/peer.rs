@@ -161,7 +161,7 @@ pub(crate) fn run_as(
         coordinators: Coordinators {
             urls,
             token,
-            fingerprints: Vec::new(),
+            ..Coordinators::default()
         },
         agent: "web".parse().unwrap(),
         host: "nas2".to_owned(),

@@ -58,6 +58,23 @@ async fn senders(gate: &Gate, agent: &str) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
+async fn a_code_does_not_go_to_a_coordinator_that_only_the_environment_names() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("agent", "*", &[]).await?;
+    let url = format!("http://{}", gate.served.address);
+    let file = home.path().join(".config/c3po/config.toml");
+    fs::create_dir_all(file.parent().context("a folder")?)?;
+    fs::write(&file, "coordinator_url = \"https://nas:8420\"\n")?;
+    let code = gate.login_code("person").await?;
+    let words = ["login", &url, "--yes"];
+    let refused = c3po(&gate, home.path(), &key, &words, &code).await?;
+    let why = String::from_utf8(refused.stderr)?;
+    ensure!(why.contains("the environment names another"), "{why}");
+    ensure!(gate.served.store.logins().await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
 async fn commands_of_a_host_with_a_login_act_as_the_person() -> Result<()> {
     let (gate, home) = (Gate::start().await?, TempDir::new()?);
     let key = gate.key("agent", "*", &[]).await?;
