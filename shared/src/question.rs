@@ -23,7 +23,7 @@ pub struct Question {
     pub kind: QuestionKind,
     /// One part, or up to four in a question of the client.
     pub parts: Vec<Part>,
-    /// Whether only a login may answer, and no agent.
+    /// Whether only a person may answer: with a login, or by a code that was pushed to the person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_person: bool,
     /// Whether an agent escalated it: no other agent answers it for people.
@@ -112,6 +112,15 @@ impl Answer {
     /// Returns whether an agent answered for people.
     pub fn is_of_triage(&self) -> bool {
         self.by.starts_with(TRIAGE)
+    }
+
+    /// Returns the name and the way for the log, where the answer needed no login: `ntfy/ann`, `dialog/terminal@HOST` or
+    /// `triage/AGENT`.
+    pub fn signature(&self) -> String {
+        if self.is_of_triage() {
+            return self.by.clone();
+        }
+        format!("{}/{}", self.via.as_str(), self.by)
     }
 }
 

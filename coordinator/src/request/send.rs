@@ -5,6 +5,7 @@ use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
+use c3po_shared::question::Answer;
 use c3po_shared::receipt::Stage;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -283,6 +284,7 @@ pub(super) async fn store_reply(
         let message = envelope(reply);
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
         let (key, login) = caller.credentials();
+        let login = login.or_else(|| message.answer.as_deref().map(Answer::signature));
         let bytes = services
             .store_quota
             .map(|bytes| bytes + bytes / REPLY_MARGIN);

@@ -1,6 +1,7 @@
 //! Answers from the phone: taps on buttons, and words with a code.
 
 use anyhow::Result;
+use c3po_shared::audit::Event;
 use harness::http;
 use harness::ntfy::{PHONE, REPLIES};
 use harness::redis::Redis;
@@ -28,6 +29,10 @@ async fn check_the_way_there_and_back(mut scene: Scene) -> Result<()> {
         (&answer["answer"]["by"], &answer["answer"]["via"]),
         (&json!("ann"), &json!("ntfy"))
     );
+    let log = scene.gate.served.store.audit(0, 100).await?;
+    let mut answered = log.iter().filter(|entry| entry.event == Event::Answered);
+    let signed = answered.next().and_then(|entry| entry.login.as_deref());
+    assert_eq!(signed, Some("ntfy/ann"), "{log:?}");
     scene.nothing_shown().await?;
 
     let question = scene.choose("Deploy now?", &["Yes", "Later"]).await?;
