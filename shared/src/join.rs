@@ -249,6 +249,34 @@ pub const NAME_PATTERN: &str = concat!(
     "]*$"
 );
 
+/// The pattern for the name of a person: not one with the marks of other answers, `triage/NAME`, `terminal@HOST` and `local (not
+/// verified)`.
+pub const PERSON_PATTERN: &str = concat!(
+    "^[^/@()\\s",
+    obeyed!(),
+    hidden!(),
+    "]([^/@()",
+    obeyed!(),
+    hidden!(),
+    "]*[^/@()\\s",
+    obeyed!(),
+    hidden!(),
+    "])?$"
+);
+
+/// Checks the name of a person; `field` is used in the error.
+///
+/// Errors: `INVALID_REQUEST` if it does not match [`PERSON_PATTERN`], `PAYLOAD_TOO_LARGE` if it is too long.
+pub fn check_person(field: &str, name: &str) -> Result<(), Refusal> {
+    check_name(field, name)?;
+    if name.contains(['/', '@', '(', ')']) || name.trim() != name {
+        return Err(Refusal::invalid(format!(
+            "{field} has '/', '@', a parenthesis or a space at its end"
+        )));
+    }
+    Ok(())
+}
+
 /// Checks the name of a key or a host; `field` is used in the error.
 ///
 /// Errors: `INVALID_REQUEST` if it does not match [`NAME_PATTERN`], `PAYLOAD_TOO_LARGE` if it is too long.
@@ -320,6 +348,24 @@ mod tests {
         };
         check(JoinCode::new([7; 16], None));
         check(JoinCode::new([0xff; 16], Some(Fingerprint::of([9; 32]))));
+    }
+
+    #[test]
+    fn the_name_of_a_person_is_not_the_mark_of_another_answer() {
+        for name in ["ann", "Ann B.", "анна"] {
+            assert!(check_person("name", name).is_ok(), "{name}");
+        }
+        let marks = [
+            "triage/web",
+            "terminal@nas",
+            "local (not verified)",
+            "ann ",
+            " ann",
+            "",
+        ];
+        for name in marks {
+            assert!(check_person("name", name).is_err(), "{name:?}");
+        }
     }
 
     #[test]

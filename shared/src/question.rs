@@ -205,8 +205,13 @@ impl Question {
                 return Err(Refusal::too_large(field, count, limit));
             }
         }
-        if self.parts.is_empty() || (self.kind == QuestionKind::Ask) != self.request.is_none() {
-            return Err(Refusal::invalid("the question is incomplete"));
+        let request = self.request.as_ref();
+        let kind = request.map_or(QuestionKind::Ask, |request| {
+            QuestionKind::of_tool(&request.tool)
+        });
+        if self.parts.is_empty() || self.kind != kind {
+            let error = "the question has no part, or its kind is not that of its request";
+            return Err(Refusal::invalid(error));
         }
         if let Some(request) = &self.request {
             let bytes = serde_json::to_string(request).map_or(usize::MAX, |json| json.len());

@@ -108,6 +108,18 @@ words! {
     }
 }
 
+impl QuestionKind {
+    /// Returns the kind of a request of the client about that tool. Only the client's own tools for questions and plans make
+    /// others than permissions.
+    pub fn of_tool(tool: &str) -> Self {
+        match tool {
+            "AskUserQuestion" => Self::Choice,
+            "ExitPlanMode" => Self::Plan,
+            _ => Self::Permission,
+        }
+    }
+}
+
 words! {
     /// The advice to the asker if there is no answer in time.
     #[derive(Default)]

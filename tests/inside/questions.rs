@@ -233,3 +233,15 @@ async fn only_the_asker_concludes_a_question() -> Result<()> {
     assert_eq!(refused, "MESSAGE_NOT_FOUND", "it is no question");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_request_of_a_tool_is_no_choice_that_looks_harmless() -> Result<()> {
+    let mut asked = Asked::start().await?;
+    let part =
+        json!({"id": "1", "text": "Which colour?", "options": [{"id": "1", "label": "Red"}]});
+    let question = json!({"kind": "choice", "parts": [part], "request": {"tool": "Bash", "input": "{}", "hash": ""}});
+    let call = json!({"message": "Which colour?", "question": question});
+    let refused = asked.web.refusal("request_permission", call).await?;
+    assert_eq!(refused, "INVALID_REQUEST");
+    Ok(())
+}

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use c3po_shared::audit::{Entry, Event};
-use c3po_shared::join::{NAME_PATTERN, check_name};
+use c3po_shared::join::{PERSON_PATTERN, check_person};
 use c3po_shared::limits::{LABEL_MAX, LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LIFE, LOGINS_MAX};
 use c3po_shared::login::{LoginRecord, LoginRequest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{LoginScope, Validity};
+use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ use crate::store::{Login, LoginCode, Store, StoreError};
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewLogin {
     /// The name of the person.
-    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
+    #[schemars(length(max = LABEL_MAX), regex(pattern = PERSON_PATTERN))]
     pub(crate) name: String,
     /// The largest scope of the login.
     #[serde(default = "for_people")]
@@ -33,10 +34,19 @@ fn for_people() -> LoginScope {
     LoginScope::Person
 }
 
-/// Returns whether nobody else can read tokens on the way to a coordinator on that address. A proxy ends TLS if the public URL
-/// is https.
+/// Returns whether nobody else can read tokens on the way to a coordinator on that address. A public URL leads through a proxy,
+/// which ends TLS if the URL is https; one of this machine leads through none.
 pub(super) fn are_safe(has_tls: bool, listen: IpAddr, public_url: Option<&str>) -> bool {
-    has_tls || listen.is_loopback() || public_url.is_some_and(|url| url.starts_with("https://"))
+    let is_local = public_url.is_none_or(is_of_this_machine) && listen.is_loopback();
+    has_tls || is_local || public_url.is_some_and(|url| url.starts_with("https://"))
+}
+
+/// Returns whether the host of a URL is a loopback address or `localhost`.
+fn is_of_this_machine(url: &str) -> bool {
+    let url = url.parse::<Uri>().ok();
+    let host = url.as_ref().and_then(Uri::host).unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Returns the entry in the log for a change of a login or its code, which has that scope and is for that person.
@@ -58,7 +68,7 @@ pub(crate) async fn offer(
     new: NewLogin,
     by: &Principal,
 ) -> Result<(LoginCode, String), Refusal> {
-    check_name("name", &new.name)?;
+    check_person("name", &new.name)?;
     let text = secret::login_code()?;
     let code = LoginCode {
         id: secret::id()?,
@@ -267,7 +277,12 @@ mod tests {
         };
         check(true, "0.0.0.0", None, true);
         check(false, "127.0.0.1", None, true);
-        check(false, "::1", Some("http://nas"), true);
+        check(false, "::1", Some("http://nas"), false);
+        check(false, "127.0.0.1", Some("http://nas:8080"), false);
+        check(false, "127.0.0.1", Some("http://127.0.0.1:8420"), true);
+        check(true, "127.0.0.1", Some("http://nas"), true);
+        check(false, "127.0.0.1", Some("http://127.evil.example"), false);
+        check(false, "::1", Some("http://[::1]:8420"), true);
         check(false, "0.0.0.0", None, false);
         check(false, "0.0.0.0", Some("http://nas"), false);
         check(false, "0.0.0.0", Some("https://nas"), true);

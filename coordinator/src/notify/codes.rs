@@ -1,10 +1,11 @@
-//! The codes of pushes: each stands for one person, one question and one option.
+//! The codes of pushes: each stands for one person, one question with its text, time and request, and one option. An id alone
+//! may be that of another question in another fleet.
 //!
 //! A code is a MAC under a key that is made of the coordinator's token for the topic. All coordinators of a fleet make the
 //! same codes without storing them, and a holder of that token could read the codes in the topic anyway. A code works once,
 //! because the store takes one answer, and until its question ends.
 
-use c3po_shared::ids::MessageId;
+use c3po_shared::message::Message;
 use data_encoding::BASE32_NOPAD;
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use subtle::ConstantTimeEq;
@@ -38,19 +39,35 @@ impl Codes {
     }
 
     /// Returns the code of a button.
-    pub(super) fn button(&self, question: &MessageId, option: &str) -> String {
-        let mac = sign(&self.0, format!("button\n{question}\n{option}").as_bytes());
+    pub(super) fn button(&self, question: &Message, option: &str) -> String {
+        let subject = subject(question);
+        let mac = sign(&self.0, format!("button\n{option}\n{subject}").as_bytes());
         BASE32_NOPAD.encode(&mac.as_ref()[..BUTTON_BYTES])
     }
 
     /// Returns the code with which an answer in words begins.
-    pub(super) fn typed(&self, question: &MessageId) -> String {
-        let mac = sign(&self.0, format!("words\n{question}").as_bytes());
+    pub(super) fn typed(&self, question: &Message) -> String {
+        let mac = sign(&self.0, format!("words\n{}", subject(question)).as_bytes());
         let letters = mac.as_ref().iter().take(TYPED);
         letters
             .map(|byte| char::from(ALPHABET[usize::from(byte & 31)]))
             .collect()
     }
+}
+
+/// Returns everything that tells a question from others.
+fn subject(message: &Message) -> String {
+    let request = message
+        .question
+        .as_deref()
+        .and_then(|question| question.request.as_ref());
+    let hash = request.map_or("", |request| &request.hash);
+    format!(
+        "{}\n{}\n{hash}\n{}",
+        message.id,
+        message.timestamp,
+        message.text()
+    )
 }
 
 /// Returns whether two codes are the same, in constant time.
@@ -76,25 +93,36 @@ pub(super) fn as_made(typed: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::notify::config::tests::person;
+    use crate::notify::render::tests::message;
 
     #[test]
     fn a_code_is_for_one_person_one_question_and_one_option() {
-        let ids =
-            ["ha::human::0a1b2c3d", "ha::human::0a1b2c3e"].map(|id| id.parse().expect("an id"));
+        let mut of_another_fleet = message(json!({}));
+        of_another_fleet.message = Some("rm -r build".to_owned());
+        let mut later = message(json!({}));
+        later.timestamp = later.timestamp + std::time::Duration::from_millis(1);
+        let messages = [
+            message(json!({})),
+            message(json!({"id": "ha::human::0a1b2c3e"})),
+            of_another_fleet,
+            later,
+        ];
         let mut other = person();
         other.name = "bob".to_owned();
         let all = [person(), other].map(|person| Codes::of(&person).expect("codes"));
         let mut seen = std::collections::HashSet::new();
-        for (codes, id) in all
+        for (codes, message) in all
             .iter()
-            .flat_map(|codes| ids.iter().map(move |id| (codes, id)))
+            .flat_map(|codes| messages.iter().map(move |message| (codes, message)))
         {
             for option in ["1", "2"] {
-                assert!(seen.insert(codes.button(id, option)));
+                assert!(seen.insert(codes.button(message, option)));
             }
-            let typed = codes.typed(id);
+            let typed = codes.typed(message);
             assert_eq!(
                 as_made(&typed.to_uppercase()).as_deref(),
                 Some(typed.as_str())

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use c3po_shared::join::check_name;
+use c3po_shared::join::check_person;
 use c3po_shared::limits::{NOTIFY_BYTES_MAX, NOTIFY_PEOPLE_MAX, PUSH_GRACE, PUSH_GRACE_MAX};
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Priority;
@@ -163,7 +163,7 @@ fn parse(bytes: &[u8], folder: &Path) -> Result<Vec<Person>, String> {
 
 impl Table {
     fn person(self, folder: &Path) -> Result<Person, String> {
-        check_name("name", &self.name).map_err(|refusal| refusal.error)?;
+        check_person("name", &self.name).map_err(|refusal| refusal.error)?;
         let of_person = |why: String| format!("{}: {why}", self.name);
         let secret = |file: &Option<PathBuf>| {
             let read = file.as_ref().map(|file| token(&folder.join(file)));

@@ -149,15 +149,15 @@ async fn tapped(
     codes: &Codes,
     tap: &Tap,
 ) -> Result<Found, ClientError> {
-    if !tap.is_right(codes) {
-        return Ok(Found::Wrong);
-    }
     let Some(asked) = asked(&notifier.services, &tap.question)
         .await
         .map_err(unavailable)?
     else {
         return Ok(Found::Late);
     };
+    if !tap.is_right(codes, &asked.message) {
+        return Ok(Found::Wrong);
+    }
     let standing = notifier.standing(person).await?;
     let frame = notifier.frame(person, standing, Some(codes));
     let has_button = frame
@@ -179,7 +179,7 @@ async fn in_own_words(
     text: &str,
 ) -> Result<Found, ClientError> {
     let is_meant =
-        |message: &Message| takes_words(message) && codes::same(&codes.typed(&message.id), code);
+        |message: &Message| takes_words(message) && codes::same(&codes.typed(message), code);
     let mut next = Some(0);
     while let Some(after) = next {
         let page = open_after(&notifier.services, after).await;

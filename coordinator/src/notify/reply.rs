@@ -77,8 +77,8 @@ impl Reply {
 
 impl Tap {
     /// Returns whether the code is the one of this button.
-    pub(super) fn is_right(&self, codes: &Codes) -> bool {
-        codes::same(&codes.button(&self.question, &self.option), &self.code)
+    pub(super) fn is_right(&self, codes: &Codes, question: &Message) -> bool {
+        codes::same(&codes.button(question, &self.option), &self.code)
     }
 
     /// Returns the answer that the button stands for, or `None` if the question has no such button.

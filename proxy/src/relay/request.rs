@@ -13,10 +13,6 @@ use serde_json::{Value, json};
 use crate::local::MARK;
 use crate::local::protocol::{Event, ToolRequest};
 
-/// The client's tool for questions of its model.
-const ASKS: &str = "AskUserQuestion";
-/// The client's tool for the end of planning.
-const PLANS: &str = "ExitPlanMode";
 /// The longest text for lists and notifications, in characters.
 const SUMMARY_MAX: usize = 2_000;
 
@@ -35,13 +31,8 @@ impl Asked {
     pub(super) fn of(event: &Event) -> Option<Self> {
         let (tool, request) = (event.tool_name.clone()?, event.request.as_deref()?.clone());
         let input: Value = serde_json::from_str(&request.input).ok()?;
-        let kind = match tool.as_str() {
-            ASKS => QuestionKind::Choice,
-            PLANS => QuestionKind::Plan,
-            _ => QuestionKind::Permission,
-        };
         let asked = Self {
-            kind,
+            kind: QuestionKind::of_tool(&tool),
             tool,
             transcript: transcript(event),
             request,

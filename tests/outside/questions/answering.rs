@@ -77,7 +77,7 @@ async fn two_presses_send_one_answer() -> Result<()> {
     let option = |id: &str, label: &str| json!({"id": id, "label": label});
     let part = json!({"id": "1", "text": "Which store?", "allow_text": true,
         "options": [option("1", "SQLite"), option("2", "Redis")]});
-    let input = json!({"tool": "Plan", "input": "{}"});
+    let input = json!({"tool": "AskUserQuestion", "input": "{}"});
     let id = desk.request("choice", json!([part]), input).await?;
     desk.show(&id).await?;
     desk.tap("[name='part-1'][value='2']").await?;

@@ -100,7 +100,7 @@ impl Frame<'_> {
             end.extend(listed(question));
         }
         if let Some(codes) = self.codes.filter(|_| words) {
-            let code = codes.typed(&message.id);
+            let code = codes.typed(message);
             end.push_str(&format!(
                 "\nAnswer in the reply topic: {code} and your words"
             ));
@@ -174,7 +174,8 @@ impl Frame<'_> {
         }
         if question.needs_verdict() {
             let text = text_of(message);
-            let is_whole = text.len() <= PUSH_BYTES_MAX && masked(&text) == text;
+            let is_whole =
+                text.len() <= PUSH_BYTES_MAX && masked(&text) == text && !text.contains(has_no_ink);
             if !self.person.verdict_buttons || !is_whole {
                 return Vec::new();
             }
@@ -203,7 +204,7 @@ impl Frame<'_> {
         let mut actions = Vec::new();
         if let (Some(codes), Some((topic, token))) = (self.codes, reply) {
             actions.extend(buttons.iter().map(|(id, label)| {
-                let code = codes.button(&message.id, id);
+                let code = codes.button(message, id);
                 let body = json!({"question": message.id, "option": id, "code": code});
                 json!({
                     "action": "http", "label": label, "method": "POST", "clear": true,
@@ -249,14 +250,21 @@ fn priority(message: &Message) -> u8 {
     }
 }
 
-/// Returns the text of a message: of a request of a client its whole input, else the message with its context.
+/// Returns the text of a message: of a request of a client its whole input or its questions, else the message with its context.
 fn text_of(message: &Message) -> String {
     let text = match message.question.as_deref() {
         Some(Question {
-            request: Some(request),
-            kind,
+            kind: QuestionKind::Choice,
+            parts,
             ..
-        }) if *kind != QuestionKind::Choice => {
+        }) => {
+            let texts: Vec<_> = parts.iter().map(|part| part.text.as_str()).collect();
+            texts.join("\n")
+        }
+        Some(Question {
+            request: Some(request),
+            ..
+        }) => {
             let by = request
                 .subagent
                 .as_ref()
@@ -272,6 +280,18 @@ fn text_of(message: &Message) -> String {
         }
     };
     harmless(&text, true)
+}
+
+/// Returns whether a phone shows nothing for a character: the default ignorable code points of Unicode, and blanks that are no
+/// spaces.
+fn has_no_ink(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// Returns the lines of the options.
@@ -304,4 +324,4 @@ fn cut(text: &str, most: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -7,7 +7,7 @@ use super::*;
 use crate::notify::config::tests::person;
 
 /// A message with these members besides the usual ones.
-fn message(members: Value) -> Message {
+pub(in crate::notify) fn message(members: Value) -> Message {
     let mut message = json!({
         "id": "ha::human::0a1b2c3d", "thread_id": "ha::human::0a1b2c3d", "kind": "message", "from_agent": "ha",
         "from_host": "nas", "to_agent": "human", "message": "Which database?", "priority": "normal",
@@ -176,5 +176,36 @@ fn every_text_fits_and_no_character_is_cut() {
             shown.len()
         );
         assert!(!shown.contains('\u{202e}') && !shown.contains('\u{7}'));
+    }
+}
+
+#[test]
+fn the_push_of_a_choice_has_the_question_that_an_option_answers() {
+    let request = json!({"tool": "AskUserQuestion", "input": "{}"});
+    let mut question = question("choice", &["Red"], request);
+    question["parts"][0]["text"] = json!("Wipe the database?");
+    let push = pushed(&message(json!({"question": question})), |_, _| ());
+    let text = push["message"].as_str().expect("a text");
+    assert!(text.starts_with("Wipe the database?"), "{text}");
+}
+
+#[test]
+fn a_request_with_a_character_without_ink_has_no_buttons() {
+    for (input, expected) in [
+        ("echo hello", 2),
+        ("echo hello\u{e0072}", 0),
+        ("echo\u{3164}hello", 0),
+    ] {
+        let request = json!({"tool": "Bash", "input": input});
+        let question = question("permission", &[], request);
+        let push = pushed(&message(json!({"question": question})), |person, _| {
+            person.verdict_buttons = true;
+        });
+        let found = labels(&push);
+        let buttons = found
+            .iter()
+            .filter(|label| ["Allow", "Deny"].contains(label))
+            .count();
+        assert_eq!(buttons, expected, "{input:?}: {found:?}");
     }
 }
