@@ -313,3 +313,29 @@ async fn a_folder_or_a_lock_that_another_user_prepared_is_refused() -> Result<()
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn a_command_does_not_believe_the_coordinator_of_another_user() -> Result<()> {
+    let Some((base, victim, other)) = users("the_coordinator_of_another_user")? else {
+        return Ok(());
+    };
+    let data = base.path().join("data");
+    fs::create_dir(&data)?;
+    chown(&data, Some(other.id), Some(other.id))?;
+    let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let (at, folder) = (listen.to_string(), data.display().to_string());
+    let place = ["--listen", &at, "--data-dir", &folder];
+    let serve = other.command(&[&["c3po-coordinator"], &place[..]].concat());
+    let _coordinator = Process::start(serve, &other.home.join("coordinator.log"))?;
+    let socket = data.join(format!("control-{}.sock", listen.port()));
+    eventually("the socket", SOON, async || socket.exists().then_some(())).await?;
+    for path in [&data, &socket] {
+        fs::set_permissions(path, Permissions::from_mode(0o777))?;
+    }
+    let list = [&["c3po-coordinator", "logins", "list"], &place[..]].concat();
+    ensure!(other.run(&list).await?.status.success());
+    let refused = victim.says(&list).await?;
+    let why = format!("is held by a process of uid {}", other.id);
+    ensure!(refused.contains(&why), "{refused}");
+    Ok(())
+}

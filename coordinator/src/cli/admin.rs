@@ -362,6 +362,7 @@ pub(super) async fn asked(
     let path = control_socket(data_dir, listen.port());
     let stream = UnixStream::connect(&path).await;
     let stream = stream.map_err(|error| absent::refusal(error, data_dir, &path))?;
+    absent::check_peer(&stream, &path)?;
     let answer = exchange(stream, request, DEADLINE).await;
     let answer = answer.with_context(|| format!("asking {}", path.display()))?;
     let mut body: Value = serde_json::from_str(&answer.body).context("the answer is not JSON")?;

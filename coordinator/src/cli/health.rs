@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use super::exchange;
+use super::{absent, exchange};
 use crate::config::ServeFlags;
 use crate::server::control_socket;
 
@@ -42,6 +42,7 @@ pub async fn ask(settings: &ServeFlags) -> anyhow::Result<String> {
                 path.display()
             )
         })?;
+        absent::check_peer(&stream, &path)?;
         answer = exchange(stream, question(), DEADLINE)
             .await
             .with_context(|| format!("asking {}", path.display()))?;
