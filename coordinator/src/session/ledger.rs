@@ -303,12 +303,10 @@ fn record(
             }
             LedgerEntry::Change(change) => {
                 let amendment = Amendment::from(change);
-                let outcome = store
-                    .amend(&caller.agent, caller.tenure.as_ref(), &amendment)
-                    .await;
+                let outcome = amend(&services, &caller, &amendment).await;
                 Noted {
                     change: Some(amendment.session),
-                    ..Noted::of(outcome.map(|_| ()))
+                    ..Noted::of(outcome)
                 }
             }
             LedgerEntry::Renew => {
@@ -332,6 +330,19 @@ fn record(
             },
         }
     })
+}
+
+/// Records a change of the session in a place of its principal. Many sessions of one key must not fill the queue of the store.
+async fn amend(
+    services: &Services,
+    caller: &Caller,
+    amendment: &Amendment,
+) -> Result<(), StoreError> {
+    let place = request::begin_call(&caller.principal).await;
+    let _place = place.map_err(|refusal| StoreError::Unavailable(refusal.error))?;
+    let (agent, tenure) = (&caller.agent, caller.tenure.as_ref());
+    services.store.amend(agent, tenure, amendment).await?;
+    Ok(())
 }
 
 #[cfg(test)]

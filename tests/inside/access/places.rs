@@ -1,7 +1,9 @@
 //! The places of a key: with few calls in the store at a time, no key keeps the others waiting.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
-use c3po_shared::limits::READS_PER_KEY;
+use c3po_shared::limits::{CALLS_PER_KEY, READS_PER_KEY};
 use futures_util::future::try_join_all;
 use harness::link::{Link, Who};
 use harness::redis::Redis;
@@ -43,6 +45,37 @@ async fn a_key_has_few_reads_in_the_store_and_others_have_their_own() -> Result<
         (without_place, of_other.as_str()),
         (1, "STORE_UNAVAILABLE"),
         "{codes:?}"
+    );
+    redis.resume()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn changes_of_sessions_take_the_places_of_their_key() -> Result<()> {
+    let redis = Redis::start().await?;
+    let store = redis.url().parse()?;
+    let gate = Gate::start_with(|config| config.store = store).await?;
+    let key = gate.key("agent", "web", &[]).await?;
+    let mut calls = linked(&gate, &key, "web").await?;
+    let mut sessions = Vec::new();
+    for _ in 0..CALLS_PER_KEY {
+        sessions.push(linked(&gate, &key, "web").await?);
+    }
+    redis.pause()?;
+    for session in &mut sessions {
+        session.notify("session", json!({"state": "busy"})).await?;
+    }
+    for session in &mut sessions {
+        session.ping(1).await?;
+    }
+    let begun = Instant::now();
+    let message = json!({"target": "web", "message": "still there?"});
+    let sent = calls.try_call("send_message", message).await?;
+    // The store fails after a second, and so do the changes before it.
+    assert!(
+        sent.is_err() && begun.elapsed() > Duration::from_millis(1_500),
+        "{sent:?} after {:?}",
+        begun.elapsed()
     );
     redis.resume()?;
     Ok(())
