@@ -32,6 +32,8 @@ pub(super) enum Needless {
     Expired,
     /// The session has all of them that have not expired.
     Known,
+    /// The session may have them.
+    Doubtful,
     /// Others are still to come.
     InPart,
 }
@@ -41,6 +43,9 @@ pub(super) fn refused_prompt(why: Needless) -> String {
     let reason = match why {
         Needless::Expired => "c3po: this message has expired",
         Needless::Known => "c3po: the session has this message already",
+        Needless::Doubtful => {
+            "c3po: the session may have this message already; it is sent again if not"
+        }
         Needless::InPart => {
             "c3po: a part of this is in the session already or has expired; the rest is sent again"
         }

@@ -162,6 +162,8 @@ struct Held {
     flight: Option<Flight>,
     /// Whether the session, or a subagent of it, may have been shown it before its text came.
     is_repeated: bool,
+    /// Whether another way than a push offered it, and the conversation may have it from there.
+    is_offered: bool,
 }
 
 impl Held {
@@ -171,6 +173,7 @@ impl Held {
             note: None,
             flight: None,
             is_repeated: false,
+            is_offered: false,
         }
     }
 }
@@ -265,14 +268,29 @@ impl InFlight {
         if matches!(flight.channel, Channel::Hook(_) | Channel::Push) {
             self.launched.extend_from_slice(ids);
         }
+        let offers = !matches!(flight.channel, Channel::Push | Channel::Unsure);
         for id in ids {
-            match self.held.iter_mut().find(|held| held.id == *id) {
-                Some(held) => held.flight = Some(flight.clone()),
-                None => self.held.push(Held {
-                    flight: Some(flight.clone()),
-                    ..Held::of(id.clone())
-                }),
-            }
+            let at = self.held.iter().position(|held| held.id == *id);
+            let at = at.unwrap_or_else(|| {
+                self.held.push(Held::of(id.clone()));
+                self.held.len() - 1
+            });
+            self.held[at].flight = Some(flight.clone());
+            self.held[at].is_offered |= offers;
+        }
+    }
+
+    /// Returns whether another way than a push offered it, and the conversation may have it from there.
+    pub(super) fn is_offered(&self, id: &MessageId) -> bool {
+        self.held
+            .iter()
+            .any(|held| held.id == *id && held.is_offered)
+    }
+
+    /// The conversation lacks these.
+    pub(super) fn are_not_there(&mut self, ids: &[MessageId]) {
+        for held in self.held.iter_mut().filter(|held| ids.contains(&held.id)) {
+            held.is_offered = false;
         }
     }
 

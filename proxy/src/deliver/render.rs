@@ -8,6 +8,8 @@ use c3po_shared::vocabulary::{Kind, Priority};
 use super::note::Note;
 use crate::local::MARK;
 
+/// The mark of a message that may have been shown before.
+const REPEATED: &str = "[may have been shown before]";
 /// The longest text of a hook that clients take whole, in UTF-16 units, in which they count.
 pub(super) const HOOK_TEXT_MAX: usize = 10_000;
 /// The most space of the lines around the messages: recipient, number of others, next step, and the session's name.
@@ -160,7 +162,8 @@ fn origin(note: &Note) -> String {
         let _ = write!(line, " [{}]", note.priority);
     }
     if note.repeated {
-        line.push_str(" [may have been shown before]");
+        line.push(' ');
+        line.push_str(REPEATED);
     }
     if let Some(title) = note
         .title
@@ -222,6 +225,13 @@ fn visible(c: char) -> char {
         '\u{e0000}'..='\u{e007f}' => '\u{fffd}',
         c => c,
     }
+}
+
+/// Returns whether that text has the message with the mark of a repetition.
+pub(super) fn is_marked(text: &str, id: &MessageId) -> bool {
+    let begin = format!("[ID: {id}]");
+    let mut lines = text.lines().filter(|line| line.starts_with("[FROM: "));
+    lines.any(|line| line.contains(&begin) && line.contains(REPEATED))
 }
 
 #[cfg(test)]

@@ -181,6 +181,8 @@ impl Hop {
             // The hooks are all the evidence that there is.
             let by_hooks = gone.extract_if(.., |id| self.has_stepped(id)).collect();
             self.have_entered(by_hooks, Via::Hook);
+        } else {
+            self.in_flight.are_not_there(&gone);
         }
         // A push that no hook has shown may stand in the client's queue yet.
         self.in_flight.repeat(&gone);

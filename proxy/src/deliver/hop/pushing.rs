@@ -135,20 +135,23 @@ impl Hop {
 
     /// Returns the answer that keeps a push out whose messages the session has already: by a prompt, a hook or a result.
     /// One that is on no way, or by another push that nothing has confirmed, comes by this one. One that came with a prompt or
-    /// in a result counts as there until the transcript lacks it; then it comes again.
+    /// in a result counts as there until the transcript lacks it; then it comes again. So does one that another way offered
+    /// and no transcript decided about, if its text here has no mark: it comes again with one.
     pub(super) fn veto(&mut self, event: &Event) -> Option<Answer> {
         let prompt = event
             .prompt
             .as_deref()
             .filter(|_| event.name == Name::UserPromptSubmit)?;
         let push = self.pushes.made_by(prompt)?;
+        let would_repeat =
+            |id: &MessageId| self.in_flight.is_offered(id) && !render::is_marked(&push.text, id);
         let is_there = |id: &MessageId| match self.in_flight.flight(id) {
             Some(flight) => match flight.channel {
                 Channel::Push => false,
-                Channel::Unsure => flight.turn.is_some() || flight.was_result(),
+                Channel::Unsure => flight.turn.is_some() || flight.was_result() || would_repeat(id),
                 _ => true,
             },
-            None => self.shown.holds(id),
+            None => self.shown.holds(id) || would_repeat(id),
         };
         let there = push.ids.iter().filter(|id| is_there(id)).count();
         let is_gone = |id: &&MessageId| !self.in_flight.holds(id) && !self.shown.holds(id);
@@ -156,7 +159,8 @@ impl Hop {
         let why = match push.ids.len() {
             _ if there + gone == 0 => return None,
             all if gone == all => Needless::Expired,
-            all if there + gone == all => Needless::Known,
+            all if there + gone == all && !push.ids.iter().any(would_repeat) => Needless::Known,
+            all if there + gone == all => Needless::Doubtful,
             _ => Needless::InPart,
         };
         let push = self.pushes.take(prompt)?;
