@@ -60,6 +60,8 @@ pub const PAGE_DEFAULT: usize = 50;
 pub const PAGE_MAX: usize = 1_000;
 /// The longest result of a tool that reads, in bytes of JSON: it fits into 25,000 tokens, the limit of clients.
 pub const PAGE_BYTES: usize = 24_000;
+/// The longest reply, as JSON in bytes, that a full store still accepts.
+pub const SHORT_REPLY_BYTES: usize = 4 << 10;
 /// The most message ids in one call.
 pub const IDS_MAX: usize = 1_000;
 /// The interval of a proxy's heartbeats.

@@ -1,4 +1,8 @@
-//! How full the embedded store is: its file and its disk.
+//! How full the embedded store is: its file and its disk, and what a full store accepts.
+
+use c3po_shared::limits::SHORT_REPLY_BYTES;
+
+use super::{Result, Send, StoreError};
 
 /// The space that the embedded store uses and may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +32,28 @@ impl Fill {
             _ => None,
         }
     }
+
+    /// Returns whether the half of the reserve is used up that is for short replies. The other half is for what keeps agents and
+    /// people in control: answers of people, acknowledgements, receipts, sessions, revocations.
+    pub fn is_spent(&self) -> bool {
+        self.free < self.floor / 2
+    }
+}
+
+impl Send {
+    /// Returns whether a full store accepts it as a reply: a short one may use a part of the reserve.
+    pub(super) fn is_short(&self) -> Result<bool> {
+        let envelope = serde_json::to_string(&self.message);
+        let bytes = envelope
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?
+            .len();
+        Ok(bytes <= SHORT_REPLY_BYTES)
+    }
+
+    /// Returns whether it is an answer of people, which the asker waits for: it may use the whole reserve.
+    pub(super) fn needs_no_room(&self) -> bool {
+        self.message.from_agent.is_human()
+    }
 }
 
 #[cfg(test)]
@@ -54,5 +80,14 @@ mod tests {
         );
         let disk = refuses(0, Some(1_000), 63).unwrap_or_default();
         assert!(disk.contains("63 bytes are free"), "{disk}");
+        for (free, expected) in [(64, false), (32, false), (31, true)] {
+            let fill = Fill {
+                bytes: 0,
+                max: None,
+                free,
+                floor: 64,
+            };
+            assert_eq!(fill.is_spent(), expected, "{free}");
+        }
     }
 }

@@ -62,7 +62,13 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
     let keys = keys
         .chain(store.names.agent(&reply.to_agent))
         .chain(places(store, answer));
-    let mut call = store.names.call("answer", keys);
+    let is_accepted_when_full = answer.needs_no_room() || answer.is_short()?;
+    let function = if is_accepted_when_full {
+        "answer"
+    } else {
+        "answer_at_length"
+    };
+    let mut call = store.names.call(function, keys);
     call.arg(store.wakes.origin()).arg(question.as_str());
     describe(&mut call, answer)?;
     let told: Vec<Value> = store.connection.invoke(&call).await?;

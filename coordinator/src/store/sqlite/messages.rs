@@ -126,10 +126,10 @@ pub(super) fn expired(at: Timestamp) -> Step {
     }
 }
 
-/// Puts a message into its recipient's inbox if the store accepts new messages. Answers are accepted even in a full store.
+/// Puts a message into its recipient's inbox if the store accepts new messages.
 pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     match work.full {
-        Some(full) if sent_before(work, send)?.is_none() => Err(full.clone()),
+        Some(full) if sent_before(work, send)?.is_none() => Err(full.error.clone()),
         _ => put(work, send),
     }
 }
@@ -307,6 +307,12 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
     }
     if furthest(&question.history) == Stage::Withdrawn {
         return Ok(AnswerOutcome::Withdrawn);
+    }
+    if let Some(full) = work.full
+        && !answer.needs_no_room()
+        && (full.is_spent || !answer.is_short()?)
+    {
+        return Err(full.error.clone());
     }
     let outcome = put(work, answer)?;
     if outcome == SendOutcome::Stored {

@@ -40,7 +40,7 @@ pub use open::OpenError;
 
 use self::inbox::Part;
 use self::room::DiskRoom;
-use self::worker::{Announcements, Work, Worker};
+use self::worker::{Announcements, Fullness, Work, Worker};
 use super::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
     Namesake, PersonReached, Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled,
@@ -86,10 +86,11 @@ impl SqliteStore {
         let (place, measured) = (opened.place, room.clone());
         let check = move |connection: &Connection| {
             place.check()?;
-            Ok(measured
-                .measure(connection)?
-                .refuses()
-                .map(StoreError::Full))
+            let fill = measured.measure(connection)?;
+            Ok(fill.refuses().map(|why| Fullness {
+                error: StoreError::Full(why),
+                is_spent: fill.is_spent(),
+            }))
         };
         let writer = Worker::writer(opened.writer, announcements.clone(), check)?;
         let reader = Worker::reader(opened.reader)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::ladder::{APPLICATION, VERSION, climb, version};
-use super::upgrade;
+use super::{room, upgrade};
 use crate::config::Fleet;
 use crate::files::private;
 use crate::store::StoreError;
@@ -201,8 +201,12 @@ pub(super) fn open(path: &Path, fleet: &Fleet) -> Result<Opened, OpenError> {
     writer
         .pragma_update(None, "synchronous", "full")
         .map_err(unreadable)?;
+    let page: i64 = writer
+        .pragma_query_value(None, "page_size", |row| row.get(0))
+        .map_err(unreadable)?;
+    let pages = room::log_pages(path, page.cast_unsigned(), LOG_PAGES);
     writer
-        .pragma_update(None, "wal_autocheckpoint", LOG_PAGES)
+        .pragma_update(None, "wal_autocheckpoint", pages)
         .map_err(unreadable)?;
     let reader = connect(path).map_err(unreadable)?;
     reader

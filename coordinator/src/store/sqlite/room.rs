@@ -1,17 +1,19 @@
 //! Room for new messages: space used in the file and free on its disk.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use rustix::fs::statvfs;
+use rustix::fs::{StatVfs, statvfs};
 
 use crate::store::{Fill, Result, StoreError};
 
-/// The disk space reserved for writes that are not new messages: answers, receipts, the write-ahead log.
+/// The disk space reserved for writes that are not new messages: short replies, receipts, the write-ahead log.
 const FLOOR: u64 = 64_000_000;
 /// On a small disk, the reserved space is the size of the disk divided by this number.
-const FLOOR_PART: u64 = 20;
+const FLOOR_PART: u64 = 4;
+/// The write-ahead log is moved into the file at this part of the reserved space: the file grows by as much meanwhile.
+const LOG_PART: u64 = 4;
 
 /// The file and its size limit.
 #[derive(Debug, Clone)]
@@ -31,13 +33,7 @@ impl DiskRoom {
         };
         let (size, pages) = (number("PRAGMA page_size")?, number("PRAGMA page_count")?);
         let reusable = number("PRAGMA freelist_count")?;
-        let disk = statvfs(&self.path).map_err(|error| {
-            StoreError::Unavailable(format!(
-                "the disk of {}: {}",
-                self.path.display(),
-                io::Error::from(error)
-            ))
-        })?;
+        let disk = disk_of(&self.path)?;
         Ok(Fill {
             bytes: pages.saturating_sub(reusable) * size,
             max: self.max,
@@ -45,7 +41,25 @@ impl DiskRoom {
                 .f_bavail
                 .saturating_mul(disk.f_frsize)
                 .saturating_add(reusable * size),
-            floor: FLOOR.min(disk.f_blocks.saturating_mul(disk.f_frsize) / FLOOR_PART),
+            floor: floor(&disk),
         })
     }
+}
+
+fn disk_of(path: &Path) -> Result<StatVfs> {
+    statvfs(path).map_err(|error| {
+        let error = io::Error::from(error);
+        StoreError::Unavailable(format!("the disk of {}: {error}", path.display()))
+    })
+}
+
+fn floor(disk: &StatVfs) -> u64 {
+    FLOOR.min(disk.f_blocks.saturating_mul(disk.f_frsize) / FLOOR_PART)
+}
+
+/// Returns the number of pages of the write-ahead log that triggers a checkpoint: that many, or less on a small disk.
+pub(super) fn log_pages(path: &Path, page_size: u64, most: u32) -> u32 {
+    let part = disk_of(path).map_or(FLOOR, |disk| floor(&disk)) / LOG_PART;
+    let pages = part / page_size.max(1);
+    u32::try_from(pages).unwrap_or(most).clamp(1, most)
 }

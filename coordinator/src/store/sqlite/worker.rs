@@ -33,9 +33,16 @@ pub(super) struct Work<'c> {
     /// The wakes to send after the commit.
     pub(super) wakes: &'c mut Vec<Wake>,
     /// Why new messages are refused, or `None` if they are accepted.
-    pub(super) full: Option<&'c StoreError>,
+    pub(super) full: Option<&'c Fullness>,
     /// Whether the log has grown since the last commit; `None` if no log is kept.
     pub(super) log: Option<&'c Cell<bool>>,
+}
+
+/// Why the store refuses new messages, and whether it refuses short replies too.
+#[derive(Debug, Clone)]
+pub(super) struct Fullness {
+    pub(super) error: StoreError,
+    pub(super) is_spent: bool,
 }
 
 /// The announcements of the writer thread after a commit.
@@ -110,7 +117,7 @@ impl Worker {
     pub(super) fn writer(
         connection: Connection,
         announcements: Announcements,
-        check: impl Fn(&Connection) -> Result<Option<StoreError>> + Send + 'static,
+        check: impl Fn(&Connection) -> Result<Option<Fullness>> + Send + 'static,
     ) -> std::io::Result<Self> {
         Self::start("store-writer", move |mut jobs| {
             while let Some(group) = next_group(&mut jobs) {
@@ -257,7 +264,7 @@ fn write(
     connection: &Connection,
     mut group: Vec<Box<dyn Job>>,
     announcements: &Announcements,
-    full: Option<&StoreError>,
+    full: Option<&Fullness>,
 ) {
     group.retain(|job| !job.is_abandoned());
     let (mut woken, has_grown) = (Vec::new(), Cell::new(false));
@@ -289,7 +296,7 @@ fn transact(
     connection: &Connection,
     group: &mut [Box<dyn Job>],
     wakes: &mut Vec<Wake>,
-    full: Option<&StoreError>,
+    full: Option<&Fullness>,
     log: Option<&Cell<bool>>,
 ) -> Result<()> {
     if group.is_empty() {

@@ -326,3 +326,50 @@ fn a_push_whose_message_a_result_brought_is_kept_out_although_no_hook_reported_t
         [progress(1, Stage::InSession, Via::WaitForMessage)]
     );
 }
+
+#[test]
+fn a_push_that_comes_late_is_kept_out_where_a_prompt_s_copy_stands_and_no_transcript_shows_it() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    let late = scene.posted();
+    scene.passes(60);
+    scene.next();
+    // The client of a busy machine has not written yet.
+    let finds_nothing = |scene: &mut Scene| {
+        for _ in 0..4 {
+            scene.passes(3);
+            scene.on(Input::Look);
+            scene.on(Input::Conversation(None));
+        }
+    };
+    finds_nothing(&mut scene);
+    let copy = scene.print(&typed("p1"));
+    assert!(holds(&copy, 1) && is_marked(&copy), "{copy:?}");
+    scene.passes(15);
+    scene.on(Input::ClientState(ClientState {
+        is_busy: Some(false),
+        transcript: Some("/t.jsonl".into()),
+    }));
+    for _ in 0..2 {
+        scene.passes(3);
+        scene.on(Input::Conversation(None));
+    }
+    let drained = Event {
+        prompt: Some(late),
+        ..of_turn("p3", event(Name::UserPromptSubmit))
+    };
+    let answer = scene.hear(&drained);
+    assert!(
+        answer.stdout.contains("may have this message already"),
+        "{answer:?}"
+    );
+    let again = (0..9).find_map(|_| {
+        scene.passes(3);
+        scene.on(Input::Conversation(None));
+        match scene.next() {
+            Todo::Post(_, text) => Some(text),
+            _ => None,
+        }
+    });
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+}

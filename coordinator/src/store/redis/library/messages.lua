@@ -175,7 +175,7 @@ end)
 -- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'}, {'withdrawn'} or {'answered', reply}.
 -- KEYS: -, keys of the agent that answers, the question, keys of the agent that asked, the reply, its thread
 -- ARGV: origin of the wake, question, then of the reply as for `put`
-define('answer', SMALL, function(keys, args)
+local function answer(keys, args)
   begin(keys)
   use(keys, 2)
   local question, reply = args[2], args[3]
@@ -209,7 +209,10 @@ define('answer', SMALL, function(keys, args)
   settle(question, facts)
   publish(args[1])
   return { 'stored', position, is_sole }
-end)
+end
+define('answer', SMALL, answer)
+-- The same for a long reply, which a full Redis refuses.
+define('answer_at_length', LARGE, answer)
 
 -- The last words of a history that a conclusion may follow.
 local CONCLUDES = { taken = { answered = true }, applied = { answered = true, taken = true } }
