@@ -51,7 +51,7 @@ export function questionView(id, view) {
     try {
       await call("POST", `${path}/answer`, { ...content, via: "page" }, { "Idempotency-Key": sent.key });
     } catch (error) {
-      const isOver = error instanceof Refused && ["ALREADY_ANSWERED", "WITHDRAWN"].includes(error.code);
+      const isOver = error instanceof Refused && ["ALREADY_ANSWERED", "WITHDRAWN", "TOO_LATE"].includes(error.code);
       showProblem(isOver ? "Your answer was not used: the question is over." : String(/** @type {Error} */ (error).message));
     }
     isSending = false;

@@ -60,6 +60,7 @@ export function outcome(asked, now) {
   const why = {
     terminal: "It was decided at the terminal",
     session_end: "The session that asked has ended",
+    time_out: "The time to decide elsewhere is over, and only the session's terminal can still decide",
     tool_call: "The agent withdrew it",
   };
   return `${why[end.via ?? ""] ?? "It is not asked any more"}, ${clock(end.at, now)}.`;

@@ -22,6 +22,8 @@ words! {
         AlreadyAnswered = "ALREADY_ANSWERED",
         /// The question is not asked any more.
         Withdrawn = "WITHDRAWN",
+        /// Only the terminal of the session can still decide.
+        TooLate = "TOO_LATE",
         /// The deadline passed without a result.
         Timeout = "TIMEOUT",
         /// The operation was interrupted.
@@ -95,6 +97,7 @@ impl ErrorCode {
             Self::Conflict
             | Self::AlreadyAnswered
             | Self::Withdrawn
+            | Self::TooLate
             | Self::WouldDeadlock
             | Self::VersionMismatch => -32009,
             Self::RateLimited
@@ -120,7 +123,11 @@ impl ErrorCode {
             | Self::InviteNotFound
             | Self::LoginNotFound => 404,
             Self::Timeout => 408,
-            Self::Conflict | Self::AlreadyAnswered | Self::WouldDeadlock | Self::Interrupted => 409,
+            Self::Conflict
+            | Self::AlreadyAnswered
+            | Self::TooLate
+            | Self::WouldDeadlock
+            | Self::Interrupted => 409,
             Self::Withdrawn => 410,
             Self::PayloadTooLarge => 413,
             Self::VersionMismatch => 426,
@@ -146,6 +153,7 @@ impl ErrorCode {
             Self::MessageNotFound => Advice::UseWholeId.for_models(),
             Self::AlreadyAnswered => Advice::ReadThread.for_models(),
             Self::Withdrawn => "Nothing is left to do.",
+            Self::TooLate => "Decide at the terminal of the session.",
             Self::Timeout => {
                 "The other agent may be busy or offline. Continue with other work and ask again later."
             }
@@ -213,6 +221,7 @@ mod tests {
         check(ErrorCode::Conflict, -32009, 409);
         check(ErrorCode::AlreadyAnswered, -32009, 409);
         check(ErrorCode::Withdrawn, -32009, 410);
+        check(ErrorCode::TooLate, -32009, 409);
         check(ErrorCode::RateLimited, -32029, 429);
         check(ErrorCode::QuotaExceeded, -32029, 429);
         check(ErrorCode::LoopSuspected, -32029, 429);

@@ -108,6 +108,8 @@ words! {
         Rest = "rest",
         /// The end of the session, or of its wait.
         SessionEnd = "session_end",
+        /// The end of the client's own time for a decision from elsewhere. Only its terminal can still decide.
+        TimeOut = "time_out",
     }
 }
 
@@ -207,6 +209,15 @@ pub fn reached(history: &[Step]) -> Stage {
         .map(|step| step.stage)
         .filter(|stage| *stage <= Stage::Applied);
     successes.max().unwrap_or(Stage::Stored)
+}
+
+/// Returns the refusal of an answer to a question that ended without one; `None` if it has not.
+pub fn refused_answer(id: &MessageId, history: &[Step]) -> Option<Refusal> {
+    match (furthest(history), history.last()?.via) {
+        (Stage::Withdrawn, Some(Via::TimeOut)) => Some(Refusal::too_late(id)),
+        (Stage::Withdrawn | Stage::Expired, _) => Some(Refusal::withdrawn(id)),
+        _ => None,
+    }
 }
 
 /// The stage that a send had reached when it returned.

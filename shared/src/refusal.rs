@@ -144,6 +144,12 @@ impl Refusal {
         Self::new(ErrorCode::Withdrawn, format!("{id} is not asked any more"))
     }
 
+    /// The client takes no decision from elsewhere any more.
+    pub fn too_late(id: &MessageId) -> Self {
+        let error = format!("the time to decide {id} elsewhere is over");
+        Self::new(ErrorCode::TooLate, error)
+    }
+
     /// A text exceeds its maximum length.
     pub fn too_large(field: &str, count: usize, limit: usize) -> Self {
         Self::new(

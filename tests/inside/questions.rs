@@ -206,6 +206,24 @@ async fn a_request_ends_with_its_session() -> Result<()> {
 }
 
 #[tokio::test]
+async fn after_the_clients_own_time_every_answer_is_too_late() -> Result<()> {
+    let mut asked = Asked::start().await?;
+    let ann = asked.gate.login("person").await?;
+    let (id, verdict) = (asked.id().to_owned(), asked.verdict("allow"));
+    let end = json!({"message_id": id, "stage": "withdrawn", "via": "time_out"});
+    let tracked = asked.web.call("conclude", end).await?;
+    ensure!(tracked["stage"] == "withdrawn", "{tracked}");
+    for _ in 0..2 {
+        let (status, refusal) = answer(&asked.gate, &ann, &id, &verdict).await?;
+        assert_eq!((status, &refusal["code"]), (409, &json!("TOO_LATE")));
+    }
+    let terminal = json!({"message_id": id, "stage": "withdrawn", "via": "terminal"});
+    let tracked = asked.web.call("conclude", terminal).await?;
+    assert_eq!(tracked["history"][1]["via"], "time_out", "{tracked}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn only_the_asker_concludes_a_question() -> Result<()> {
     let mut asked = Asked::start().await?;
     let id = asked.id().to_owned();

@@ -1,9 +1,10 @@
 //! The outcome of a question: withdrawn while it is open, or taken and applied after its answer.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use c3po_coordinator::store::{AnswerOutcome, Conclusion, SendOutcome};
 use c3po_shared::message::Message;
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Stage, Via, refused_answer};
+use c3po_shared::refusal::ErrorCode;
 
 use super::Fixture;
 use super::fixture::{brief, id, woken};
@@ -61,6 +62,38 @@ pub(crate) async fn a_withdrawn_question_leaves_the_inbox_and_takes_no_answer(
     assert_eq!(
         fixture.stages(&question.id).await?,
         [Stage::Stored, Stage::Withdrawn]
+    );
+    Ok(())
+}
+
+pub(crate) async fn a_question_that_only_its_terminal_decides_stays_so(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let time_out = Conclusion {
+        asker: id("a"),
+        question: question.id.clone(),
+        stage: Stage::Withdrawn,
+        via: Via::TimeOut,
+        key: None,
+    };
+    assert_eq!(fixture.store.conclude(&time_out).await?, Some(true));
+    assert_eq!(
+        fixture.answer(&question, "late").await?,
+        AnswerOutcome::Withdrawn
+    );
+    assert_eq!(
+        fixture.conclude("a", &question, Stage::Withdrawn).await?,
+        Some(false),
+        "a decision at the terminal changes nothing"
+    );
+    let kept = fixture.store.message(&question.id).await?;
+    let history = kept.context("the question")?.history;
+    let refusal = refused_answer(&question.id, &history);
+    assert_eq!(
+        refusal.map(|refusal| refusal.code),
+        Some(ErrorCode::TooLate)
     );
     Ok(())
 }

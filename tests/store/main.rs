@@ -51,6 +51,7 @@ macro_rules! every_promise {
                 an_acknowledged_or_expired_question_can_still_be_answered;
             concluding:
                 a_withdrawn_question_leaves_the_inbox_and_takes_no_answer,
+                a_question_that_only_its_terminal_decides_stays_so,
                 an_answer_is_taken_and_applied_once_in_order,
                 an_expired_question_is_not_withdrawn;
             people:

@@ -26,6 +26,7 @@ test("an outcome names who decided, how and why", () => {
   check(asked([{ stage: "answered" }], { timestamp: at, from_agent: "human" }), /^Answered by human, /);
   check(asked([{ stage: "withdrawn", via: "terminal" }]), /^It was decided at the terminal, /);
   check(asked([{ stage: "withdrawn", via: "session_end" }]), /^The session that asked has ended, /);
+  check(asked([{ stage: "withdrawn", via: "time_out" }]), /only the session's terminal can still decide, /);
   check(asked([{ stage: "expired" }]), /expired/);
   assert.equal(outcome(asked([{ stage: "seen" }]), NOW), "");
 });

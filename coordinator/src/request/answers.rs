@@ -18,8 +18,8 @@ use crate::auth::{Principal, Right};
 
 /// Answers a question for people, or gives a verdict. The first answer wins.
 ///
-/// Errors: `MESSAGE_NOT_FOUND`, `FORBIDDEN`, `INVALID_REQUEST`, `ALREADY_ANSWERED` with `by`, `via` and `at`, `WITHDRAWN`, and
-/// those of the store.
+/// Errors: `MESSAGE_NOT_FOUND`, `FORBIDDEN`, `INVALID_REQUEST`, `ALREADY_ANSWERED` with `by`, `via` and `at`, `WITHDRAWN`,
+/// `TOO_LATE`, and those of the store.
 pub(crate) async fn answer(
     services: &Services,
     principal: &Arc<Principal>,

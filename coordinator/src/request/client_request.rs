@@ -121,7 +121,7 @@ pub(super) async fn conclude(
     // Other ways are reported by those who act on them.
     if !matches!(
         call.via,
-        Via::Terminal | Via::SessionEnd | Via::ToolCall | Via::Transcript
+        Via::Terminal | Via::SessionEnd | Via::TimeOut | Via::ToolCall | Via::Transcript
     ) {
         let error = format!("an asker does not conclude by {}", call.via);
         return Err(Refusal::invalid(error));

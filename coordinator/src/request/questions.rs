@@ -7,7 +7,7 @@ use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::question::{Answer, AnswerContent, PartAnswer, Question, Verdict};
-use c3po_shared::receipt::{Progress, Receipt, Stage, Step, Via, furthest};
+use c3po_shared::receipt::{Progress, Receipt, Stage, Step, Via, refused_answer};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::Decision;
 
@@ -293,10 +293,7 @@ pub(super) fn check_open(asked: &Asked) -> Result<(), Refusal> {
             .detail("by", answer.by.as_str())
             .detail("via", answer.via.as_str()));
     }
-    match furthest(&asked.history) {
-        Stage::Withdrawn | Stage::Expired => Err(Refusal::withdrawn(id)),
-        _ => Ok(()),
-    }
+    refused_answer(id, &asked.history).map_or(Ok(()), Err)
 }
 
 pub(super) fn person(principal: &Arc<Principal>) -> Caller {

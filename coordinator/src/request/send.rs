@@ -6,7 +6,7 @@ use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
 use c3po_shared::question::Answer;
-use c3po_shared::receipt::Stage;
+use c3po_shared::receipt::{Stage, refused_answer};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, ReplyStatus};
@@ -313,7 +313,11 @@ pub(super) async fn store_reply(
         {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
-            AnswerOutcome::Withdrawn => return Err(Refusal::withdrawn(asked)),
+            AnswerOutcome::Withdrawn => {
+                let kept = services.store.message(asked).await?;
+                let refusal = kept.and_then(|kept| refused_answer(asked, &kept.history));
+                return Err(refusal.unwrap_or_else(|| Refusal::withdrawn(asked)));
+            }
             AnswerOutcome::AlreadyAnswered(reply) => {
                 return Err(Refusal::already_answered(asked, &reply));
             }

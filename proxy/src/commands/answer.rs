@@ -5,7 +5,7 @@ use c3po_shared::event::Envelope;
 use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
 use c3po_shared::question::{AnswerContent, Part, PartAnswer};
-use c3po_shared::receipt::Via;
+use c3po_shared::receipt::{Step, Via, refused_answer};
 use c3po_shared::refusal::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
@@ -39,6 +39,7 @@ struct Open {
 #[derive(Deserialize)]
 struct One {
     message: Message,
+    history: Vec<Step>,
 }
 
 pub(super) async fn run(
@@ -47,9 +48,13 @@ pub(super) async fn run(
     arguments: Arguments,
 ) -> Result<(), Failure> {
     let text = arguments.text.map(super::text).transpose()?;
-    let question = find(&config, arguments.id).await.map_err(with_login)?;
+    let found = find(&config, arguments.id).await.map_err(with_login)?;
+    let question = found.message;
     let asked = question.question.as_deref();
     if asked.is_some_and(|asked| asked.needs_verdict()) {
+        if let Some(refusal) = refused_answer(&question.id, &found.history) {
+            return Err(Failure::Refused(refusal));
+        }
         return Err(Failure::Stopped {
             why: format!(
                 "{} is a request of a client, which needs a verdict",
@@ -78,12 +83,12 @@ pub(super) async fn run(
     printer.line(&format!("{}  {}", message.id, receipt.stage))
 }
 
-/// Returns the question.
-async fn find(config: &Config, id: Typed) -> Result<Message, Failure> {
+/// Returns the question; an open one if the id is not whole.
+async fn find(config: &Config, id: Typed) -> Result<One, Failure> {
     if let Typed::Whole(id) = id {
         let path = format!("/api/v1/questions/{id}");
         let one: Envelope<One> = rest::get(config, &path, &json!({})).await?.read;
-        return Ok(one.data.message);
+        return Ok(one.data);
     }
     let open: Envelope<Open> = rest::get(config, "/api/v1/questions", &json!({}))
         .await?
@@ -95,8 +100,10 @@ async fn find(config: &Config, id: Typed) -> Result<Message, Failure> {
         .map(|one| one.id.clone())
         .collect();
     let id = id.among(&ids)?;
-    let mut questions = open.data.questions.into_iter();
-    questions.find(|one| one.id == id).ok_or(Failure::No)
+    let found = open.data.questions.into_iter().find(|one| one.id == id);
+    let message = found.ok_or(Failure::No)?;
+    let history = Vec::new();
+    Ok(One { message, history })
 }
 
 /// Returns the ids of the options with these numbers.

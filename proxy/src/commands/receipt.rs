@@ -141,6 +141,9 @@ fn evidence(step: &Step) -> String {
         (Stage::Applied, _) => "the client that asked acted on the verdict".to_owned(),
         (Stage::Withdrawn, Some(Via::Terminal)) => "it was decided at the terminal".to_owned(),
         (Stage::Withdrawn, Some(Via::SessionEnd)) => "the session that asked has ended".to_owned(),
+        (Stage::Withdrawn, Some(Via::TimeOut)) => {
+            "the time to decide elsewhere is over: only its terminal can still decide".to_owned()
+        }
         (Stage::Withdrawn, _) => "the agent that asked needs no answer any more".to_owned(),
         (Stage::Held, _) => "the recipient's client holds it for a person".to_owned(),
     }

@@ -145,18 +145,19 @@ async fn a_request_that_was_decided_at_the_terminal_can_not_be_answered_any_more
     let Some(mut desk) = Desk::open().await? else {
         return Ok(());
     };
-    let id = desk.request_bash("make").await?;
-    desk.show(&id).await?;
-    desk.browser
-        .wait_for("document.querySelector('#allow:enabled')")
-        .await?;
-    desk.conclude(&id, "withdrawn", "terminal").await?;
-    desk.wait_for_text("It was decided at the terminal").await?;
-    ensure!(
+    for (via, text) in [
+        ("terminal", "It was decided at the terminal"),
+        ("time_out", "only the session's terminal can still decide"),
+    ] {
+        let id = desk.request_bash("make").await?;
+        desk.show(&id).await?;
         desk.browser
-            .run("return document.querySelector('button') === null")
-            .await?
-            == true
-    );
+            .wait_for("document.querySelector('#allow:enabled')")
+            .await?;
+        desk.conclude(&id, "withdrawn", via).await?;
+        desk.wait_for_text(text).await?;
+        let is_bare = "return document.querySelector('button') === null";
+        ensure!(desk.browser.run(is_bare).await? == true, "{via}");
+    }
     Ok(())
 }
