@@ -88,6 +88,14 @@ impl Person {
         Ok(steps.iter().map(step).collect())
     }
 
+    /// Returns the reply to a question; null without one.
+    ///
+    /// Errors: there is no such question.
+    pub async fn reply(&self, id: &str) -> Result<Value> {
+        let shown = self.get(&format!("/api/v1/questions/{id}")).await?;
+        Ok(shown["reply"].clone())
+    }
+
     /// Waits until a question has reached a stage. Returns its stages.
     ///
     /// Errors: it does not reach the stage in time.

@@ -94,8 +94,8 @@ pub struct Relay {
     verdicts: Arc<Verdicts>,
     /// The folder of the client's settings.
     client_dir: PathBuf,
-    /// How many dialogs are relayed now.
-    open: AtomicUsize,
+    /// How many dialogs are relayed now: of the session itself, and of its subagents.
+    open: [AtomicUsize; 2],
     last_offer: AtomicU64,
     /// The verdicts that hooks are printing.
     offers: Mutex<HashMap<u64, Offer>>,
@@ -131,25 +131,38 @@ impl Drop for OpenDialog<'_> {
 struct Unanswered {
     relay: Arc<Relay>,
     question: Option<MessageId>,
+    asked: Asked,
+    watch: Arc<Watch>,
+    /// Whether the dialog was seen to close.
+    is_closed: bool,
 }
 
 impl Unanswered {
     fn disarm(mut self) {
         self.question = None;
     }
+
+    /// Returns the output of a hook whose dialog has closed.
+    fn closed(mut self) -> Answer {
+        self.is_closed = true;
+        Answer::default()
+    }
 }
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
         if let Some(question) = self.question.take() {
-            let relay = Arc::clone(&self.relay);
+            let (relay, watch) = (Arc::clone(&self.relay), Arc::clone(&self.watch));
+            let (asked, is_closed) = (self.asked.clone(), self.is_closed);
             self.relay.tasks.spawn(async move {
-                // A person who declines at the terminal ends the hook, and so does the end of the client.
+                // A person who declines at the terminal ends the hook, and so do the end of the client and the hook's time-out.
                 sleep(CLIENT_ENDS).await;
-                let via = if process_age(parent_id()).is_some() {
-                    Via::Terminal
-                } else {
+                let via = if process_age(parent_id()).is_none() {
                     Via::SessionEnd
+                } else if !is_closed && watch.outlasts(&asked).await {
+                    Via::TimeOut
+                } else {
+                    Via::Terminal
                 };
                 relay.conclude(question, Stage::Withdrawn, via).await;
             });
@@ -170,7 +183,7 @@ impl Relay {
             link,
             verdicts,
             client_dir: config.places.claude_dir.clone(),
-            open: AtomicUsize::default(),
+            open: Default::default(),
             last_offer: AtomicU64::new(FIRST_OFFER),
             offers: Mutex::default(),
             tasks,
@@ -194,17 +207,21 @@ impl Relay {
 
     /// Asks people, and returns the output of the hook: the first verdict, or nothing if the dialog closes before.
     async fn ask(self: Arc<Self>, asked: Asked) -> Answer {
-        let _open = OpenDialog::count(&self.open);
+        let _open = OpenDialog::count(&self.open[usize::from(asked.is_of_subagent())]);
         let watch = Arc::new(Watch::begin(&self.client_dir, &asked));
-        let mut closed = std::pin::pin!(watch.dialog_closes(&self.open));
+        let is_sole = || self.is_sole(asked.is_of_subagent());
+        let mut closed = std::pin::pin!(watch.dialog_closes(&asked, is_sole));
         let call = CallId::fresh();
         let mut unanswered = Unanswered {
             relay: Arc::clone(&self),
             question: Some(self.id_of(call)),
+            asked: asked.clone(),
+            watch: Arc::clone(&watch),
+            is_closed: false,
         };
         let question = tokio::select! {
             question = self.send(call, &asked) => question,
-            () = &mut closed => return Answer::default(),
+            () = &mut closed => return unanswered.closed(),
         };
         let question = match question {
             Ok(question) => question,
@@ -219,7 +236,7 @@ impl Relay {
         watch.identify(&asked).await;
         let verdict = tokio::select! {
             biased;
-            () = &mut closed => return Answer::default(),
+            () = &mut closed => return unanswered.closed(),
             verdict = verdict => match verdict {
                 Ok(verdict) => verdict,
                 Err(_) => return Answer::default(),
@@ -234,7 +251,7 @@ impl Relay {
         let number = self.last_offer.fetch_add(1, Ordering::Relaxed);
         let offer = Offer {
             question,
-            asked,
+            asked: asked.clone(),
             verdict,
             watch: Arc::clone(&watch),
         };
@@ -244,6 +261,14 @@ impl Relay {
             offer: Some(number),
             ..Answer::default()
         }
+    }
+
+    /// Returns whether no other dialog can be the one for which the session waits. Subagents in the background have none while
+    /// their hook runs.
+    fn is_sole(&self, is_of_subagent: bool) -> bool {
+        let [session, subagents] =
+            [0, 1].map(|kind: usize| self.open[kind].load(Ordering::Relaxed));
+        session == usize::from(!is_of_subagent) && (!is_of_subagent || subagents == 1)
     }
 
     /// Returns the id that the question of that call gets, unless another message has it.

@@ -21,32 +21,65 @@ pub(super) struct ToolResult {
     pub(super) is_refused: bool,
 }
 
-/// Returns the use of a tool with that input in the transcript: the first one without a result, or else the last one. A hook
-/// of some tools gets another input than the model gave; then any use of the tool without a result is meant.
+/// Returns the use of a tool with that input in the transcript: the first one without a result, or else the last one.
 pub(super) fn tool_use(transcript: &str, tool: &str, input: &Value) -> Option<String> {
-    let (mut uses, mut others) = (Vec::new(), Vec::new());
-    let mut over = Vec::new();
-    for line in lines(transcript) {
-        for block in blocks(&line) {
-            match block["type"].as_str() {
-                Some("tool_use") if block["name"] == tool => {
-                    let list = if is_same(&block["input"], input) {
-                        &mut uses
-                    } else {
-                        &mut others
-                    };
-                    list.extend(block["id"].as_str().map(str::to_owned));
+    Uses::of(transcript, tool, input).one()
+}
+
+/// Returns the use of a tool with that input that has no result yet.
+pub(super) fn open_tool_use(transcript: &str, tool: &str, input: &Value) -> Option<String> {
+    Uses::of(transcript, tool, input).open()
+}
+
+/// The uses of a tool in a transcript, by their ids.
+#[derive(Debug, Default)]
+struct Uses {
+    same: Vec<String>,
+    /// Those with another input. A hook of some tools gets another input than the model gave; then any use of the tool without
+    /// a result is meant.
+    others: Vec<String>,
+    /// Those of any tool that have a result.
+    over: Vec<String>,
+}
+
+impl Uses {
+    fn of(transcript: &str, tool: &str, input: &Value) -> Self {
+        let mut uses = Self::default();
+        for line in lines(transcript) {
+            for block in blocks(&line) {
+                match block["type"].as_str() {
+                    Some("tool_use") if block["name"] == tool => {
+                        let list = if is_same(&block["input"], input) {
+                            &mut uses.same
+                        } else {
+                            &mut uses.others
+                        };
+                        list.extend(block["id"].as_str().map(str::to_owned));
+                    }
+                    Some("tool_result") => {
+                        uses.over
+                            .extend(block["tool_use_id"].as_str().map(str::to_owned));
+                    }
+                    _ => {}
                 }
-                Some("tool_result") => {
-                    over.extend(block["tool_use_id"].as_str().map(str::to_owned));
-                }
-                _ => {}
             }
         }
+        uses
     }
-    let is_open = |id: &&String| !over.contains(id);
-    let open = uses.iter().find(is_open).or(uses.last());
-    open.or_else(|| others.iter().find(is_open)).cloned()
+
+    fn is_open(&self, id: &String) -> bool {
+        !self.over.contains(id)
+    }
+
+    fn one(&self) -> Option<String> {
+        let same = self.same.iter().find(|id| self.is_open(id));
+        same.or(self.same.last()).cloned().or_else(|| self.open())
+    }
+
+    fn open(&self) -> Option<String> {
+        let all = self.same.iter().chain(&self.others);
+        all.into_iter().find(|id| self.is_open(id)).cloned()
+    }
 }
 
 /// Returns the decision and the result of one use of a tool, as far as the transcript has them.
@@ -162,6 +195,10 @@ mod tests {
         assert_eq!(find(&[used("t0", "touch b"), ended("t0", "", None)]), None);
         assert_eq!(find(&[one.clone(), two.clone()]).as_deref(), Some("t1"));
         let over = ended("t1", "", None);
+        assert_eq!(
+            open_tool_use(&[one.clone(), over.clone()].join("\n"), "Bash", &input),
+            None
+        );
         assert_eq!(find(&[one, over, two]).as_deref(), Some("t2"));
         assert_eq!(find(&[]), None);
         assert_eq!(tool_use(&used("t1", "touch a"), "Write", &input), None);

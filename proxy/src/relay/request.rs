@@ -24,6 +24,7 @@ pub(super) struct Asked {
     request: ToolRequest,
     input: Value,
     transcript: Option<PathBuf>,
+    is_of_subagent: bool,
 }
 
 impl Asked {
@@ -35,6 +36,7 @@ impl Asked {
             kind: QuestionKind::of_tool(&tool),
             tool,
             transcript: transcript(event),
+            is_of_subagent: event.agent_id.is_some(),
             request,
             input,
         };
@@ -44,6 +46,11 @@ impl Asked {
     /// Returns the transcript of the agent that uses the tool.
     pub(super) fn transcript(&self) -> Option<PathBuf> {
         self.transcript.clone()
+    }
+
+    /// Returns whether a subagent uses the tool.
+    pub(super) fn is_of_subagent(&self) -> bool {
+        self.is_of_subagent
     }
 
     pub(super) fn tool(&self) -> &str {

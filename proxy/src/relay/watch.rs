@@ -5,7 +5,6 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use c3po_shared::message::Message;
@@ -13,7 +12,7 @@ use c3po_shared::vocabulary::Decision;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use super::record::{Fate, fate, tool_use};
+use super::record::{Fate, fate, open_tool_use, tool_use};
 use super::request::Asked;
 
 /// How often the files are read while a dialog is open, or its decision is awaited.
@@ -22,6 +21,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOK_SLOWLY: Duration = Duration::from_secs(1);
 /// How long a session must not wait for a person before its dialog counts as closed.
 const CLOSED_FOR: Duration = Duration::from_millis(300);
+/// How long a dialog must stay open after the end of its hook before only the terminal can decide.
+const OUTLASTS: Duration = Duration::from_secs(1);
 /// How long a client may take to use a verdict.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// How long a tool is followed.
@@ -63,18 +64,28 @@ impl Watch {
 
     /// Looks for the use of the tool, before it has a result.
     pub(super) async fn identify(&self, asked: &Asked) {
-        self.fate(asked).await;
+        if self.tool_use.get().is_some() {
+            return;
+        }
+        let (tool, input) = (asked.tool().to_owned(), asked.input().clone());
+        let find = move |text: &str| open_tool_use(text, &tool, &input);
+        if let Some(id) = self.read(find).await.flatten() {
+            self.tool_use.get_or_init(|| id);
+        }
     }
 
-    /// Waits until the dialog has closed without us: the session has stopped waiting for a person while it was the only
-    /// dialog. Without that file it never resolves.
-    pub(super) async fn dialog_closes(&self, open: &AtomicUsize) {
-        let (mut was_open, mut closed_at) = (false, None);
+    /// Waits until the dialog has closed without us: the tool has a result, or the session has stopped waiting for a person while
+    /// the dialog `is_sole`. Without the client's files it never resolves.
+    pub(super) async fn dialog_closes(&self, asked: &Asked, is_sole: impl Fn() -> bool) {
+        let (mut was_open, mut closed_at, mut read_at) = (false, None, None);
         loop {
             sleep(LOOK).await;
+            if self.has_grown(&mut read_at).await && self.has_result(asked).await {
+                return;
+            }
             match self.is_waiting().await {
-                Some(true) => (was_open, closed_at) = (true, None),
-                Some(false) if was_open && open.load(Ordering::Relaxed) == 1 => {
+                Some(true) if is_sole() => (was_open, closed_at) = (true, None),
+                Some(false) if was_open && is_sole() => {
                     let at = *closed_at.get_or_insert_with(Instant::now);
                     if at.elapsed() >= CLOSED_FOR {
                         return;
@@ -83,6 +94,33 @@ impl Watch {
                 _ => closed_at = None,
             }
         }
+    }
+
+    /// Returns whether the dialog is open although its hook has ended. The dialog of a subagent may open only then.
+    pub(super) async fn outlasts(&self, asked: &Asked) -> bool {
+        let began = Instant::now();
+        loop {
+            let is_waiting = self.is_waiting().await == Some(true);
+            if !(is_waiting || asked.is_of_subagent()) || self.has_result(asked).await {
+                return false;
+            }
+            if began.elapsed() >= OUTLASTS {
+                return is_waiting;
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Returns whether the use of the tool is known and has a result.
+    async fn has_result(&self, asked: &Asked) -> bool {
+        self.identify(asked).await;
+        self.tool_use.get().is_some() && self.fate(asked).await.result.is_some()
+    }
+
+    /// Returns whether the transcript has another length than at the time of the last call.
+    async fn has_grown(&self, known: &mut Option<u64>) -> bool {
+        let length = self.length().await;
+        length != std::mem::replace(known, length)
     }
 
     async fn is_waiting(&self) -> Option<bool> {
@@ -132,12 +170,8 @@ impl Watch {
         let (began, mut read_at) = (Instant::now(), None);
         loop {
             // A tool may run for hours, and its transcript is long.
-            let length = self.length().await;
-            if length != read_at {
-                read_at = length;
-                if wanted(&self.fate(asked).await) {
-                    return true;
-                }
+            if self.has_grown(&mut read_at).await && wanted(&self.fate(asked).await) {
+                return true;
             }
             let elapsed = began.elapsed();
             if elapsed >= within {
@@ -153,21 +187,27 @@ impl Watch {
     }
 
     async fn fate(&self, asked: &Asked) -> Fate {
-        let Some(path) = self.transcript.clone() else {
-            return Fate::default();
-        };
-        let (from, tool, input) = (self.from, asked.tool().to_owned(), asked.input().clone());
+        let (tool, input) = (asked.tool().to_owned(), asked.input().clone());
         let known = self.tool_use.get().cloned();
-        let read = off_this_thread(move || {
-            let text = tail(&path, from)?;
-            let id = known.or_else(|| tool_use(&text, &tool, &input))?;
-            Some((fate(&text, &id), id))
-        });
-        let Some((fate, id)) = read.await.flatten() else {
+        let look = move |text: &str| {
+            let id = known.or_else(|| tool_use(text, &tool, &input))?;
+            Some((fate(text, &id), id))
+        };
+        let Some((fate, id)) = self.read(look).await.flatten() else {
             return Fate::default();
         };
         self.tool_use.get_or_init(|| id);
         fate
+    }
+
+    /// Returns the result of `look` at the transcript from the beginning of the request on.
+    async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&str) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (path, from) = (self.transcript.clone()?, self.from);
+        let read = move || tail(&path, from).map(|text| look(&text));
+        off_this_thread(read).await.flatten()
     }
 }
 

@@ -1,13 +1,15 @@
 //! Requests of the client that people decide elsewhere: the verdict reaches the real session, and the receipt shows what the
 //! session made of it.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use harness::claude::{Interactive, Options, said};
 use harness::eventually::eventually;
 use harness::fake_api::{Block, Script};
 use harness::person::Person;
+use harness::process::{command, program};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -27,6 +29,14 @@ fn relays(options: Options) -> Options {
     options.environment("C3PO_RELAY_PERMISSIONS", "true")
 }
 
+/// Gives the hook of a plugin 3 s for a decision from elsewhere.
+fn shorten(plugin: &Path) -> Result<()> {
+    let file = plugin.join("hooks/hooks.json");
+    let mut hooks: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+    hooks["hooks"]["PermissionRequest"][0]["hooks"][0]["timeout"] = json!(3);
+    Ok(fs::write(&file, hooks.to_string())?)
+}
+
 /// Returns a model that writes the file NAME when it is told `write NAME`.
 fn writes(names: &[&'static str]) -> Script {
     names.iter().copied().fold(Script::new(), |script, name| {
@@ -41,10 +51,55 @@ fn writes(names: &[&'static str]) -> Script {
 
 impl Relayed {
     pub(super) async fn start(test: &str, script: Script, mode: &[&str]) -> Result<Option<Self>> {
+        Self::start_with(test, script, mode, |_| Ok(())).await
+    }
+
+    /// Starts one whose client gives the hook 3 s for a decision from elsewhere.
+    async fn start_impatient(test: &str, script: Script) -> Result<Option<Self>> {
+        Self::start_with(test, script, &[], |scene| {
+            shorten(&scene.work().join("plugin"))
+        })
+        .await
+    }
+
+    /// Starts one whose client asks about every command and every message, with a coordinator on that store.
+    pub(super) async fn start_asking(
+        test: &str,
+        script: Script,
+        store: Option<String>,
+    ) -> Result<Option<Self>> {
+        let script = script.otherwise([Block::text("done")]);
+        let Some(mut scene) = Scene::set_on(test, script, store).await? else {
+            return Ok(None);
+        };
+        let rules = ["Bash", "mcp__plugin_c3po_c3po__send_message"];
+        let ask = json!({"permissions": {"ask": rules}});
+        scene.options = relays(scene.options.clone()).settings(ask);
+        let ann = Person::log_in(scene.work(), &scene.coordinator, "ann", "person").await?;
+        let session = scene.start().await?;
+        Ok(Some(Self {
+            scene,
+            session,
+            ann,
+        }))
+    }
+
+    /// Lets the clients of later sessions give each hook 3 s for a decision from elsewhere.
+    pub(super) fn lose_patience(&self) -> Result<()> {
+        shorten(&self.scene.work().join("plugin"))
+    }
+
+    async fn start_with(
+        test: &str,
+        script: Script,
+        mode: &[&str],
+        prepare: impl Fn(&Scene) -> Result<()>,
+    ) -> Result<Option<Self>> {
         let Some(mut scene) = Scene::set(test, script.otherwise([Block::text("done")])).await?
         else {
             return Ok(None);
         };
+        prepare(&scene)?;
         scene.options = relays(scene.options.clone()).arguments(mode.iter().copied());
         let ann = Person::log_in(scene.work(), &scene.coordinator, "ann", "person").await?;
         let session = scene.start().await?;
@@ -73,15 +128,18 @@ impl Relayed {
         seen.await.map(drop)
     }
 
-    /// Returns whether the dialog is open.
-    pub(super) async fn is_asking(&self) -> Result<bool> {
-        Ok(self.session.screen().await?.contains(DIALOG))
-    }
-
     /// Returns whether the client waits for a prompt.
     pub(super) async fn is_idle(&self) -> Result<bool> {
         let file = said(&self.scene.options.home(), self.session.claude_pid())?;
         Ok(file["status"] == "idle")
+    }
+
+    /// Answers a question with `c3po answer`. Returns its error.
+    async fn answers_by_command(&self, question: &str) -> Result<String> {
+        let mut answer = command(program("c3po")?, self.scene.work());
+        answer.args(["answer", question, "yes"]);
+        answer.env("C3PO_COORDINATOR_URL", self.scene.coordinator.url());
+        Ok(String::from_utf8_lossy(&answer.output().await?.stderr).into_owned())
     }
 
     /// Presses a key at the dialog until it is closed. The dialog ignores keys in its first moments.
@@ -247,6 +305,35 @@ async fn a_killed_proxy_leaves_the_plain_dialog() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn after_the_time_of_its_hook_only_the_terminal_can_decide() -> Result<()> {
+    let script = writes(&["one"]);
+    let Some(relayed) = Relayed::start_impatient("a hook without time", script).await? else {
+        return Ok(());
+    };
+    let question = relayed.asks("one").await?;
+    let stages = relayed.ann.reaches(id(&question), "withdrawn").await?;
+    assert_eq!(stages, ["stored", "withdrawn time_out"]);
+    for decision in ["allow", "deny", "allow"] {
+        let (status, answer) = relayed.ann.decide(&question, decision, &json!({})).await?;
+        assert_eq!((status, &answer["code"]), (409, &json!("TOO_LATE")));
+    }
+    let printed = relayed.answers_by_command(id(&question)).await?;
+    ensure!(printed.contains("elsewhere is over"), "{printed}");
+    assert!(
+        !relayed.file("one").exists(),
+        "nothing is approved by a time-out"
+    );
+    relayed.closes_by("Enter").await?;
+    eventually("the file is written", SOON, async || {
+        relayed.file("one").exists().then_some(())
+    })
+    .await?;
+    let stages = relayed.ann.stages(id(&question)).await?;
+    assert_eq!(stages, ["stored", "withdrawn time_out"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_setting_requests_stay_at_the_terminal() -> Result<()> {
     let script = writes(&["one"]).otherwise([Block::text("done")]);
     let Some(scene) = Scene::set("no relay", script).await? else {
@@ -303,6 +390,30 @@ async fn two_requests_of_one_step_are_decided_one_by_one() -> Result<()> {
         ensure!(status == 201, "{answer}");
         relayed.ann.reaches(id(&question), "applied").await?;
         assert_eq!(relayed.file(name).exists(), decision == "allow");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_two_requests_ends_when_the_terminal_decides_it() -> Result<()> {
+    let script = Script::new().when("write both", |_| {
+        ["one", "two"]
+            .map(|name| Block::call("Write", json!({"file_path": name, "content": "x"})))
+            .to_vec()
+    });
+    let Some(relayed) = Relayed::start("two requests at the terminal", script, &[]).await? else {
+        return Ok(());
+    };
+    relayed.session.type_line("write both").await?;
+    for name in ["one", "two"] {
+        let question = relayed.ann.question(&format!("/{name}")).await?;
+        eventually("the file is written", SOON, async || {
+            relayed.session.key("Enter").await.ok()?;
+            relayed.file(name).exists().then_some(())
+        })
+        .await?;
+        let stages = relayed.ann.reaches(id(&question), "withdrawn").await?;
+        assert_eq!(stages, ["stored", "withdrawn terminal"], "{name}");
     }
     Ok(())
 }

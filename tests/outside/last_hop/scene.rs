@@ -42,12 +42,24 @@ pub(super) struct Scene {
 impl Scene {
     /// Sets everything up except the real session. Returns `None` and reports a skipped test if Claude Code is not installed.
     pub(super) async fn set(test: &str, script: Script) -> Result<Option<Self>> {
+        Self::set_on(test, script, None).await
+    }
+
+    /// Does the same with a coordinator on that store.
+    pub(super) async fn set_on(
+        test: &str,
+        script: Script,
+        store: Option<String>,
+    ) -> Result<Option<Self>> {
         let claude = match ClaudeCode::find() {
             Ok(claude) => claude,
             Err(reason) => return skipped(test, &format!("{reason:#}")).map(|()| None),
         };
         let work = tempfile::tempdir()?;
-        let coordinator = Coordinator::start(work.path()).await?;
+        let coordinator = match store {
+            Some(store) => Coordinator::start_on(work.path(), &store).await?,
+            None => Coordinator::start(work.path()).await?,
+        };
         let model = FakeApi::start(script).await?;
         let plugin = plugin_copy(work.path())?;
         let options =
