@@ -23,6 +23,9 @@ pub struct AgentRecord {
     pub status: Status,
     /// The activity of the session.
     pub state: State,
+    /// For how many seconds its oldest question to people has been open; absent if none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asking_seconds: Option<u64>,
     /// The agent's purpose, in its own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,

@@ -11,6 +11,9 @@ use crate::refusal::Refusal;
 use crate::text::check_plain;
 use crate::vocabulary::{Decision, QuestionKind};
 
+/// The path of the number of open questions.
+pub const WAITING_PATH: &str = "/api/v1/questions/waiting";
+
 /// The longest id of a part or an option, in bytes.
 const ID_MAX: usize = 40;
 /// The most rules that a client offers to add with an allowance.
@@ -32,6 +35,16 @@ pub struct Question {
     /// The request of the client; absent for a question of an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<ClientRequest>,
+}
+
+/// The open questions to people, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Waiting {
+    /// How many wait for an answer.
+    pub count: usize,
+    /// The age of the oldest; absent if none waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_seconds: Option<u64>,
 }
 
 /// One part of a question.

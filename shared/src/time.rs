@@ -108,6 +108,17 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
+/// Returns how long something has taken, as people read it: `25 s`, `4 min`, `2 h 3 min`, `3 d 2 h`.
+pub fn age(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match seconds {
+        ..60 => format!("{seconds} s"),
+        60..3_600 => format!("{minutes} min"),
+        3_600..86_400 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
 /// A duration in text form: a number and s, m, h or d.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(Duration);
@@ -148,6 +159,18 @@ impl FromStr for Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_age_is_readable() {
+        for (seconds, text) in [
+            (25, "25 s"),
+            (275, "4 min"),
+            (7_380, "2 h 3 min"),
+            (266_400, "3 d 2 h"),
+        ] {
+            assert_eq!(age(seconds), text);
+        }
+    }
 
     #[test]
     fn spans_are_read() {

@@ -1,7 +1,10 @@
 //! The inbox of people: bounded open questions, and the latest notices.
 
+use std::collections::HashSet;
+
 use anyhow::Result;
 use c3po_coordinator::store::SendOutcome;
+use c3po_shared::ids::MessageId;
 use c3po_shared::limits::{
     NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
 };
@@ -159,5 +162,51 @@ pub(crate) async fn beyond_the_limit_of_notices_those_of_the_coordinator_stay(
         [Stage::Stored, Stage::Expired]
     );
     assert_eq!(fixture.stages(&alarm.id).await?, [Stage::Stored]);
+    Ok(())
+}
+
+pub(crate) async fn open_questions_to_people_are_listed_with_their_times(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.pair().await?;
+    fixture.introduce("human", None).await?;
+    assert_eq!(fixture.store.open_questions().await?, []);
+    let mut asked = fixture.ask_all("a").await?;
+    fixture.post(notice("a", "for your information")).await?;
+    fixture.say("a", "b", "and you?").await?;
+    asked.push(fixture.say("b", "human", "which one?").await?);
+    let short = fixture.post(brief("b", "human", "quick?")).await?;
+    fixture.answer(&asked[0], "this one").await?;
+    fixture.conclude("a", &asked[1], Stage::Withdrawn).await?;
+    tokio::time::sleep(short.expires_at.since(short.timestamp)).await;
+    let open = fixture.store.open_questions().await?;
+    // Questions that were sent at once have any order.
+    let by_id = |id: &MessageId| asked.iter().find(|message| message.id == *id);
+    assert_eq!(open.len(), asked.len() - 2);
+    for question in &open {
+        let message = by_id(&question.id).expect("an open question");
+        assert_eq!(question.asked_at, message.timestamp);
+    }
+    assert_eq!(
+        open.last().map(|last| &last.id),
+        asked.last().map(|last| &last.id)
+    );
+    Ok(())
+}
+
+pub(crate) async fn as_many_open_questions_as_there_can_be_are_listed(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.introduce("human", None).await?;
+    let mut asked = Vec::new();
+    for number in 0..ASKERS {
+        let (asker, host) = (format!("a{number}"), format!("h{}", number / 5));
+        fixture.introduce(&asker, Some(&host)).await?;
+        asked.extend(fixture.ask_all(&asker).await?);
+    }
+    let open = fixture.store.open_questions().await?;
+    let listed: HashSet<_> = open.iter().map(|question| &question.id).collect();
+    let expected: HashSet<_> = asked.iter().map(|message| &message.id).collect();
+    assert_eq!((listed, open.len()), (expected, QUESTIONS_MAX));
     Ok(())
 }

@@ -10,7 +10,7 @@ use c3po_shared::vocabulary::Status;
 use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
-use super::{Caller, Done, Services, settle_name, target};
+use super::{Asking, Caller, Done, Services, settle_name, target};
 use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Ending, Owner, Quota, Tenure};
 
 /// `ping`
@@ -33,7 +33,10 @@ pub(super) async fn list(
 ) -> Result<Reply, Refusal> {
     let limit = call.limit.unwrap_or(PAGE_DEFAULT);
     let mut after: Option<AgentId> = call.cursor.as_deref().map(str::parse).transpose()?;
-    let now = Timestamp::now();
+    let (asking, now) = (
+        Asking::read(services, &caller.principal).await?,
+        Timestamp::now(),
+    );
     let (mut agents, mut size) = (Vec::new(), PAGE_FRAME);
     loop {
         let page = services
@@ -42,7 +45,7 @@ pub(super) async fn list(
         let complete = page.len() < AGENTS_STEP;
         for agent in page {
             if matches(&agent, &call, now) {
-                let record = agent.record(now);
+                let record = asking.record(&agent, now);
                 size += serde_json::to_vec(&record).map_or(0, |json| json.len()) + 1;
                 if agents.len() == limit || (!agents.is_empty() && size > PAGE_BYTES) {
                     let next_cursor = after.map(|id| id.to_string());
@@ -87,9 +90,10 @@ pub(super) async fn status(
 ) -> Result<Reply, Refusal> {
     let agent = target::find(services, &caller.principal, &call.agent_id).await?;
     let pending = services.store.pending(&agent.id).await?;
+    let asking = Asking::read(services, &caller.principal).await?;
     let now = Timestamp::now();
     Ok(Reply::AgentDetails(AgentDetails {
-        agent: agent.record(now),
+        agent: asking.record(&agent, now),
         current_task: agent.current_task.filter(|task| !task.is_empty()),
         pending: pending.count,
         oldest_pending_seconds: pending.oldest.map(|oldest| now.since(oldest).as_secs()),

@@ -3,6 +3,7 @@
 mod agents;
 mod answers;
 mod ask;
+mod asking;
 mod audit;
 mod caller;
 mod client_request;
@@ -37,6 +38,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 pub(crate) use answers::{answer, answer_by_code};
+pub(crate) use asking::{Asking, waiting as waiting_questions};
 pub(crate) use audit::{page as audit_page, sent};
 pub(crate) use caller::{Caller, Memory};
 pub(crate) use client_request::end_request;

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::AppState;
 use super::endpoint::{By, Charged, Query, Refused};
 use crate::auth::Principal;
-use crate::request::{self, Events, NextEvents, Services};
+use crate::request::{self, Asking, Events, NextEvents, Services};
 
 /// The media type of server-sent events.
 const EVENT_STREAM: &str = "text/event-stream";
@@ -165,8 +165,10 @@ impl EventReader {
                     Some(last) if more => StreamStep::State(Some(last.id.clone())),
                     _ => StreamStep::Follow,
                 };
+                let asking = Asking::read(&self.services, &self.principal).await?;
                 let now = Timestamp::now();
-                let agents = agents.iter().map(|agent| agent.record(now)).collect();
+                let agents = agents.iter().map(|agent| asking.record(agent, now));
+                let agents = agents.collect();
                 Ok(frame(
                     self.events.position(),
                     "state",

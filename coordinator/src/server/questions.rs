@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use c3po_shared::catalogue::{Sent, Tracked};
 use c3po_shared::message::Message;
-use c3po_shared::question::AnswerContent;
+use c3po_shared::question::{AnswerContent, WAITING_PATH, Waiting};
 use c3po_shared::receipt::{Stage, Step, Via, furthest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,12 @@ pub(super) fn routes(table: Table) -> Table {
             ANSWERS,
             "The open questions to people, oldest first",
             get(list),
+        )
+        .row(
+            WAITING_PATH,
+            ANSWERS,
+            "How many questions wait for people, and the age of the oldest",
+            get(waiting),
         )
         .row("/api/v1/questions/{id}", ANSWERS, one, get(show))
         .row(
@@ -85,6 +91,11 @@ async fn list(
     let charge = room_for_texts(&server.services, &principal).await?;
     let questions = request::open_questions(&server.services, &principal).await?;
     Ok(Charged(Questions { questions }, charge))
+}
+
+async fn waiting(State(server): State<AppState>, By(principal): By) -> RestAnswer<Waiting> {
+    let waiting = request::waiting_questions(&server.services, &principal).await?;
+    Ok(Json(waiting))
 }
 
 async fn show(

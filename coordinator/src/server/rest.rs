@@ -28,7 +28,7 @@ use super::endpoint::{
 };
 use super::written::Paid;
 use super::{AppState, description};
-use crate::request::{begin_call, begin_read, room_for_texts};
+use crate::request::{Asking, begin_call, begin_read, room_for_texts};
 use crate::store::{Agent, Selection};
 use crate::unfinished::Charge;
 
@@ -254,8 +254,10 @@ pub(super) async fn agents(
         .services
         .agents(&principal, None, LISTED_AT_ONCE)
         .await?;
+    let asking = Arc::new(Asking::read(&server.services, &principal).await?);
     let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
         let (server, principal) = (server.clone(), Arc::clone(&principal));
+        let asking = Arc::clone(&asking);
         async move {
             let (begin, page) = match reading {
                 Reading::Page(begin, page) => (begin, page),
@@ -269,7 +271,7 @@ pub(super) async fn agents(
                 ),
                 Reading::Ended => return Ok(None),
             };
-            let (text, next) = part(begin, &page);
+            let (text, next) = part(begin, &page, &asking);
             Ok::<_, Refusal>(Some((text, next)))
         }
     });
@@ -287,7 +289,7 @@ enum Reading {
 
 /// Returns a part of a JSON array, and how to read on. It begins with that text, unless there are no agents after the first
 /// page, and ends with the agent that makes it long enough.
-fn part(begin: &'static str, page: &[Agent]) -> (String, Reading) {
+fn part(begin: &'static str, page: &[Agent], asking: &Asking) -> (String, Reading) {
     let (now, mut text, mut next) = (Timestamp::now(), begin.to_owned(), Reading::Ended);
     if begin == "," && page.is_empty() {
         text.clear();
@@ -296,7 +298,8 @@ fn part(begin: &'static str, page: &[Agent]) -> (String, Reading) {
         if index > 0 {
             text.push(',');
         }
-        text += &serde_json::to_string(&agent.record(now)).expect("a record can be written");
+        text +=
+            &serde_json::to_string(&asking.record(agent, now)).expect("a record can be written");
         let is_long = text.len() >= LISTED_BYTES;
         if is_long || index + 1 == LISTED_AT_ONCE {
             next = Reading::After(agent.id.clone());

@@ -252,7 +252,7 @@ impl Agent {
         self.held_until > now
     }
 
-    /// Returns the public record of the agent.
+    /// Returns the public record of the agent, without its questions to people.
     pub fn record(&self, now: Timestamp) -> AgentRecord {
         let online = self.is_online(now);
         AgentRecord {
@@ -265,6 +265,7 @@ impl Agent {
                 Status::Offline
             },
             state: if online { self.state } else { State::Stopped },
+            asking_seconds: None,
             description: self.description.clone(),
             capabilities: self.capabilities.clone(),
             role: self.role.clone(),

@@ -1,7 +1,17 @@
-//! The outcome of a question, as its asker reports it.
+//! Questions to people: those that are open, and the outcome of one as its asker reports it.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::time::Timestamp;
+
+/// An open question to people, without its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenQuestion {
+    /// Its id, which names the agent that asked.
+    pub id: MessageId,
+    /// When it was accepted.
+    pub asked_at: Timestamp,
+}
 
 /// A message that reached a person on one way.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -37,7 +37,7 @@ use tokio::time::Instant;
 
 pub use self::agent::{Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
-pub use self::conclusion::{Conclusion, PersonReached};
+pub use self::conclusion::{Conclusion, OpenQuestion, PersonReached};
 pub use self::duty::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, DutyStore};
 pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
@@ -437,6 +437,9 @@ pub trait Store:
 
     /// Returns the number of messages in the inbox and the age of the oldest.
     async fn pending(&self, agent: &AgentId) -> Result<Backlog>;
+
+    /// Returns the open questions to people, oldest first.
+    async fn open_questions(&self) -> Result<Vec<OpenQuestion>>;
 
     /// Takes messages out of the inbox. Messages that were taken out before count as acknowledged again.
     async fn acknowledge(

@@ -4,6 +4,7 @@ use c3po_shared::agent::AgentRecord;
 use c3po_shared::host::{AgentRemoval, RemovedAgent};
 use c3po_shared::ids::AgentId;
 use c3po_shared::text::harmless;
+use c3po_shared::time::age;
 use c3po_shared::vocabulary::Status;
 use serde_json::json;
 
@@ -92,6 +93,8 @@ fn row(printer: &Printer, agent: &AgentRecord) -> Vec<String> {
         Status::Online => agent.state.to_string(),
         Status::Offline => format!("last seen {}", printer.moment(agent.last_seen)),
     };
+    let asking = agent.asking_seconds.map(age);
+    let asking = asking.map_or_else(String::new, |age| format!(", asking people for {age}"));
     let host = agent
         .host
         .as_ref()
@@ -106,7 +109,7 @@ fn row(printer: &Printer, agent: &AgentRecord) -> Vec<String> {
     vec![
         agent.id.to_string(),
         agent.status.to_string(),
-        state,
+        format!("{state}{asking}"),
         host,
         format!("{role}{description}"),
     ]

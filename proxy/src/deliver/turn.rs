@@ -117,7 +117,7 @@ impl Turn {
                 self.stops = 0;
                 self.said = self.said.filter(|said| *said == State::Away);
             }
-            Name::PreToolUse if event.tool_name.as_deref() == Some("AskUserQuestion") => {
+            Name::PreToolUse if asks_person(event) => {
                 self.is(Activity::Busy, State::WaitingHuman);
             }
             Name::PreToolUse => self.is(Activity::Busy, State::Busy),
@@ -316,6 +316,11 @@ impl Turn {
     }
 }
 
+/// Returns whether the tool that is about to run waits for a person.
+fn asks_person(event: &Event) -> bool {
+    event.tool_name.as_deref() == Some("AskUserQuestion") || event.own_tool() == Some("ask_user")
+}
+
 /// Returns whether the event is an action of a model, which must have read its earlier input.
 ///
 /// A compaction fires the end of a subagent without a name: no model went on there.
@@ -365,6 +370,17 @@ mod tests {
             ..event(Name::PreToolUse)
         };
         check(asks, State::WaitingHuman, false);
+        check(event(Name::PostToolBatch), State::Busy, false);
+        for (tool, expected) in [
+            ("mcp__plugin_c3po_c3po__get_messages", State::Busy),
+            ("mcp__plugin_c3po_c3po__ask_user", State::WaitingHuman),
+        ] {
+            let uses = Event {
+                tool_name: Some(tool.into()),
+                ..event(Name::PreToolUse)
+            };
+            check(uses, expected, false);
+        }
         check(
             Event {
                 source: Some("compact".into()),

@@ -178,6 +178,12 @@ impl fmt::Debug for Event {
 }
 
 impl Event {
+    /// Returns the tool of c3po that the session uses, if it is one of these.
+    pub fn own_tool(&self) -> Option<&str> {
+        let (server, tool) = self.tool_name.as_deref()?.rsplit_once("__")?;
+        server.ends_with("c3po").then_some(tool)
+    }
+
     /// An event of that name without other fields.
     pub fn new(name: Name) -> Self {
         Self {

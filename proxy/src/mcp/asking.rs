@@ -7,6 +7,7 @@ use c3po_shared::catalogue::{AnswerInDialog, AskUser, Call, Conclude, Received, 
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::age;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use tokio::time::timeout;
@@ -118,29 +119,5 @@ impl Server {
 
 /// Returns the text that a client shows after so many seconds.
 fn waits_for_person(seconds: u64) -> String {
-    match seconds {
-        ..60 => format!("waiting for a person, {seconds} s"),
-        60..3_600 => format!("waiting for a person, {} min", seconds / 60),
-        _ => format!(
-            "waiting for a person, {} h {} min",
-            seconds / 3_600,
-            seconds / 60 % 60
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::waits_for_person;
-
-    #[test]
-    fn the_progress_of_a_question_is_readable() {
-        for (seconds, text) in [
-            (25, "waiting for a person, 25 s"),
-            (275, "waiting for a person, 4 min"),
-            (7_380, "waiting for a person, 2 h 3 min"),
-        ] {
-            assert_eq!(waits_for_person(seconds), text);
-        }
-    }
+    format!("waiting for a person, {}", age(seconds))
 }

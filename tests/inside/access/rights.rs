@@ -24,7 +24,7 @@ const TOKEN: &str = "a token of everybody";
 const RIGHTS: &str = "SLROAYM";
 
 /// The right that each operation needs; `-` for any credential.
-const OPERATIONS: [(&str, char); 54] = [
+const OPERATIONS: [(&str, char); 55] = [
     ("GET /api/agents", 'L'),
     ("POST /api/agents/remove", 'R'),
     ("GET /api/audit", 'O'),
@@ -73,6 +73,7 @@ const OPERATIONS: [(&str, char); 54] = [
     ("GET /api/v1/policy/check", 'O'),
     ("GET /api/v1/threads/{id}", 'S'),
     ("GET /api/v1/questions", 'Y'),
+    ("GET /api/v1/questions/waiting", 'Y'),
     ("GET /api/v1/questions/{id}", 'Y'),
     ("POST /api/v1/questions/{id}/answer", 'Y'),
     ("POST /api/v1/questions/{id}/receipt", 'Y'),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use c3po_shared::ids::CallId;
 use c3po_shared::limits::QUESTIONS_PER_AGENT;
+use c3po_shared::question::WAITING_PATH;
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::Link;
@@ -234,5 +235,61 @@ async fn an_escalation_asks_urgently_or_reports_about_an_open_question() -> Resu
     let outcome = json!({"question_id": asked["id"]});
     let outcome = homeassistant.call("ask_user", outcome).await?;
     assert_eq!(outcome["answers"], json!([{"options": ["yes"]}]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_shows_for_how_long_it_has_been_asking_people() -> Result<()> {
+    let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let address: SocketAddr = served.address.parse()?;
+    let seen = async |link: &mut Link| -> Result<[Value; 3]> {
+        let listed = link.call("list_agents", json!({})).await?;
+        let one = json!({"agent_id": "homeassistant"});
+        let status = link.call("get_agent_status", one).await?;
+        let all: Value = serde_json::from_str(&http::get(address, "/api/agents").await?.body)?;
+        let asking = |agents: &Value| {
+            let mut agents = agents.as_array().into_iter().flatten();
+            let agent = agents.find(|agent| agent["id"] == "homeassistant");
+            agent.map_or(Value::Null, |agent| agent["asking_seconds"].clone())
+        };
+        assert_eq!(
+            listed["agents"][1]["asking_seconds"],
+            Value::Null,
+            "{listed}"
+        );
+        Ok([
+            asking(&listed["agents"]),
+            status["asking_seconds"].clone(),
+            asking(&all),
+        ])
+    };
+    assert_eq!(
+        seen(&mut meshtastic).await?,
+        [Value::Null, Value::Null, Value::Null]
+    );
+    let first = ask(&mut homeassistant, json!({})).await?;
+    eventually("a second passes", SOON, async || {
+        let ages = seen(&mut meshtastic).await.ok()?;
+        ages.iter().all(|age| age.as_u64() >= Some(1)).then_some(())
+    })
+    .await?;
+    let second = ask(&mut homeassistant, json!({})).await?;
+    let [of_oldest, ..] = seen(&mut meshtastic).await?;
+    assert!(of_oldest.as_u64() >= Some(1), "{of_oldest}");
+    let waiting: Value = serde_json::from_str(&http::get(address, WAITING_PATH).await?.body)?;
+    assert_eq!(waiting["data"]["count"], 2, "{waiting}");
+    assert!(
+        waiting["data"]["oldest_seconds"].as_u64() >= Some(1),
+        "{waiting}"
+    );
+    for question in [first, second] {
+        answer(&served, &question, json!({"parts": [{"text": "SQLite"}]})).await?;
+    }
+    assert_eq!(
+        seen(&mut meshtastic).await?,
+        [Value::Null, Value::Null, Value::Null]
+    );
+    let waiting: Value = serde_json::from_str(&http::get(address, WAITING_PATH).await?.body)?;
+    assert_eq!(waiting["data"], json!({"count": 0}));
     Ok(())
 }

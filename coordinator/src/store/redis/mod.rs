@@ -44,8 +44,8 @@ use tokio::time::timeout;
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
-    Namesake, PersonReached, Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled,
-    Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
+    Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,
+    SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
 };
 use connection::RedisConnection;
 use inbox::List;
@@ -259,6 +259,10 @@ impl Store for RedisStore {
 
     async fn pending(&self, agent: &AgentId) -> Result<Backlog> {
         self.within(inbox::pending(self, agent)).await
+    }
+
+    async fn open_questions(&self) -> Result<Vec<OpenQuestion>> {
+        self.within(inbox::open_questions(self)).await
     }
 
     async fn acknowledge(

@@ -43,8 +43,9 @@ use self::room::DiskRoom;
 use self::worker::{Announcements, Fullness, Work, Worker};
 use super::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
-    Namesake, PersonReached, Placed, Quota, Removal, Result, Selection, Send, SendOutcome, Settled,
-    Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
+    Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,
+    SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits,
+    Wake,
 };
 use crate::config::Fleet;
 
@@ -342,6 +343,10 @@ impl Store for SqliteStore {
         self.reader
             .run(move |work| inbox::pending(work, &agent))
             .await
+    }
+
+    async fn open_questions(&self) -> Result<Vec<OpenQuestion>> {
+        self.reader.run(|work| people::open_questions(work)).await
     }
 
     async fn acknowledge(

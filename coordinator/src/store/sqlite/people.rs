@@ -1,4 +1,4 @@
-//! The limits of people's inbox in SQLite: open questions and notices.
+//! People's inbox in SQLite: the open questions, and the limits of questions and notices.
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::{
@@ -6,9 +6,9 @@ use c3po_shared::limits::{
 };
 use c3po_shared::message::Message;
 
-use super::rows::{count, integer, parsed};
+use super::rows::{count, integer, moment, parsed, stamp};
 use super::worker::Work;
-use crate::store::{Result, SendOutcome};
+use crate::store::{OpenQuestion, Result, SendOutcome};
 
 /// With fewer messages in the inbox than this, no limit can be reached.
 pub(super) const LEAST: usize = if QUESTIONS_PER_AGENT < NOTICES_PER_HOST {
@@ -21,6 +21,24 @@ pub(super) const LEAST: usize = if QUESTIONS_PER_AGENT < NOTICES_PER_HOST {
 const HOST: &str = "CASE from_agent WHEN 'system' THEN 'system::' ELSE
     coalesce((SELECT host FROM agents WHERE agents.id = from_agent),
              (SELECT host FROM former WHERE former.id = lower(from_agent)), '') END";
+
+/// Returns the open questions, oldest first.
+pub(super) fn open_questions(work: &Work<'_>) -> Result<Vec<OpenQuestion>> {
+    let mut query = work.connection.prepare_cached(
+        "SELECT id, timestamp FROM messages INDEXED BY inbox
+         WHERE to_agent = 'human' AND open = 1 AND wants_answer = 1 AND expires_at > ? ORDER BY position",
+    )?;
+    let found = query.query_map([stamp(work.now)], |row| {
+        let question = |row| {
+            Ok(OpenQuestion {
+                id: parsed(row, "id")?,
+                asked_at: moment(row, "timestamp")?,
+            })
+        };
+        Ok(question(row))
+    })?;
+    found.map(|question| question?).collect()
+}
 
 /// Returns the refusal of a question to people if too many are open.
 pub(super) fn too_many(work: &Work<'_>, message: &Message) -> Result<Option<SendOutcome>> {

@@ -82,6 +82,28 @@ define('pending', SMALL, function(keys)
   return { count_inbox(), facts and tonumber(read_further_facts(facts).at) or false }
 end)
 
+-- Reads a part of the open questions to people. Returns {position to continue at, or '' at the end, id, time of acceptance, ...}.
+-- KEYS: -, human, unshown, shown, repeated. ARGV: after, limit of questions to look at
+define('open_questions', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  if not expire_due() then
+    return AGAIN
+  end
+  local places, open = {}, { '' }
+  local more = add_from(questions_key(), args[1], tonumber(args[2]), places)
+  for _, place in ipairs(places) do
+    local id = string.match(place.member, '^%S+')
+    local facts = redis.call('HGET', message_key(id), 'facts')
+    if read_facts(facts, id) then
+      open[#open + 1] = id
+      open[#open + 1] = read_further_facts(facts).at
+    end
+  end
+  open[1] = more and tostring(places[#places].position) or ''
+  return open
+end)
+
 -- Reads a message. Returns {envelope, history, reply}, or nothing if it is not stored.
 -- KEYS: -, agent, unshown, shown, repeated, message. ARGV: id
 define('message', SMALL, function(keys, args)
