@@ -52,6 +52,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("listening for signals")?;
     tracker.spawn(link::run(link.clone(), stop.clone()));
     tracker.spawn(link::leftovers::send(link.clone(), stop.clone()));
+    tracker.spawn(link::count_questions(link.clone(), stop.clone()));
     tracker.spawn(deliver::run(hop.clone(), stop.clone()));
     match place {
         Ok(place) => drop(tracker.spawn(local::serve(Arc::new(desk), place, stop.clone()))),

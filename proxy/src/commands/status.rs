@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use c3po_shared::agent::AgentRecord;
+use c3po_shared::event::Envelope;
 use c3po_shared::ids::AgentId;
+use c3po_shared::question::{WAITING_PATH, Waiting};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::text::harmless;
 use c3po_shared::vocabulary::Status;
@@ -13,7 +15,7 @@ use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::print::{Printer, Tone, aligned};
-use super::rest;
+use super::{rest, statusline};
 use crate::config::Config;
 use crate::link::State;
 
@@ -27,6 +29,9 @@ struct StatusReport {
     /// How many messages are in that agent's inbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending: Option<usize>,
+    /// The questions that wait for people, if that agent is `human`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    questions: Option<Waiting>,
     /// Why this host's key does not cover that agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Refusal>,
@@ -82,6 +87,10 @@ async fn look(mut config: Config) -> Result<StatusReport, Failure> {
         Err(Failure::Refused(refusal)) => (None, Some(refusal)),
         Err(failure) => return Err(failure),
     };
+    let questions = match pending {
+        Some(_) if config.agent == AgentId::human() => questions(&config).await,
+        _ => None,
+    };
     let health = rest::get::<HealthPart>(&config, "/api/health", &json!({})).await?;
     let online = agents
         .read
@@ -98,6 +107,7 @@ async fn look(mut config: Config) -> Result<StatusReport, Failure> {
         round_trip_ms: milliseconds(round_trip),
         agent_id: config.agent,
         pending,
+        questions,
         error,
         agents_online: online.collect(),
         agents: agents.read.len(),
@@ -107,6 +117,12 @@ async fn look(mut config: Config) -> Result<StatusReport, Failure> {
 
 async fn waiting(config: &Config) -> Result<rest::RestReply<PendingCount>, Failure> {
     rest::get(config, "/api/pending", &json!({"limit": 1})).await
+}
+
+/// Returns the questions that wait, unless the coordinator does not count them for us.
+async fn questions(config: &Config) -> Option<Waiting> {
+    let asked = rest::get::<Envelope<Waiting>>(config, WAITING_PATH, &json!({})).await;
+    asked.ok().map(|answer| answer.read.data)
 }
 
 fn milliseconds(time: Duration) -> f64 {
@@ -137,6 +153,10 @@ fn print(report: &StatusReport, printer: &Printer) -> Result<(), Failure> {
         ),
         ("agent", report.pending.map(|_| report.agent_id.to_string())),
         ("pending", report.pending.map(|pending| pending.to_string())),
+        (
+            "questions",
+            report.questions.and_then(statusline::questions),
+        ),
         ("online", Some(listed(&report.agents_online, report.agents))),
         ("store", report.store.as_deref().map(store)),
     ];

@@ -5,7 +5,9 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use c3po_shared::question::Waiting;
 use c3po_shared::text::harmless;
+use c3po_shared::time::age;
 
 use super::print::{Printer, Tone};
 use crate::config::HookEnvironment;
@@ -49,6 +51,8 @@ fn text(status: &Status, printer: &Printer) -> String {
     if status.unread > 0 {
         parts.push(printer.tinted(Tone::Alarm, &format!("{} unread", status.unread)));
     }
+    let questions = status.questions.and_then(questions);
+    parts.extend(questions.map(|questions| printer.tinted(Tone::Alarm, &questions)));
     parts.extend(
         status
             .agents_online
@@ -61,6 +65,15 @@ fn text(status: &Status, printer: &Printer) -> String {
     };
     parts.push(printer.tinted(tone, &link(status)));
     parts.join(" · ")
+}
+
+/// Returns how many questions wait for people, and since when; `None` if none waits.
+pub(super) fn questions(waiting: Waiting) -> Option<String> {
+    let oldest = age(waiting.oldest_seconds?);
+    Some(match waiting.count {
+        1 => format!("1 question, {oldest}"),
+        count => format!("{count} questions, the oldest {oldest}"),
+    })
 }
 
 /// Returns the state of the link; if it is refused, with the reason as far as it fits.
@@ -92,6 +105,10 @@ mod tests {
             state: State::Ready,
             unread: 2,
             agents_online: Some(3),
+            questions: Some(Waiting {
+                count: 0,
+                oldest_seconds: None,
+            }),
             reach: Vec::new(),
             session_id: None,
         };
@@ -100,8 +117,25 @@ mod tests {
             text(&status, &plain),
             "c3po web · 2 unread · 3 online · connected"
         );
+        status.questions = Some(Waiting {
+            count: 1,
+            oldest_seconds: Some(59),
+        });
+        assert_eq!(
+            text(&status, &plain),
+            "c3po web · 2 unread · 1 question, 59 s · 3 online · connected"
+        );
+        status.questions = Some(Waiting {
+            count: 2,
+            oldest_seconds: Some(300),
+        });
+        status.unread = 0;
+        assert_eq!(
+            text(&status, &plain),
+            "c3po web · 2 questions, the oldest 5 min · 3 online · connected"
+        );
         status = Status {
-            unread: 0,
+            questions: None,
             agents_online: None,
             link: link::State::Reconnecting,
             ..status

@@ -19,6 +19,19 @@ pub struct Person {
 }
 
 impl Person {
+    /// Returns the coordinators with the credential for reading people's questions there: the login, or none. A host's key does
+    /// not read them.
+    pub fn reads_at(&self, coordinators: &Coordinators) -> Option<Coordinators> {
+        let coordinators = coordinators.clone();
+        let coordinators = match &self.login {
+            Some(login) => login.at(coordinators),
+            None => coordinators,
+        };
+        let is_login = |token: &Secret| token.expose().starts_with(TOKEN_PREFIX);
+        let may_read = coordinators.token.as_ref().is_none_or(is_login);
+        may_read.then_some(coordinators)
+    }
+
     /// Returns the coordinators with the credential to use there.
     pub(super) fn at(&self, coordinators: Coordinators) -> Coordinators {
         match &self.login {
@@ -159,6 +172,35 @@ mod tests {
             check(source, &[1, 2], false);
             check(source, &[], false);
         }
+    }
+
+    #[test]
+    fn the_questions_of_people_are_read_with_a_login_or_without_a_credential() {
+        let login =
+            PersonLogin::of("coordinator_url = \"http://nas:8420\"\ntoken = \"c3po-login_a_b\"\n");
+        let logged_in = Person {
+            login: login.ok(),
+            speaks: false,
+        };
+        let check =
+            |person: &Person, url: &str, key: Option<&str>, expected: Option<Option<&str>>| {
+                let coordinators = Coordinators {
+                    urls: vec![url.to_owned()],
+                    token: key.map(|key| Secret(key.to_owned())),
+                    ..Coordinators::default()
+                };
+                let read = person.reads_at(&coordinators);
+                let token = read
+                    .as_ref()
+                    .map(|read| read.token.as_ref().map(Secret::expose));
+                assert_eq!(token, expected, "{url} {key:?}");
+            };
+        let (here, other, key) = ("ws://nas:8420/acp", "ws://evil:8420/acp", Some("c3po_a_b"));
+        check(&logged_in, here, key, Some(Some("c3po-login_a_b")));
+        check(&logged_in, other, key, None);
+        check(&logged_in, other, None, Some(None));
+        check(&Person::default(), here, key, None);
+        check(&Person::default(), here, None, Some(None));
     }
 
     #[test]

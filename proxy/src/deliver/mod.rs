@@ -37,7 +37,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::config::Config;
-use crate::link::{Deliveries, Link};
+use crate::link::{Deliveries, Link, WaitingAt};
 use crate::local::protocol::{Answer, Event, Name, Status};
 use crate::local::{Desk, process_age};
 use client::works_for;
@@ -260,6 +260,7 @@ impl LastHop {
                 .unwrap_or(State::Starting),
             unread,
             agents_online: status.agents_online,
+            questions: status.questions.map(WaitingAt::now),
             reach: facts.reach.unwrap_or_default(),
             session_id: facts.session_id,
         }
@@ -294,10 +295,13 @@ impl Desk for LastHop {
             }
         }
         match event.name {
-            Name::Status => Answer {
-                status: Some(self.status()),
-                ..Answer::default()
-            },
+            Name::Status => {
+                self.link.shows_status_line();
+                Answer {
+                    status: Some(self.status()),
+                    ..Answer::default()
+                }
+            }
             Name::Wait => self.wait(event).await,
             _ => self.on(Input::Hook(event)).answer,
         }

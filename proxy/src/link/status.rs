@@ -7,6 +7,7 @@ use c3po_shared::wire::{self, Welcome};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::people::WaitingAt;
 use super::rules;
 
 /// The states of a link, named as users read them.
@@ -60,6 +61,10 @@ pub struct LinkStatus {
     pub welcome: Option<Welcome>,
     /// How many agents are online, by the last reply to a heartbeat.
     pub agents_online: Option<usize>,
+    /// Whether the client shows a status line.
+    pub has_status_line: bool,
+    /// The questions that wait for people, if this host may know them.
+    pub questions: Option<WaitingAt>,
     /// How many rounds over all coordinators failed since the last success.
     pub failed_rounds: u32,
     /// Why there is no link until its cause is corrected.
@@ -78,6 +83,8 @@ impl LinkStatus {
             agent,
             welcome: None,
             agents_online: None,
+            has_status_line: false,
+            questions: None,
             failed_rounds: 0,
             refusal: None,
         }
@@ -155,6 +162,7 @@ impl LinkStatus {
     pub(super) fn is_lost(&mut self, error: String) {
         self.state = State::Reconnecting;
         self.agents_online = None;
+        self.questions = None;
         self.down_since = Some(Instant::now());
         self.down_since_clock = Some(Timestamp::now());
         self.last_error = Some(error);
@@ -164,6 +172,7 @@ impl LinkStatus {
     pub(super) fn is_refused(&mut self, refusal: Refusal) {
         self.state = State::Failed;
         self.agents_online = None;
+        self.questions = None;
         self.last_error = Some(refusal.error.clone());
         self.refusal = Some(refusal);
     }

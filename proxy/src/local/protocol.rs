@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::question::Waiting;
 use c3po_shared::receipt::Via;
 use c3po_shared::vocabulary::State;
 use serde::{Deserialize, Serialize};
@@ -154,6 +155,9 @@ pub struct Status {
     /// How many agents are online, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_online: Option<usize>,
+    /// The questions that wait for people, if this host may know them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub questions: Option<Waiting>,
     /// The available ways into the session; pushes only after one was confirmed.
     pub reach: Vec<Via>,
     /// The client's session.

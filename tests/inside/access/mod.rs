@@ -21,6 +21,7 @@ mod places;
 mod quotas;
 mod rights;
 mod secrets;
+mod status_line;
 
 pub(crate) use keys::linked;
 
