@@ -116,6 +116,16 @@ impl Terminal {
         run(tmux).await.context("reading the screen")
     }
 
+    /// Writes everything that the program sends to its terminal from now on into that file.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn record(&self, file: &Path) -> Result<()> {
+        let mut tmux = tmux(&self.socket);
+        let into = format!("exec cat >> '{}'", file.display());
+        tmux.args(["pipe-pane", "-O", &into]);
+        run(tmux).await.map(drop).context("recording the terminal")
+    }
+
     /// Types a text, waits until it is on the screen, and presses Enter.
     ///
     /// Errors: it does not appear; the error shows the screen.

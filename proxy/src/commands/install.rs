@@ -52,9 +52,24 @@ pub(super) struct Arguments {
     /// Let people decide elsewhere about requests of Claude Code: permissions, questions and plans. Written to config.toml
     #[arg(long)]
     relay_permissions: bool,
+    /// Show a note on the desktop when a session asks for you, if the terminal can. Written to config.toml
+    #[arg(long)]
+    desktop_notes: bool,
     /// The claude command [default: the one in PATH]
     #[arg(long, value_name = "PATH")]
     claude: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Returns the keys of config.toml that are turned on.
+    fn switches(&self) -> Vec<&'static str> {
+        let switches = [
+            ("relay_permissions", self.relay_permissions),
+            ("desktop_notes", self.desktop_notes),
+        ];
+        let on = switches.into_iter().filter(|(_, is_on)| *is_on);
+        on.map(|(key, _)| key).collect()
+    }
 }
 
 /// The state before the installation changes anything.
@@ -89,7 +104,7 @@ pub(super) async fn run(
         config,
         arguments.coordinator.as_deref(),
         arguments.token_file.as_deref(),
-        arguments.relay_permissions,
+        &arguments.switches(),
     )?;
 
     put_files(&situation, &mut steps)?;

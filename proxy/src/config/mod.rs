@@ -6,6 +6,8 @@ mod names;
 mod person;
 mod places;
 pub mod private;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::io;
@@ -86,6 +88,9 @@ pub struct Config {
     pub headless: bool,
     /// Whether requests of the client are relayed: `C3PO_RELAY_PERMISSIONS`, or `relay_permissions` with a terminal.
     pub relays: bool,
+    /// Whether the desktop shows a note when the session asks for a person: `C3PO_DESKTOP_NOTES` or `desktop_notes`, with a
+    /// terminal.
+    pub desktop_notes: bool,
     /// Errors. Commands refuse to run; a proxy runs, reports them, and connects if it still can.
     pub problems: Vec<String>,
     /// Errors with a fall-back.
@@ -110,6 +115,8 @@ struct File {
     fingerprint: Option<Fingerprints>,
     #[serde(default)]
     relay_permissions: bool,
+    #[serde(default)]
+    desktop_notes: bool,
 }
 
 impl File {
@@ -269,6 +276,8 @@ impl Config {
             one_shot,
             headless: reader != Reader::Person,
             relays: relays(variable).unwrap_or(file.relay_permissions && reader == Reader::Person),
+            desktop_notes: flag(variable, "C3PO_DESKTOP_NOTES").unwrap_or(file.desktop_notes)
+                && reader == Reader::Person,
             problems,
             warnings,
         }
@@ -299,198 +308,4 @@ fn seconds(text: &str) -> Result<u64, String> {
     seconds.ok_or_else(|| {
         format!("C3PO_TIMEOUT is '{text}'; it must be a number of seconds from 1 to {WAIT_MAX}")
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(variables: &[(&str, &str)], file: Option<&str>) -> Config {
-        let variables: Vec<_> = variables
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
-        let variable = move |name: &str| {
-            let found = variables
-                .iter()
-                .find(|(key, _)| key == name)
-                .map(|(_, value)| value.clone());
-            found.filter(|value| !value.trim().is_empty())
-        };
-        Config::from_sources(&Sources {
-            variable: &variable,
-            file,
-            file_name: Path::new("config.toml"),
-            cwd: Some(Path::new("/home/ann/Home Assistant")),
-            host: "nas2".to_owned(),
-            client: Vec::new(),
-        })
-    }
-
-    #[test]
-    fn a_client_that_answers_one_prompt_gets_a_name_of_its_own() {
-        let check = |variables: &[(&str, &str)], client: &[&str], expected: (&str, bool)| {
-            let variable = |name: &str| {
-                let found = variables.iter().find(|(key, _)| *key == name);
-                found.map(|(_, value)| (*value).to_owned())
-            };
-            let config = Config::from_sources(&Sources {
-                variable: &variable,
-                file: None,
-                file_name: Path::new("config.toml"),
-                cwd: Some(Path::new("/home/ann/web")),
-                host: "nas2".to_owned(),
-                client: client.iter().map(|word| (*word).to_owned()).collect(),
-            });
-            assert_eq!(
-                (config.agent.as_str(), config.one_shot),
-                expected,
-                "{variables:?} {client:?}"
-            );
-        };
-        let (entry, print) = (
-            ("CLAUDE_CODE_ENTRYPOINT", "sdk-cli"),
-            ["claude", "-p", "go"],
-        );
-        check(&[entry], &print, ("web-run", true));
-        check(&[entry], &[], ("web-run", true));
-        check(
-            &[entry],
-            &["claude", "-p", "--output-format", "stream-json"],
-            ("web-run", true),
-        );
-        check(
-            &[entry, ("C3PO_AGENT_ID", "night")],
-            &print,
-            ("night", false),
-        );
-        check(
-            &[entry],
-            &["claude", "-p", "--input-format", "stream-json"],
-            ("web", false),
-        );
-        check(
-            &[entry],
-            &["claude", "-p", "--input-format=stream-json"],
-            ("web", false),
-        );
-        check(
-            &[("CLAUDE_CODE_ENTRYPOINT", "cli")],
-            &["claude"],
-            ("web", false),
-        );
-        check(
-            &[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")],
-            &["claude", "-p"],
-            ("web-run", true),
-        );
-        check(
-            &[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")],
-            &["claude"],
-            ("web", false),
-        );
-    }
-
-    #[test]
-    fn empty_settings_mean_the_defaults() {
-        let config = read(
-            &[
-                ("HOME", "/home/x"),
-                ("C3PO_TOKEN", ""),
-                ("C3PO_AGENT_ID", " "),
-            ],
-            None,
-        );
-        assert_eq!(config.coordinators.urls, ["ws://127.0.0.1:8420/acp"]);
-        assert_eq!(
-            (
-                config.agent.as_str(),
-                config.timeout,
-                config.coordinators.token
-            ),
-            ("Home-Assistant", 60, None)
-        );
-        assert_eq!(config.state_dir, Path::new("/home/x/.local/state/c3po"));
-        assert!(config.problems.is_empty() && config.warnings.is_empty());
-    }
-
-    #[test]
-    fn the_environment_overrides_the_file() {
-        let file =
-            "coordinator_url = \"http://nas:8420\"\nagent_id = \"a\"\ntimeout = 5\ntoken = \"t\"\n";
-        let config = read(&[], Some(file));
-        let url = config.coordinators.urls[0].as_str();
-        assert_eq!(
-            (url, config.agent.as_str(), config.timeout),
-            ("ws://nas:8420/acp", "a", 5)
-        );
-        let config = read(&[("C3PO_AGENT_ID", "b"), ("C3PO_TIMEOUT", "7")], Some(file));
-        assert_eq!((config.agent.as_str(), config.timeout), ("b", 7));
-        let config = read(&[("C3PO_COORDINATOR_URL", "http://evil:8420")], Some(file));
-        assert_eq!(config.coordinators.token, None);
-        assert!(
-            config.warnings[0].contains("the token in that file is not sent"),
-            "{:?}",
-            config.warnings
-        );
-    }
-
-    #[test]
-    fn a_wait_is_from_a_second_to_an_hour_or_a_problem() {
-        for good in ["1", " 3600 "] {
-            assert!(
-                read(&[("C3PO_TIMEOUT", good)], None).problems.is_empty(),
-                "{good}"
-            );
-        }
-        for wrong in ["0", "3601", "-1", "1.5", "soon"] {
-            let config = read(&[("C3PO_TIMEOUT", wrong)], None);
-            assert!(
-                config.problems[0].contains("from 1 to 3600"),
-                "{wrong}: {:?}",
-                config.problems
-            );
-            assert_eq!(config.timeout, 60);
-        }
-        assert_eq!(read(&[], Some("timeout = 0\n")).problems.len(), 1);
-    }
-
-    #[test]
-    fn the_name_is_the_setting_else_the_project_else_the_folder() {
-        let check = |variables: &[(&str, &str)], expected: &str| {
-            assert_eq!(read(variables, None).agent.as_str(), expected);
-        };
-        check(
-            &[("C3PO_AGENT_ID", "x"), ("CLAUDE_PROJECT_DIR", "/p/web")],
-            "x",
-        );
-        check(&[("CLAUDE_PROJECT_DIR", "/p/web")], "web");
-        check(&[("CLAUDE_PROJECT_DIR", "/")], "Home-Assistant");
-        check(&[], "Home-Assistant");
-        assert_eq!(agent(None, None, None, &mut Vec::new()).as_str(), "agent");
-    }
-
-    #[test]
-    fn a_name_that_is_none_is_made_one_with_a_warning() {
-        let config = read(&[("C3PO_AGENT_ID", "web front end!")], None);
-        assert_eq!(config.agent.as_str(), "web-front-end");
-        assert_eq!(config.warnings.len(), 1);
-        assert!(config.problems.is_empty());
-    }
-
-    #[test]
-    fn unknown_keys_are_problems_and_secrets_are_not_printed() {
-        let config = read(&[], Some("coordinator = \"x\"\n"));
-        assert!(
-            config.problems[0].contains("coordinator"),
-            "{:?}",
-            config.problems
-        );
-        let config = read(&[("C3PO_TOKEN", "hush")], None);
-        assert!(!format!("{config:?}").contains("hush"));
-        assert_eq!(
-            config.coordinators.token.as_ref().map(Secret::expose),
-            Some("hush")
-        );
-    }
 }

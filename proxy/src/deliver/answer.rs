@@ -1,9 +1,10 @@
 //! The answers of hooks in the words of Claude Code.
 
+use c3po_shared::ids::AgentId;
 use c3po_shared::receipt::Via;
 use serde_json::json;
 
-use crate::local::protocol::Name;
+use crate::local::protocol::{Event, Name};
 
 /// Returns the name, in receipts, of the way by which that hook puts messages into a session.
 pub(super) fn via(hook: Name) -> Via {
@@ -23,6 +24,22 @@ pub(super) fn context(hook: Name, text: &str) -> String {
         _ => "PostToolBatch",
     };
     json!({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}).to_string()
+}
+
+/// Returns the output that makes the terminal show a note on the desktop, if the tool that is about to run asks for a person.
+/// The client writes the sequence itself, where it has a terminal.
+pub(super) fn desktop_note(event: &Event, agent: &AgentId) -> Option<String> {
+    let does = match event
+        .own_tool()
+        .filter(|_| event.name == Name::PreToolUse)?
+    {
+        "ask_user" => "asks you a question",
+        "notify_user" => "has a notice for you",
+        "escalate_to_human" => "needs you",
+        _ => return None,
+    };
+    let sequence = format!("\u{1b}]9;c3po: {agent} {does}\u{7}");
+    Some(json!({"terminalSequence": sequence}).to_string())
 }
 
 /// Why a pushed prompt is blocked.
@@ -56,4 +73,29 @@ pub(super) fn refused_prompt(why: Needless) -> String {
         "hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "suppressOriginalPrompt": true},
     })
     .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_for_tools_that_ask_for_a_person() {
+        let check = |name: Name, tool: &str, expected: Option<&str>| {
+            let event = Event {
+                tool_name: Some(tool.to_owned()),
+                ..Event::new(name)
+            };
+            let note = desktop_note(&event, &"web".parse().unwrap());
+            assert_eq!(note.as_deref(), expected, "{name:?} {tool}");
+        };
+        let (before, ask) = (Name::PreToolUse, "mcp__plugin_c3po_c3po__ask_user");
+        let note = r#"{"terminalSequence":"\u001b]9;c3po: web asks you a question\u0007"}"#;
+        check(before, ask, Some(note));
+        check(before, "mcp__c3po__ask_user", Some(note));
+        check(Name::PermissionRequest, ask, None);
+        check(before, "mcp__other__ask_user", None);
+        check(before, "mcp__plugin_c3po_c3po__get_messages", None);
+        check(before, "AskUserQuestion", None);
+    }
 }

@@ -67,6 +67,8 @@ pub struct Arrivals {
     /// The client's record of its session was read: the content of the conversation is known.
     decided: Notify,
     notifications: mpsc::Sender<String>,
+    /// Whether the desktop shows a note when the session asks for a person.
+    notes: bool,
 }
 
 struct Inside {
@@ -122,6 +124,7 @@ impl Arrivals {
             news: Notify::new(),
             decided: Notify::new(),
             notifications,
+            notes: config.desktop_notes,
         }
     }
 
@@ -242,6 +245,14 @@ impl LastHop {
         woken.await.unwrap_or_default()
     }
 
+    fn desktop_note(&self, event: &Event) -> Option<String> {
+        if !self.arrivals.notes {
+            return None;
+        }
+        let status = self.link.status();
+        answer::desktop_note(event, &status.borrow().agent)
+    }
+
     fn status(&self) -> Status {
         let (unread, facts) = {
             let inside = self.arrivals.inside();
@@ -303,7 +314,14 @@ impl Desk for LastHop {
                 }
             }
             Name::Wait => self.wait(event).await,
-            _ => self.on(Input::Hook(event)).answer,
+            _ => {
+                let note = self.desktop_note(&event);
+                let answer = self.on(Input::Hook(event)).answer;
+                match note {
+                    Some(stdout) if answer == Answer::default() => Answer { stdout, ..answer },
+                    _ => answer,
+                }
+            }
         }
     }
 

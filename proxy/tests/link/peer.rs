@@ -180,6 +180,7 @@ pub(crate) fn run_as(
         is_plugin: false,
         one_shot: false,
         relays: false,
+        desktop_notes: false,
         headless: false,
         problems: Vec::new(),
         warnings: Vec::new(),

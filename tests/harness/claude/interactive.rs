@@ -133,6 +133,13 @@ impl Interactive {
         self.terminal.screen().await
     }
 
+    /// Writes everything that the client sends to its terminal from now on into that file.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn record(&self, file: &Path) -> Result<()> {
+        self.terminal.record(file).await
+    }
+
     /// Waits until the screen satisfies `look`.
     ///
     /// Errors: it does not `within` the time; the error shows the screen and the debug log.

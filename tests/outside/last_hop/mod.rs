@@ -5,6 +5,7 @@ mod asking;
 mod busy;
 mod channel;
 mod contexts;
+mod desktop;
 mod hostile;
 mod hostile_day;
 mod idle;

@@ -17,8 +17,8 @@ use crate::config::{self, Config, private};
 pub(in crate::commands) struct WantedLines<'a> {
     pub(in crate::commands) coordinator_url: Option<&'a str>,
     pub(in crate::commands) token: Option<&'a str>,
-    /// Whether requests of the client are relayed; otherwise the line stays as it is.
-    pub(in crate::commands) relays: bool,
+    /// The keys of what is turned on; the lines of others stay as they are.
+    pub(in crate::commands) switches: &'a [&'static str],
 }
 
 /// The change of the file.
@@ -47,19 +47,16 @@ pub(in crate::commands) fn plan(text: Option<&str>, wanted: WantedLines<'_>) -> 
         .parse()
         .context("it is not valid TOML")?;
     let (mut keys, mut lines) = (Vec::new(), String::new());
-    for (key, value, secret) in [
+    let values = [
         (
             "coordinator_url",
             wanted.coordinator_url.map(toml::Value::from),
             false,
         ),
         ("token", wanted.token.map(toml::Value::from), true),
-        (
-            "relay_permissions",
-            wanted.relays.then_some(toml::Value::Boolean(true)),
-            false,
-        ),
-    ] {
+    ];
+    let on = |key: &&'static str| (*key, Some(toml::Value::Boolean(true)), false);
+    for (key, value, secret) in values.into_iter().chain(wanted.switches.iter().map(on)) {
         let Some(value) = value else { continue };
         let line = format!("{key} = {value}");
         match found.get(key) {
@@ -173,7 +170,7 @@ pub(in crate::commands) fn plan_for(
     config: &Config,
     coordinator: Option<&str>,
     token_file: Option<&Path>,
-    relays: bool,
+    switches: &[&'static str],
 ) -> Result<Option<Plan>, Failure> {
     if let Some(problem) = coordinator.and_then(config::problem_of_urls) {
         return Err(Failure::Usage(
@@ -184,9 +181,9 @@ pub(in crate::commands) fn plan_for(
     let wanted = WantedLines {
         coordinator_url: coordinator,
         token: token.as_deref(),
-        relays,
+        switches,
     };
-    if wanted.coordinator_url.is_none() && wanted.token.is_none() && !relays {
+    if wanted.coordinator_url.is_none() && wanted.token.is_none() && switches.is_empty() {
         return Ok(None);
     }
     let path = &config.places.config_file;
@@ -254,7 +251,7 @@ mod tests {
     const WANTED: WantedLines<'_> = WantedLines {
         coordinator_url: Some("http://nas:8420"),
         token: Some("sec\"ret"),
-        relays: false,
+        switches: &[],
     };
 
     #[test]
@@ -296,6 +293,17 @@ mod tests {
             }
         );
         assert!(plan(Some("a = "), WANTED).is_err());
+        let switches = WantedLines {
+            switches: &["relay_permissions", "desktop_notes"],
+            ..WantedLines::default()
+        };
+        assert_eq!(
+            plan(Some("relay_permissions = true\n"), switches).unwrap(),
+            Plan::Add {
+                keys: vec!["desktop_notes"],
+                lines: "desktop_notes = true\n".to_owned()
+            }
+        );
     }
 
     #[test]
