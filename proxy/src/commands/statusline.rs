@@ -106,8 +106,8 @@ mod tests {
             unread: 2,
             agents_online: Some(3),
             questions: Some(Waiting {
-                count: 0,
-                oldest_seconds: None,
+                count: 1,
+                oldest_seconds: Some(59),
             }),
             reach: Vec::new(),
             session_id: None,
@@ -115,26 +115,10 @@ mod tests {
         let plain = Printer::of_status_line(false, false);
         assert_eq!(
             text(&status, &plain),
-            "c3po web · 2 unread · 3 online · connected"
-        );
-        status.questions = Some(Waiting {
-            count: 1,
-            oldest_seconds: Some(59),
-        });
-        assert_eq!(
-            text(&status, &plain),
             "c3po web · 2 unread · 1 question, 59 s · 3 online · connected"
         );
-        status.questions = Some(Waiting {
-            count: 2,
-            oldest_seconds: Some(300),
-        });
-        status.unread = 0;
-        assert_eq!(
-            text(&status, &plain),
-            "c3po web · 2 questions, the oldest 5 min · 3 online · connected"
-        );
         status = Status {
+            unread: 0,
             questions: None,
             agents_online: None,
             link: link::State::Reconnecting,
@@ -164,5 +148,19 @@ mod tests {
             text(&status, &coloured),
             "c3po \u{1b}[1mweb\u{1b}[0m · \u{1b}[31mreconnecting\u{1b}[0m"
         );
+    }
+
+    #[test]
+    fn questions_are_counted_with_the_age_of_the_oldest() {
+        let check = |count: usize, oldest_seconds: Option<u64>, expected: Option<&str>| {
+            let waiting = Waiting {
+                count,
+                oldest_seconds,
+            };
+            assert_eq!(questions(waiting).as_deref(), expected);
+        };
+        check(0, None, None);
+        check(1, Some(59), Some("1 question, 59 s"));
+        check(2, Some(300), Some("2 questions, the oldest 5 min"));
     }
 }

@@ -6,8 +6,6 @@ mod names;
 mod person;
 mod places;
 pub mod private;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::io;
@@ -248,13 +246,9 @@ impl Config {
         } else {
             agent
         };
-        let timeout = variable("C3PO_TIMEOUT").or(file.timeout.map(|seconds| seconds.to_string()));
-        let timeout = timeout
-            .map_or(Ok(WAIT_DEFAULT), |text| seconds(&text))
-            .unwrap_or_else(|problem| {
-                problems.push(problem);
-                WAIT_DEFAULT
-            });
+        let timeout = timeout(variable, file.timeout, &mut problems);
+        let is_of_person = reader == Reader::Person;
+        let notes = flag(variable, "C3PO_DESKTOP_NOTES").unwrap_or(file.desktop_notes);
         Self {
             coordinators,
             person: Person::default(),
@@ -274,14 +268,27 @@ impl Config {
             channel: flag(variable, "C3PO_CHANNEL") == Some(true),
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             one_shot,
-            headless: reader != Reader::Person,
-            relays: relays(variable).unwrap_or(file.relay_permissions && reader == Reader::Person),
-            desktop_notes: flag(variable, "C3PO_DESKTOP_NOTES").unwrap_or(file.desktop_notes)
-                && reader == Reader::Person,
+            headless: !is_of_person,
+            relays: relays(variable).unwrap_or(file.relay_permissions && is_of_person),
+            desktop_notes: notes && is_of_person,
             problems,
             warnings,
         }
     }
+}
+
+/// Returns the timeout of a wait in seconds: the default if that of the variable or the file is a problem.
+fn timeout(
+    variable: &dyn Fn(&str) -> Option<String>,
+    file: Option<u64>,
+    problems: &mut Vec<String>,
+) -> u64 {
+    let written = variable("C3PO_TIMEOUT").or(file.map(|seconds| seconds.to_string()));
+    let read = written.map_or(Ok(WAIT_DEFAULT), |text| seconds(&text));
+    read.unwrap_or_else(|problem| {
+        problems.push(problem);
+        WAIT_DEFAULT
+    })
 }
 
 fn host(sources: &Sources<'_>) -> String {
@@ -309,3 +316,6 @@ fn seconds(text: &str) -> Result<u64, String> {
         format!("C3PO_TIMEOUT is '{text}'; it must be a number of seconds from 1 to {WAIT_MAX}")
     })
 }
+
+#[cfg(test)]
+mod tests;

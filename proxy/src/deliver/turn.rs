@@ -370,17 +370,6 @@ mod tests {
             ..event(Name::PreToolUse)
         };
         check(asks, State::WaitingHuman, false);
-        check(event(Name::PostToolBatch), State::Busy, false);
-        for (tool, expected) in [
-            ("mcp__plugin_c3po_c3po__get_messages", State::Busy),
-            ("mcp__plugin_c3po_c3po__ask_user", State::WaitingHuman),
-        ] {
-            let uses = Event {
-                tool_name: Some(tool.into()),
-                ..event(Name::PreToolUse)
-            };
-            check(uses, expected, false);
-        }
         check(
             Event {
                 source: Some("compact".into()),
@@ -408,6 +397,21 @@ mod tests {
             State::Ready,
             true,
         );
+    }
+
+    #[test]
+    fn a_tool_that_asks_people_waits_for_them() {
+        let check = |tool: &str, expected: State| {
+            let mut turn = Turn::new();
+            let uses = Event {
+                tool_name: Some(tool.into()),
+                ..event(Name::PreToolUse)
+            };
+            turn.on(&uses, Instant::now());
+            assert_eq!(turn.state(), Some(expected), "{tool}");
+        };
+        check("mcp__plugin_c3po_c3po__get_messages", State::Busy);
+        check("mcp__plugin_c3po_c3po__ask_user", State::WaitingHuman);
     }
 
     #[test]

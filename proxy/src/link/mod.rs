@@ -47,13 +47,13 @@ use journal::Journal;
 pub use journal::QueuedFor;
 use outgoing_call::{CallResult, OutgoingCall};
 use pending::Pending;
-pub use people::{WaitingAt, count_questions};
+pub use people::count_questions;
 use prompts::Prompts;
 pub use run::run;
 use seats::Seats;
 use shown::ShownLog;
 pub(crate) use status::as_written;
-pub use status::{LinkStatus, State};
+pub use status::{LinkStatus, State, WaitingAt};
 pub(crate) use trust::Trust;
 
 /// How long after the client's `initialized` a session counts as real even without a call.

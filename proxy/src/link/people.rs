@@ -7,28 +7,10 @@ use c3po_shared::question::{WAITING_PATH, Waiting};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Link, LinkStatus, Shared, State, Trust, as_written, http};
+use super::{Link, LinkStatus, Shared, State, Trust, WaitingAt, as_written, http};
 
 /// How often the coordinator is asked.
 const EVERY: Duration = Duration::from_secs(30);
-
-/// The numbers that a coordinator reported, and when.
-#[derive(Debug, Clone, Copy)]
-pub struct WaitingAt {
-    waiting: Waiting,
-    at: Instant,
-}
-
-impl WaitingAt {
-    /// Returns the numbers, with the present age of the oldest question.
-    pub fn now(self) -> Waiting {
-        let passed = self.at.elapsed().as_secs();
-        Waiting {
-            oldest_seconds: self.waiting.oldest_seconds.map(|age| age + passed),
-            ..self.waiting
-        }
-    }
-}
 
 /// Why there are no numbers.
 enum Unknown {

@@ -1,13 +1,13 @@
 //! The state of the link, for `ping`, `c3po status` and the decisions of calls.
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::question::Waiting;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::wire::{self, Welcome};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::people::WaitingAt;
 use super::rules;
 
 /// The states of a link, named as users read them.
@@ -36,6 +36,24 @@ impl State {
             Self::Connected => "connected",
             Self::Reconnecting => "reconnecting",
             Self::Failed => "failed",
+        }
+    }
+}
+
+/// The numbers that a coordinator reported, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitingAt {
+    pub(super) waiting: Waiting,
+    pub(super) at: Instant,
+}
+
+impl WaitingAt {
+    /// Returns the numbers, with the present age of the oldest question.
+    pub fn now(self) -> Waiting {
+        let passed = self.at.elapsed().as_secs();
+        Waiting {
+            oldest_seconds: self.waiting.oldest_seconds.map(|age| age + passed),
+            ..self.waiting
         }
     }
 }
