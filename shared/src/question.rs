@@ -160,6 +160,7 @@ pub struct Verdict {
     pub decision: Decision,
     /// With `allow`: the position of the client's suggestion that is accepted too, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = SUGGESTIONS_MAX))]
     pub suggestion: Option<usize>,
     /// With `deny`: the reason, which the model reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
