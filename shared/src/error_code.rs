@@ -153,7 +153,7 @@ impl ErrorCode {
             Self::MessageNotFound => Advice::UseWholeId.for_models(),
             Self::AlreadyAnswered => Advice::ReadThread.for_models(),
             Self::Withdrawn => "Nothing is left to do.",
-            Self::TooLate => "Decide at the terminal of the session.",
+            Self::TooLate => "Decide at the terminal that asked.",
             Self::Timeout => {
                 "The other agent may be busy or offline. Continue with other work and ask again later."
             }
