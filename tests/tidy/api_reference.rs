@@ -252,6 +252,7 @@ fn limits_of_messages() -> Vec<(&'static str, String)> {
         ("PAGE_DEFAULT", limits::PAGE_DEFAULT.to_string()),
         ("PAGE_MAX", limits::PAGE_MAX.to_string()),
         ("PAGE_BYTES", limits::PAGE_BYTES.to_string()),
+        ("SHORT_REPLY_BYTES", limits::SHORT_REPLY_BYTES.to_string()),
         ("IDS_MAX", limits::IDS_MAX.to_string()),
         ("HEARTBEAT", seconds(limits::HEARTBEAT)),
         ("SILENCE_MAX", seconds(limits::SILENCE_MAX)),
