@@ -25,13 +25,6 @@ pub(super) struct Scenery {
     pub(super) deeds: Vec<Deed>,
 }
 
-/// Whether a rule is broken, and the rule.
-type Check = (bool, &'static str);
-
-fn is_time_out(deed: Deed) -> bool {
-    deed == Deed::TimeOut
-}
-
 impl Scenery {
     fn has(&self, wanted: impl Fn(Deed) -> bool) -> bool {
         self.deeds.iter().any(|deed| wanted(*deed))
@@ -45,24 +38,24 @@ impl Story {
 
     /// Returns everything that must not be.
     pub(super) fn violations(&self, column: Column, scenery: &Scenery) -> Vec<&'static str> {
-        let checks = self.of_answers(scenery).into_iter();
-        let checks = checks.chain(self.of_effects(column, scenery));
-        let broken = checks.filter(|(is_broken, _)| *is_broken);
-        broken.map(|(_, rule)| rule).collect()
-    }
-
-    /// Checks the answers, and the outcome of the question.
-    fn of_answers(&self, scenery: &Scenery) -> Vec<Check> {
         let accepted = self
             .verdicts
             .iter()
             .filter(|(_, status)| *status == Some(201));
         let is_unknown = self.verdicts.iter().any(|(_, status)| status.is_none());
+        let (taken, applied) = (self.reached("taken"), self.reached("applied"));
         let (answered, withdrawn) = (self.reached("answered"), self.reached("withdrawn"));
-        let (killed, timed) = (scenery.has(Deed::kills), scenery.has(is_time_out));
         let keyed = scenery.has(Deed::is_at_the_terminal);
-        let taken = self.reached("taken");
-        vec![
+        let killed = scenery.has(Deed::kills);
+        let timed = scenery.has(|deed| deed == Deed::TimeOut);
+        // A message needs a coordinator, and an answer is seen only if the turn goes on.
+        let is_unseen = match column {
+            Column::Mcp => killed || scenery.has(|deed| deed == Deed::KillCoordinator),
+            Column::Choice | Column::Plan => keyed || killed,
+            _ => false,
+        };
+        let allowed = scenery.has(|deed| deed == Deed::Yes) || self.stored == Some(true);
+        let checks = [
             (accepted.clone().count() > 1, "two verdicts were accepted"),
             (
                 accepted.count() == 1 && !answered,
@@ -78,6 +71,29 @@ impl Story {
             ),
             (answered && withdrawn, "answered and withdrawn"),
             (!answered && !withdrawn, "it has no outcome"),
+            (self.effects > 1, "the tool ran twice"),
+            (
+                self.effects > 0 && !allowed,
+                "the tool ran without permission",
+            ),
+            ((taken || applied) && !answered, "taken without an answer"),
+            (applied && !taken, "applied but not taken"),
+            (
+                answered && !taken && !keyed && !killed && !timed,
+                "nothing but the verdict decided, and it was not taken",
+            ),
+            (
+                taken && !applied && !killed && !scenery.has(|deed| deed == Deed::Clear),
+                "taken and never applied",
+            ),
+            (
+                taken && self.stored == Some(false) && self.effects > 0,
+                "the tool ran although a refusal was taken",
+            ),
+            (
+                applied && self.stored == Some(true) && self.effects == 0 && !is_unseen,
+                "applied, but the tool did not run",
+            ),
             (
                 self.reached("withdrawn terminal") && !keyed && !killed,
                 "nobody was at the terminal",
@@ -104,47 +120,9 @@ impl Story {
                     .is_some_and(|is_of_it| is_of_it == taken),
                 "the model read another answer",
             ),
-        ]
-    }
-
-    /// Checks the evidence, and the effects of the tool.
-    fn of_effects(&self, column: Column, scenery: &Scenery) -> Vec<Check> {
-        let (taken, applied) = (self.reached("taken"), self.reached("applied"));
-        let answered = self.reached("answered");
-        let (killed, timed) = (scenery.has(Deed::kills), scenery.has(is_time_out));
-        let keyed = scenery.has(Deed::is_at_the_terminal);
-        // A message needs a coordinator, and an answer is seen only if the turn goes on.
-        let is_unseen = match column {
-            Column::Mcp => killed || scenery.has(|deed| deed == Deed::KillCoordinator),
-            Column::Choice | Column::Plan => keyed || killed,
-            _ => false,
-        };
-        let allowed = scenery.has(|deed| deed == Deed::Yes) || self.stored == Some(true);
-        vec![
-            (self.effects > 1, "the tool ran twice"),
-            (
-                self.effects > 0 && !allowed,
-                "the tool ran without permission",
-            ),
-            ((taken || applied) && !answered, "taken without an answer"),
-            (applied && !taken, "applied but not taken"),
-            (
-                answered && !taken && !keyed && !killed && !timed,
-                "nothing but the verdict decided, and it was not taken",
-            ),
-            (
-                taken && !applied && !killed && !scenery.has(|deed| deed == Deed::Clear),
-                "taken and never applied",
-            ),
-            (
-                taken && self.stored == Some(false) && self.effects > 0,
-                "the tool ran although a refusal was taken",
-            ),
-            (
-                applied && self.stored == Some(true) && self.effects == 0 && !is_unseen,
-                "applied, but the tool did not run",
-            ),
-        ]
+        ];
+        let broken = checks.into_iter().filter(|(is_broken, _)| *is_broken);
+        broken.map(|(_, rule)| rule).collect()
     }
 }
 

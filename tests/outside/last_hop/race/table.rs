@@ -147,18 +147,15 @@ pub(super) fn choice(number: u64) -> String {
     format!("Which database for {number}?")
 }
 
-/// Returns the tools that the model calls for a trial of that number.
-type Calls = fn(u64) -> Vec<Block>;
-
 /// Returns the model that makes the requests.
 pub(super) fn script() -> Script {
-    let asks = |word: &'static str, calls: Calls| {
+    let asks = |word: &'static str, calls: fn(u64) -> Vec<Block>| {
         let sign = format!("race {word} ");
         (sign.clone(), move |asked: &Asked| {
             number_after(&asked.last_user_text(), &sign).map_or_else(Vec::new, calls)
         })
     };
-    let columns: [(&str, Calls); 8] = [
+    let columns: [(&str, fn(u64) -> Vec<Block>); 8] = [
         ("bash", |number| vec![bash(number, 1)]),
         ("second", |number| vec![bash(number, 2)]),
         ("mcp", |number| vec![note(number)]),
