@@ -5,13 +5,14 @@ use c3po_coordinator::store::redis::OpenError;
 use c3po_coordinator::store::{
     AnswerOutcome, Ending, Pair, Send, SendOutcome, Store, StoreError, Tenure,
 };
+use c3po_shared::limits::SHORT_REPLY_BYTES;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
 use futures_util::future::join_all;
 use harness::redis::Redis;
 
 use super::Fixture;
-use super::fixture::{LEASE, claim, does, id, message, news, send};
+use super::fixture::{LEASE, claim, does, id, message, news, reply, send};
 use super::redis::{fixture_on, open};
 
 async fn start() -> Result<(Redis, Fixture)> {
@@ -213,6 +214,33 @@ async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Resul
         fixture.inbox("a").await?,
         ["all the same"],
         "answers need no room"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_a_long_reply_and_knows_one_that_it_has() -> Result<()> {
+    let (redis, fixture) = start().await?;
+    fixture.take(&claim("c")).await?;
+    let (first, second) = (
+        fixture.say("a", "c", "first").await?,
+        fixture.say("a", "c", "second").await?,
+    );
+    let long = "x".repeat(SHORT_REPLY_BYTES);
+    let stored = send(reply(&first, &long));
+    fixture.store.answer(&stored).await?;
+    allow(&redis, 1).await?;
+    let refused = fixture.answer(&second, &long).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let known = SendOutcome::Repeated(Box::new(stored.message.clone()));
+    assert_eq!(
+        fixture.store.answer(&stored).await?,
+        AnswerOutcome::Sent(known),
+        "the same call was stored"
+    );
+    assert_eq!(
+        fixture.answer(&second, "short").await?,
+        AnswerOutcome::Sent(SendOutcome::Stored)
     );
     Ok(())
 }

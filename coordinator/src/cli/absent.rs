@@ -12,14 +12,14 @@ const SERVICE: &str = "/var/lib/c3po";
 /// Prefix and suffix of the socket's file name around the port.
 const SOCKET: (&str, &str) = ("control-", ".sock");
 
-/// Refuses a socket that a process of another user holds: the folder may be one that others can write, and a foreign program
-/// would confirm everything. Root and its processes are trusted.
+/// Refuses a socket that a process of another user holds: others may be able to write in the folder, and a foreign program
+/// would confirm every command. Root and its processes are trusted.
 pub(super) fn check_peer(stream: &tokio::net::UnixStream, path: &Path) -> anyhow::Result<()> {
     let (peer, user) = (stream.peer_cred()?.uid(), geteuid().as_raw());
     anyhow::ensure!(
         peer == user || peer == 0 || user == 0,
         "{} is held by a process of uid {peer}, and this command runs as uid {user}: run it as the user of the \
-         coordinator, or pass the --data-dir of your own one",
+         coordinator, or pass the --data-dir of your own coordinator",
         path.display()
     );
     Ok(())

@@ -55,7 +55,7 @@ impl Codes {
     }
 }
 
-/// Returns everything that tells a question from others.
+/// Returns the fields that distinguish a question from all others.
 fn subject(message: &Message) -> String {
     let request = message
         .question

@@ -40,7 +40,7 @@ pub(super) struct Names {
     further: Option<Arc<[String]>>,
     /// Whether it serves only this machine.
     is_local: bool,
-    /// The `Host` under which the pages are not at home, and the origin that they have instead.
+    /// The `Host` from which requests for pages are redirected, and the origin to which.
     moved: Option<(String, String)>,
 }
 

@@ -1,8 +1,8 @@
-//! How full the embedded store is: its file and its disk, and what a full store accepts.
+//! How full the embedded store is, its file and its disk, and the replies that a full store accepts.
 
 use c3po_shared::limits::SHORT_REPLY_BYTES;
 
-use super::{Result, Send, StoreError};
+use super::Send;
 
 /// The space that the embedded store uses and may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,27 +33,23 @@ impl Fill {
         }
     }
 
-    /// Returns whether the half of the reserve is used up that is for short replies. The other half is for what keeps agents and
-    /// people in control: answers of people, acknowledgements, receipts, sessions, revocations.
+    /// Returns whether short replies have used up their half of the reserve. The other half is for answers of people,
+    /// acknowledgements, receipts, sessions and revocations.
     pub fn is_spent(&self) -> bool {
         self.free < self.floor / 2
     }
 }
 
 impl Send {
-    /// Returns whether a full store accepts it as a reply: a short one may use a part of the reserve.
-    pub(super) fn is_short(&self) -> Result<bool> {
-        let envelope = serde_json::to_string(&self.message);
-        let bytes = envelope
-            .map_err(|error| StoreError::Unavailable(error.to_string()))?
-            .len();
-        Ok(bytes <= SHORT_REPLY_BYTES)
-    }
-
-    /// Returns whether it is an answer of people, which the asker waits for: it may use the whole reserve.
-    pub(super) fn needs_no_room(&self) -> bool {
+    /// Returns whether it is an answer of people, for which the asker waits: it may use the whole reserve.
+    pub(super) fn is_of_people(&self) -> bool {
         self.message.from_agent.is_human()
     }
+}
+
+/// Returns whether a reply with an envelope of that length in bytes may use a part of the reserve.
+pub(super) fn is_short(envelope: usize) -> bool {
+    envelope <= SHORT_REPLY_BYTES
 }
 
 #[cfg(test)]

@@ -227,7 +227,7 @@ fn visible(c: char) -> char {
     }
 }
 
-/// Returns whether that text has the message with the mark of a repetition.
+/// Returns whether a text that [`text`] made has the message with the mark of a repetition.
 pub(super) fn is_marked(text: &str, id: &MessageId) -> bool {
     let begin = format!("[ID: {id}]");
     let mut lines = text.lines().filter(|line| line.starts_with("[FROM: "));

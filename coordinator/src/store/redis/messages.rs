@@ -11,6 +11,7 @@ use redis::{FromRedisValue, Value};
 use super::library::Call;
 use super::records::{self, corrupt, person};
 use super::{RedisStore, agents};
+use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
     AnswerOutcome, Conclusion, PersonReached, Result, Send, SendOutcome, Settled, StoreError,
@@ -28,7 +29,7 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
         .names
         .call("send", inbox.into_iter().chain(places(store, send)));
     call.arg(store.wakes.origin());
-    describe(&mut call, send)?;
+    describe(&mut call, send, &records::write(message)?);
     match store.connection.invoke(&call).await {
         // A full Redis refuses the call before it checks whether this call was sent before.
         Err(StoreError::Full(why)) => sent_before(store, send).await?.ok_or(StoreError::Full(why)),
@@ -62,16 +63,25 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
     let keys = keys
         .chain(store.names.agent(&reply.to_agent))
         .chain(places(store, answer));
-    let is_accepted_when_full = answer.needs_no_room() || answer.is_short()?;
-    let function = if is_accepted_when_full {
+    let envelope = records::write(reply)?;
+    let function = if answer.is_of_people() || is_short(envelope.len()) {
         "answer"
     } else {
         "answer_at_length"
     };
     let mut call = store.names.call(function, keys);
     call.arg(store.wakes.origin()).arg(question.as_str());
-    describe(&mut call, answer)?;
-    let told: Vec<Value> = store.connection.invoke(&call).await?;
+    describe(&mut call, answer, &envelope);
+    let told: Vec<Value> = match store.connection.invoke(&call).await {
+        // As for a message, but only a long reply is refused.
+        Err(StoreError::Full(why)) => {
+            let earlier = sent_before(store, answer).await?;
+            return earlier
+                .map(AnswerOutcome::Sent)
+                .ok_or(StoreError::Full(why));
+        }
+        told => told?,
+    };
     match told.first().map(read::<String>).transpose()?.as_deref() {
         Some("unknown") => Ok(AnswerOutcome::NotFound),
         Some("withdrawn") => Ok(AnswerOutcome::Withdrawn),
@@ -135,16 +145,15 @@ fn places(store: &RedisStore, send: &Send) -> impl Iterator<Item = String> {
 }
 
 /// Adds the arguments that describe a message to be sent.
-fn describe(call: &mut Call, send: &Send) -> Result<()> {
+fn describe(call: &mut Call, send: &Send, envelope: &str) {
     let message = &send.message;
     let kept_until = message.expires_at + send.kept;
-    let envelope = records::write(message)?;
     let limit = send.quota.bytes;
     call.arg(message.id.as_str())
         .arg(send.call.to_string())
         .arg(send.bound)
         .arg(u8::from(send.spares_away))
-        .arg(&envelope)
+        .arg(envelope)
         .arg(records::facts(message, send.call, kept_until))
         .arg(message.expires_at.millis())
         .arg(kept_until.millis())
@@ -162,7 +171,6 @@ fn describe(call: &mut Call, send: &Send) -> Result<()> {
             .arg(NOTICES_PER_HOST)
             .arg(NOTICES_MAX);
     }
-    Ok(())
 }
 
 /// Parses the outcome of a send, and wakes the affected listeners of this process.

@@ -13,6 +13,7 @@ use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp, time_until};
 use super::worker::Work;
 use super::{audit, duties, people, quota};
+use crate::store::fill::is_short;
 use crate::store::quota::cost;
 use crate::store::{AnswerOutcome, Duty, Result, Send, SendOutcome, Wake};
 
@@ -309,8 +310,8 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
         return Ok(AnswerOutcome::Withdrawn);
     }
     if let Some(full) = work.full
-        && !answer.needs_no_room()
-        && (full.is_spent || !answer.is_short()?)
+        && !answer.is_of_people()
+        && (full.is_spent || !is_short(json(reply)?.len()))
     {
         return Err(full.error.clone());
     }

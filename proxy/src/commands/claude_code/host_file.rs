@@ -17,7 +17,7 @@ use crate::config::{self, Config, private};
 pub(in crate::commands) struct WantedLines<'a> {
     pub(in crate::commands) coordinator_url: Option<&'a str>,
     pub(in crate::commands) token: Option<&'a str>,
-    /// The keys of what is turned on; the lines of others stay as they are.
+    /// The keys of the settings to turn on; the lines of other settings stay as they are.
     pub(in crate::commands) switches: &'a [&'static str],
 }
 
