@@ -8,6 +8,7 @@ use crate::values::Secret;
 /// The settings of one person's pushes. Without a URL and a topic there are none.
 #[derive(Debug, Clone, Default, Args)]
 pub struct NtfyFlags {
+    #[allow(rustdoc::bare_urls, reason = "it is a text of --help")]
     /// The ntfy server that pushes questions to your phone, such as https://ntfy.example.org; notify.toml in the data folder has
     /// more settings
     #[arg(long, env = "C3PO_NTFY_URL")]
