@@ -1,6 +1,7 @@
 //! The looks of the pages: on a phone and a desk, light and dark, accessible, and with hostile texts.
 
 use anyhow::{Context, Result, ensure};
+use c3po_shared::time::Timestamp;
 use harness::corpus::{hostile, is_obeyed};
 use harness::skip::skipped;
 use serde_json::{Map, Value, json};
@@ -30,9 +31,13 @@ fn huge() -> [String; 3] {
     ["W".repeat(5_000), high, "\u{fdfd}".repeat(300)]
 }
 
-/// Looks at the present page in every size and scheme.
-async fn check_looks(desk: &Desk, name: &str) -> Result<()> {
+/// Looks at the present page in every size and scheme. That takes long on a busy machine, so the agent sends heartbeats
+/// meanwhile: its request would end with its session.
+async fn check_looks(desk: &mut Desk, name: &str) -> Result<()> {
     for screen in SCREENS {
+        let now = json!({"timestamp": Timestamp::now()});
+        let beat = desk.agent.request("heartbeat", now).await?;
+        ensure!(beat.is_ok(), "{beat:?}");
         for scheme in ["light", "dark"] {
             desk.browser.imitate(screen, scheme).await?;
             let fits = desk.browser.run(FITS).await?;
@@ -51,7 +56,7 @@ async fn the_pages_fit_phone_and_desk_and_are_accessible_in_light_and_dark() -> 
     let Some(mut desk) = Desk::open().await? else {
         return Ok(());
     };
-    check_looks(&desk, "login").await?;
+    check_looks(&mut desk, "login").await?;
     let words = desk.ask("Which port shall the server use?").await?;
     let request = desk.request_bash(&"make all && ".repeat(300)).await?;
     desk.browser
@@ -60,22 +65,22 @@ async fn the_pages_fit_phone_and_desk_and_are_accessible_in_light_and_dark() -> 
     desk.browser
         .wait_for("document.querySelectorAll('#waiting li').length === 2")
         .await?;
-    check_looks(&desk, "the list").await?;
+    check_looks(&mut desk, "the list").await?;
     desk.show(&words).await?;
-    check_looks(&desk, "a question").await?;
+    check_looks(&mut desk, "a question").await?;
     desk.show(&request).await?;
-    check_looks(&desk, "a request").await?;
+    check_looks(&mut desk, "a request").await?;
     desk.tap("summary").await?;
-    check_looks(&desk, "a rule").await?;
+    check_looks(&mut desk, "a rule").await?;
     desk.press("#deny").await?;
     desk.wait_for_text("did not take it within 10 s").await?;
-    check_looks(&desk, "a verdict").await?;
+    check_looks(&mut desk, "a verdict").await?;
     let unknown = format!("{}/q/web::human::00000000", desk.coordinator.url());
     desk.browser.open(&unknown).await?;
     desk.browser
         .wait_for("document.querySelector('#none')")
         .await?;
-    check_looks(&desk, "no question").await
+    check_looks(&mut desk, "no question").await
 }
 
 #[tokio::test]
