@@ -9,6 +9,8 @@ use c3po_shared::text::shell_word;
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
+use crate::files::{Exposure, standing};
+
 /// Creates the folder if it is missing, and makes a folder private that others can read.
 ///
 /// Errors: it cannot be created or written, or others may have put a certificate, a policy or a database there. The error
@@ -30,30 +32,6 @@ pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
          runs as uid {user}; change its owner, for a container with `chown {user} FOLDER` on its host, or pass another \
          folder with --data-dir"
     )
-}
-
-/// The access that other users have to the folder.
-#[derive(Debug, PartialEq, Eq)]
-enum Exposure {
-    Private,
-    /// Others can list it.
-    Readable,
-    /// Others can create files in it.
-    Writable,
-    /// It belongs to another user.
-    Foreign,
-}
-
-/// Returns the access of others to a folder of that owner and mode, for a process of that user.
-///
-/// A folder of root is trusted, even if a group can write to it: volumes of containers are like that.
-fn standing(owner: u32, mode: u32, user: u32) -> Exposure {
-    match () {
-        () if owner != user && owner != 0 => Exposure::Foreign,
-        () if mode & 0o002 != 0 || (owner == user && mode & 0o020 != 0) => Exposure::Writable,
-        () if owner == user && mode & 0o077 != 0 => Exposure::Readable,
-        () => Exposure::Private,
-    }
 }
 
 fn check(folder: &Path) -> anyhow::Result<()> {

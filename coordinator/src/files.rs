@@ -6,7 +6,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use c3po_shared::text::shell_word;
+use rustix::fs::{OFlags, StatVfsMountFlags, statvfs};
 use rustix::process::geteuid;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,74 @@ pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The access that other users have to a file or a folder.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Exposure {
+    Private,
+    /// Others can read it.
+    Readable,
+    /// Others can write to it.
+    Writable,
+    /// It belongs to another user.
+    Foreign,
+}
+
+/// Returns the access of others to a file or a folder of that owner and mode, for a process of that user.
+///
+/// A folder of root is trusted, even if a group can write to it: volumes of containers are like that.
+pub(crate) fn standing(owner: u32, mode: u32, user: u32) -> Exposure {
+    match () {
+        () if owner != user && owner != 0 => Exposure::Foreign,
+        () if mode & 0o002 != 0 || (owner == user && mode & 0o020 != 0) => Exposure::Writable,
+        () if owner == user && mode & 0o077 != 0 => Exposure::Readable,
+        () => Exposure::Private,
+    }
+}
+
+/// Reads a file as [`read`] does, if only its owner, who is this user or root, could have written or replaced it.
+///
+/// Errors: the reason with the command that helps, or that it cannot be read.
+pub(crate) fn read_trusted(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    // Of a symbolic link, both folders matter.
+    let file = fs::canonicalize(path)?;
+    let named = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let named = fs::canonicalize(named.unwrap_or(Path::new(".")))?;
+    for part in [Some(named.as_path()), file.parent(), Some(&file)] {
+        part.map_or(Ok(()), check)?;
+    }
+    read(&file, max)
+}
+
+fn check(part: &Path) -> io::Result<()> {
+    let (found, user) = (fs::metadata(part)?, geteuid().as_raw());
+    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+    let is_fixed = statvfs(part)?.f_flag.contains(StatVfsMountFlags::RDONLY);
+    // Root chose the owner of what it mounted read-only, as a file of the host in a container.
+    let judge = if is_fixed || (owner == 0 && found.is_file()) {
+        owner
+    } else {
+        user
+    };
+    let (shown, word) = (part.display(), shell_word(&part.display().to_string()));
+    let why = match standing(owner, mode, judge) {
+        Exposure::Private | Exposure::Readable => return Ok(()),
+        Exposure::Writable if found.is_dir() && (owner != user || mode & 0o1000 != 0) => format!(
+            "the folder {shown} is writable by other users (mode {mode:03o}): check the file, then move it to a folder \
+             that only its owner can write"
+        ),
+        Exposure::Writable => format!(
+            "{shown} is writable by other users (mode {mode:03o}): check its content, then run `chmod go-w {word}`"
+        ),
+        Exposure::Foreign => format!(
+            "{shown} belongs to uid {owner}, and this coordinator runs as uid {user}: check its content, then run \
+             `chown {user} {word}`, or mount it read-only into the container"
+        ),
+    };
+    Err(refused(&why))
 }
 
 /// Opens a file for writing, creating it if it is missing, and makes it private. A symbolic link is not followed.
@@ -125,6 +194,88 @@ mod tests {
             "{error}"
         );
         assert!(private(folder.path()).is_err(), "a folder");
+    }
+
+    #[test]
+    fn a_file_that_others_can_write_or_replace_is_not_trusted() -> io::Result<()> {
+        let place = tempfile::tempdir()?;
+        let own = place.path().join("own");
+        let file = own.join("policy.toml");
+        fs::create_dir(&own)?;
+        fs::write(&file, "rules")?;
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+        let check = |of_file: u32, of_folder: u32, expected: &[&str]| {
+            set(&file, of_file).expect("ours");
+            set(&own, of_folder).expect("ours");
+            match read_trusted(&file, 10) {
+                Ok(bytes) => assert!(
+                    bytes == b"rules" && expected.is_empty(),
+                    "{of_file:o} {of_folder:o}"
+                ),
+                Err(error) => {
+                    let error = error.to_string();
+                    let is_named = |part: &&str| error.contains(part);
+                    assert!(
+                        !expected.is_empty() && expected.iter().all(is_named),
+                        "{error}"
+                    );
+                }
+            }
+        };
+        check(0o600, 0o700, &[]);
+        check(0o644, 0o755, &[]);
+        check(
+            0o664,
+            0o700,
+            &[
+                "policy.toml is writable by other users (mode 664)",
+                "chmod go-w",
+            ],
+        );
+        check(0o666, 0o755, &["policy.toml is writable", "chmod go-w"]);
+        check(
+            0o600,
+            0o775,
+            &["own is writable by other users (mode 775)", "chmod go-w"],
+        );
+        check(0o600, 0o777, &["own is writable", "chmod go-w"]);
+        check(
+            0o600,
+            0o1777,
+            &["the folder", "(mode 1777)", "move it to a folder"],
+        );
+        set(&own, 0o755)?;
+        // Only root can give a file away.
+        if std::os::unix::fs::chown(&file, Some(12_345), None).is_ok() {
+            let error = read_trusted(&file, 10).expect_err("foreign").to_string();
+            assert!(
+                error.contains("belongs to uid 12345") && error.contains("`chown"),
+                "{error}"
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_link_is_trusted_if_others_can_replace_neither_it_nor_its_file() -> io::Result<()> {
+        let place = tempfile::tempdir()?;
+        let (own, shared) = (place.path().join("own"), place.path().join("shared"));
+        for folder in [&own, &shared] {
+            fs::create_dir(folder)?;
+            fs::write(folder.join("file"), "rules")?;
+        }
+        fs::set_permissions(&shared, Permissions::from_mode(0o777))?;
+        let check = |link: &Path, file: &Path, is_trusted: bool| {
+            symlink(file, link).expect("made");
+            let found = read_trusted(link, 10);
+            assert_eq!(found.is_ok(), is_trusted, "{found:?}");
+        };
+        check(&place.path().join("link"), &own.join("file"), true);
+        check(&shared.join("link"), &own.join("file"), false);
+        check(&own.join("link"), &shared.join("file"), false);
+        let missing = read_trusted(&own.join("none"), 10).expect_err("missing");
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        Ok(())
     }
 
     /// Returns the calls of `take` and `report`, in order, if successive reads return the values of `found`.

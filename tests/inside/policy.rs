@@ -1,6 +1,7 @@
 //! The policy: which agents may send messages to which, reloaded without a restart, and explained.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -274,6 +275,61 @@ async fn outdated(served: &Served, why: &str) -> Result<()> {
         said.contains("warn  policy") && said.contains("the previous rules stay in force"),
         "{said}"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn rules_of_another_user_change_nothing() -> Result<()> {
+    let rules = deny("a", "b", "message", "not now");
+    let (served, folder) = with_rules("policy.toml", &rules).await?;
+    let file = folder.path().join("policy.toml");
+    let mut a = served.join("a").await?;
+    served.join("b").await?;
+    fs::set_permissions(&file, Permissions::from_mode(0o666))?;
+    fs::write(&file, "# of another user\n")?;
+    let why = "policy.toml is writable by other users (mode 666): check its content, then run `chmod go-w ";
+    let heard = eventually("it was noticed", RELOADED, async || {
+        changes(&served, 1).await
+    })
+    .await?;
+    assert!(heard[0].contains(why), "{heard:?}");
+    outdated(&served, why).await?;
+    assert_eq!(
+        a.refusal("send_message", hi("b")).await?,
+        "FORBIDDEN_BY_POLICY"
+    );
+    fs::set_permissions(&file, Permissions::from_mode(0o644))?;
+    assert!(settled(&served, "allow").await?.get("outdated").is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn files_that_other_users_can_write_end_the_start() -> Result<()> {
+    for (folder_mode, file_mode, name) in [
+        (0o1777, 0o644, "policy.toml"),
+        (0o755, 0o666, "policy.toml"),
+        (0o755, 0o666, "notify.toml"),
+        (0o755, 0o666, "token"),
+    ] {
+        let folder = tempfile::TempDir::new()?;
+        let file = |name: &str| folder.path().join(name);
+        fs::write(file("policy.toml"), "# none\n")?;
+        fs::write(
+            file("notify.toml"),
+            "[[person]]\nname = \"ann\"\nserver = \"http://127.0.0.1:1\"\ntopic = \"ask\"\ntoken_file = \"token\"\n",
+        )?;
+        fs::write(file("token"), "tk_coordinator")?;
+        fs::set_permissions(folder.path(), Permissions::from_mode(folder_mode))?;
+        fs::set_permissions(file(name), Permissions::from_mode(file_mode))?;
+        let served = Served::start_with(|config| config.policy = Some(file("policy.toml"))).await?;
+        let ended = tokio::time::timeout(RELOADED, served.ended()).await;
+        let ended = ended.context("it serves")?.err().context("no error")?;
+        let why = format!("{ended:#}");
+        assert!(
+            why.contains(name) && why.contains("writable by other users"),
+            "{name} {file_mode:o}: {why}"
+        );
+    }
     Ok(())
 }
 
