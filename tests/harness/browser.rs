@@ -4,12 +4,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -188,21 +189,47 @@ impl Browser {
 ///
 /// Errors: there is no free port.
 pub async fn development_server() -> Result<(SocketAddr, DropGuard)> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let page = |_: &str| "Content-Type: text/html\r\n\r\n<!doctype html><body></body>".to_owned();
+    foreign_server(SocketAddr::from(([127, 0, 0, 1], 0)), page).await
+}
+
+/// A web server with the answers of `answer` to the first lines of requests: further headers, an empty line and the content. It
+/// stops when the guard is dropped.
+///
+/// Errors: the port is taken.
+pub async fn foreign_server(
+    address: SocketAddr,
+    answer: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> Result<(SocketAddr, DropGuard)> {
+    let listener = TcpListener::bind(address).await?;
     let (address, stop) = (listener.local_addr()?, CancellationToken::new());
-    let guard = stop.clone().drop_guard();
+    let (guard, tasks, answer) = (
+        stop.clone().drop_guard(),
+        TaskTracker::new(),
+        Arc::new(answer),
+    );
+    let connections = tasks.clone();
     let serving = async move {
-        while let Some(Ok((mut stream, _))) = stop.run_until_cancelled(listener.accept()).await {
-            let mut request = [0; 4096];
-            // A browser that leaves early needs no answer.
-            let _ = stream.read(&mut request).await;
-            let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 28\r\nConnection: close\r\n\r\n\
-                        <!doctype html><body></body>";
-            let _ = stream.write_all(page.as_bytes()).await;
+        while let Some(Ok((stream, _))) = stop.run_until_cancelled(listener.accept()).await {
+            let (stop, answer) = (stop.clone(), Arc::clone(&answer));
+            connections.spawn(async move {
+                stop.run_until_cancelled(respond(stream, answer.as_ref()))
+                    .await
+            });
         }
     };
-    TaskTracker::new().spawn(serving);
+    tasks.spawn(serving);
     Ok((address, guard))
+}
+
+/// Answers one request. A browser that leaves early needs no answer.
+async fn respond(mut stream: TcpStream, answer: &(impl Fn(&str) -> String + Sync)) {
+    let mut request = [0; 4096];
+    let length = stream.read(&mut request).await.unwrap_or_default();
+    let request = String::from_utf8_lossy(&request[..length]).into_owned();
+    let answer = answer(request.lines().next().unwrap_or_default());
+    let answer = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{answer}");
+    let _ = stream.write_all(answer.as_bytes()).await;
 }
 
 async fn tell(address: SocketAddr, path: &str, body: &Value) -> Result<Value> {

@@ -7,6 +7,7 @@ mod coordinators;
 mod crowds;
 mod doctor;
 mod failover;
+mod former_server;
 mod full_disk;
 mod hosts;
 mod journal;

@@ -132,7 +132,7 @@ pub(crate) async fn serve(
         stop: stop.clone(),
     };
     let names = origins::Names::new(config, transport.scheme(), address);
-    let routes = routes(&server, names);
+    let routes = routes(&server, names, transport.acceptor().is_some());
     let control = control::ControlSocket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
@@ -157,7 +157,7 @@ async fn overdue(stop: &CancellationToken) {
     sleep(STOP_DEADLINE).await;
 }
 
-fn routes(server: &AppState, names: origins::Names) -> Router {
+fn routes(server: &AppState, names: origins::Names, has_tls: bool) -> Router {
     let sessions = Router::new()
         .route(c3po_shared::wire::PATH, get(acp::upgrade))
         .method_not_allowed_fallback(rest::no_such_method)
@@ -167,12 +167,13 @@ fn routes(server: &AppState, names: origins::Names) -> Router {
             guard_sessions,
         ));
     routes::router(server)
-        .merge(pages::router())
+        .merge(pages::router(has_tls))
         .method_not_allowed_fallback(rest::no_such_method)
         .merge(sessions)
         .fallback(rest::nowhere)
         .layer(middleware::from_fn(envelope::layer))
         .layer(middleware::from_fn_with_state(names, origins::layer))
+        .layer(middleware::from_fn(pages::end_workers))
         .with_state(server.clone())
 }
 

@@ -3,11 +3,13 @@
 use std::future::ready;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use c3po_shared::login;
@@ -40,6 +42,25 @@ const HEADERS: [(HeaderName, HeaderValue); 6] = [
     (
         HeaderName::from_static("cross-origin-resource-policy"),
         HeaderValue::from_static("same-origin"),
+    ),
+];
+
+/// Empties the cache of the browser for this origin: without TLS another server may have had the port, and its copies of the
+/// parts live on. A browser with a large cache takes half a second for that.
+const CLEARED: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("clear-site-data"),
+    HeaderValue::from_static("\"cache\""),
+);
+
+/// A browser fetches the script of a worker anew with each visit of a page. It names its scope, so that the path does not
+/// matter.
+const WORKER: &[u8] = include_bytes!("../../web/worker.js");
+const WORKER_HEADERS: [(HeaderName, HeaderValue); 3] = [
+    (CONTENT_TYPE, HeaderValue::from_static(SCRIPT)),
+    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (
+        HeaderName::from_static("service-worker-allowed"),
+        HeaderValue::from_static("/"),
     ),
 ];
 
@@ -117,22 +138,39 @@ const FILES: [PageFile; 18] = [
 ];
 
 /// Returns the routes of the pages.
-pub(super) fn router() -> Router<AppState> {
+pub(super) fn router(has_tls: bool) -> Router<AppState> {
     FILES.iter().fold(Router::new(), |router, file| {
-        let tag = tag(file.content);
-        let answer = move |headers: HeaderMap| ready(respond(file, &tag, &headers));
+        let own = own_headers(file, has_tls);
+        let answer = move |headers: HeaderMap| ready(respond(file, &own, &headers));
         router.route(file.path, get(answer))
     })
 }
 
+/// Answers the browser's request for the script of a worker, whose server had the port before, with one that ends itself.
+pub(super) async fn end_workers(request: Request, next: Next) -> Response {
+    let wanted = request.headers().get("service-worker");
+    if wanted.is_some_and(|what| what == "script") {
+        return (WORKER_HEADERS, WORKER).into_response();
+    }
+    next.run(request).await
+}
+
 /// Returns the file, or its headers alone if the client has this version.
-fn respond(file: &PageFile, tag: &HeaderValue, headers: &HeaderMap) -> Response {
-    let tagged = [(ETAG, tag.clone())];
-    if headers.get(IF_NONE_MATCH) == Some(tag) {
-        return (StatusCode::NOT_MODIFIED, HEADERS, tagged).into_response();
+fn respond(file: &PageFile, own: &HeaderMap, headers: &HeaderMap) -> Response {
+    if headers.get(IF_NONE_MATCH) == own.get(ETAG) {
+        return (StatusCode::NOT_MODIFIED, HEADERS, own.clone()).into_response();
     }
     let media = [(CONTENT_TYPE, HeaderValue::from_static(file.media))];
-    (HEADERS, tagged, media, file.content).into_response()
+    (HEADERS, own.clone(), media, file.content).into_response()
+}
+
+/// Returns the headers that not all files have: the tag, and on a page without TLS the one that empties the cache.
+fn own_headers(file: &PageFile, has_tls: bool) -> HeaderMap {
+    let cleared = (is_page(file.path) && !has_tls).then_some(CLEARED);
+    [(ETAG, tag(file.content))]
+        .into_iter()
+        .chain(cleared)
+        .collect()
 }
 
 /// Returns the tag of a version of a file: its hash.
@@ -169,12 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn a_page_without_tls_empties_the_cache() {
+        let clears = |at: usize, has_tls| own_headers(&FILES[at], has_tls).contains_key(&CLEARED.0);
+        assert!(clears(0, false) && clears(1, false) && clears(2, false));
+        assert!(!clears(0, true) && !clears(3, false), "with TLS, or a part");
+    }
+
+    #[test]
     fn a_browser_that_has_this_version_gets_its_headers_alone() {
         let file = &FILES[0];
         let tag = tag(file.content);
         let status = |seen: Option<&HeaderValue>| {
             let seen = seen.map(|tag| (IF_NONE_MATCH, tag.clone()));
-            let answer = respond(file, &tag, &seen.into_iter().collect());
+            let own = own_headers(file, true);
+            let answer = respond(file, &own, &seen.into_iter().collect());
             assert_eq!(answer.headers().get(ETAG), Some(&tag));
             assert!(answer.headers().contains_key(CONTENT_SECURITY_POLICY));
             answer.status()
