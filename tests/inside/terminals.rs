@@ -41,6 +41,10 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("logins list --json", &["name", "made_by", "device"]),
     ("logins revoke 0a1b2c3d", &["name"]),
     ("logins revoke 00000000", &[]),
+    (
+        "logins revoke 0a1b2c3d --json",
+        &["name", "made_by", "device"],
+    ),
     ("agents rm nobody", &[]),
     ("hosts rename nobody nowhere", &[]),
     ("guard stop a b", &[]),

@@ -18,6 +18,7 @@ use super::issue::{
     CHANGE_TRIES, NewKey, all_agents, checked, draft, entry, for_agents, host_of, in_the_way, life,
     make_room, unchanged, vouching,
 };
+use super::offspring::label_of_invite;
 use super::secret::{self};
 use crate::store::{Invite, Key, Store};
 
@@ -247,7 +248,7 @@ pub(crate) async fn join(
             expires_in: invite.key_seconds,
             host: None,
         };
-        let (key, text) = draft(new, &format!("invite {}", invite.id))?;
+        let (key, text) = draft(new, &label_of_invite(&invite.id))?;
         let host = host_of(store, lasting.as_deref(), &key.name, &keys).await?;
         let key = Key {
             host: Some(host),

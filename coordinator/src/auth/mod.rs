@@ -6,6 +6,7 @@ pub(crate) mod invites;
 pub(crate) mod issue;
 mod keyring;
 pub(crate) mod logins;
+pub(crate) mod offspring;
 mod places;
 mod principal;
 mod rights;

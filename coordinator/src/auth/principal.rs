@@ -116,7 +116,7 @@ pub(super) enum Who {
     /// A person with a login.
     Login {
         id: String,
-        /// `login-ID`: its name in records, which no key can have.
+        /// Its name in records.
         label: String,
         /// The name of the person.
         name: String,
@@ -157,11 +157,16 @@ impl Principal {
         })
     }
 
+    /// Returns the name of a login in records, which no key can have.
+    pub(super) fn label_of_login(id: &str) -> String {
+        format!("login-{id}")
+    }
+
     /// Returns the principal of a login.
     pub(super) fn login(id: &str, name: &str, scope: LoginScope) -> Self {
         Self::of(Who::Login {
             id: id.to_owned(),
-            label: format!("login-{id}"),
+            label: Self::label_of_login(id),
             name: name.to_owned(),
             scope,
         })

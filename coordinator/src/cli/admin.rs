@@ -227,7 +227,7 @@ impl Admin {
             Self::Keys(KeysCommand::List { json })
             | Self::Invites(InvitesCommand::List { json })
             | Self::Login(LoginOptions { json, .. })
-            | Self::Logins(LoginsCommand::List { json })
+            | Self::Logins(LoginsCommand::List { json } | LoginsCommand::Revoke { json, .. })
             | Self::Agents(AgentsCommand::Rm { json, .. })
             | Self::Hosts(Hosts::Rename { json, .. })
             | Self::Guard(GuardCommand::List { json }) => *json,

@@ -34,10 +34,13 @@ pub enum LoginsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a login; its links and requests end within a second
+    /// Revoke a login; its links and requests end within a second. The credentials that it made stay valid, and are listed
     Revoke {
         /// Its id, as in the list
         id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -54,21 +57,51 @@ impl LoginsCommand {
     pub(super) fn http(&self) -> (Method, String, String) {
         match self {
             Self::List { .. } => get(LOGINS_PATH),
-            Self::Revoke { id } => delete(format!("{LOGINS_PATH}/{}", in_path(id))),
+            Self::Revoke { id, .. } => delete(format!("{LOGINS_PATH}/{}", in_path(id))),
         }
     }
 
     pub(super) fn show(&self, answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
         Ok(match self {
             Self::List { .. } => every_login(listed(answer, "logins"), typed),
-            Self::Revoke { .. } => format!(
-                "The login {} of {} is {}.",
-                required(answer, "id")?,
-                required(answer, "name")?,
-                required(answer, "state")?
-            ),
+            Self::Revoke { .. } => revoked(answer, typed)?,
         })
     }
+}
+
+/// Returns the text about a revoked login, with the commands for what it made.
+fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
+    let said = |name: &str| required(answer, name);
+    let (id, name, state) = (said("id")?, said("name")?, said("state")?);
+    let mut text = format!("The login {id} of {name} is {state}.");
+    for (is_uncertain, head) in [(false, MADE), (true, PERHAPS_MADE)] {
+        let made = listed(answer, "made").iter();
+        let lines: Vec<String> = made
+            .filter(|made| (made["is_uncertain"] == true) == is_uncertain)
+            .map(|made| ending(made, typed))
+            .collect::<anyhow::Result<_>>()?;
+        if !lines.is_empty() {
+            text += &format!("\n\n{head}\n\n{}", lines.join("\n"));
+        }
+    }
+    Ok(text)
+}
+
+const MADE: &str = "It made these, which are still valid:";
+const PERHAPS_MADE: &str = "The invites of these hosts are used up, so they may be the work of this login too. \
+                            `audit` lists the invites with their makers:";
+
+/// Returns a line about a credential, with the command that revokes it.
+fn ending(made: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
+    let said = |name: &str| required(made, name);
+    let (kind, id) = (said("kind")?, said("id")?);
+    let of = plain(made, "name").map_or_else(String::new, |name| format!(" of {name}"));
+    Ok(format!(
+        "  {kind} {id}{of}, scope {}, made by {}:\n    {}",
+        said("scope")?,
+        said("made_by")?,
+        typed.line(&format!("{kind}s revoke {id}"))
+    ))
 }
 
 /// Returns the text about a new link: the link and its QR code, the same for a terminal, and until when both work.

@@ -13,6 +13,7 @@ use super::AppState;
 use super::endpoint::{Body, By, InPath, RestAnswer};
 use super::keys::Named;
 use crate::auth::logins::{self, NewLogin};
+use crate::auth::offspring::{self, MadeCredential};
 use crate::auth::{self, Right};
 use crate::request::{check_right, notify_people};
 use crate::store::Login;
@@ -53,6 +54,16 @@ pub(super) struct LoginLink {
 pub(super) struct Logins {
     /// All logins, including ended ones.
     logins: Vec<LoginRecord>,
+}
+
+/// A revoked login.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RevokedLogin {
+    #[serde(flatten)]
+    login: LoginRecord,
+    /// The valid credentials that it made, or may have made; only for clients that may make logins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    made: Vec<MadeCredential>,
 }
 
 /// The client's own credential.
@@ -156,15 +167,23 @@ pub(super) async fn revoke(
     State(server): State<AppState>,
     By(principal): By,
     InPath(Named { id }): InPath<Named>,
-) -> RestAnswer<LoginRecord> {
+) -> RestAnswer<RevokedLogin> {
     if principal.login_id() != Some(&id) {
         check_right(&server.services, &principal, Right::MakeLogin)?;
     }
-    let (login, is_news) = logins::revoke(server.services.store.as_ref(), &id, &principal).await?;
+    let store = server.services.store.as_ref();
+    let (login, is_news) = logins::revoke(store, &id, &principal).await?;
     if is_news {
         changed(&server, "revoked", &login, principal.name()).await;
     }
-    Ok(Json(logins::shown(login)))
+    let made = match principal.check(Right::MakeLogin) {
+        Ok(()) => offspring::of(store, &login).await?,
+        Err(_) => Vec::new(),
+    };
+    Ok(Json(RevokedLogin {
+        login: logins::shown(login),
+        made,
+    }))
 }
 
 /// Logs a change of a login with its author, and applies it here at once.

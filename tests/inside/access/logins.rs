@@ -249,6 +249,67 @@ async fn a_code_ends_with_the_login_that_made_it() -> Result<()> {
     Ok(())
 }
 
+/// Makes a login, a key and an invite with an admin login, and a key with that key. Returns their kinds and ids.
+async fn make_everything(gate: &Gate, admin: &str) -> Result<Vec<(&'static str, String)>> {
+    let make = async |path: &str, with: &str, body: &str| {
+        read(&ask(gate, "POST", path, Some(with), None, body).await?)
+    };
+    let text = |made: &Value, name: &str| made[name].as_str().map(str::to_owned).context("a text");
+    let admins = r#"{"name":"mallory","scope":"admin"}"#;
+    let offered = make("/api/v1/logins", admin, admins).await?;
+    let login = read(&log_in(gate, &json!({"code": offered["code"]})).await?)?;
+    let key = make("/api/v1/keys", admin, admins).await?;
+    let other = make("/api/v1/keys", &text(&key, "key")?, admins).await?;
+    let invite = make("/api/v1/invites", admin, "{}").await?;
+    Ok(vec![
+        ("login", text(&login["login"], "id")?),
+        ("key", text(&key, "id")?),
+        ("key", text(&other, "id")?),
+        ("invite", text(&invite, "id")?),
+    ])
+}
+
+#[tokio::test]
+async fn a_revocation_lists_the_offspring_of_the_login() -> Result<()> {
+    for redis in [None, Some(Redis::start().await?)] {
+        let address: Option<StoreAddress> = redis
+            .as_ref()
+            .map(|redis| redis.url().parse())
+            .transpose()?;
+        let gate = Gate::start_with(|config| {
+            config.store = address.unwrap_or_else(|| config.store.clone());
+        })
+        .await?;
+        let (admin, person) = (gate.login("admin").await?, gate.login("person").await?);
+        gate.key("agent", "*", &[]).await?;
+        let made = make_everything(&gate, &admin).await?;
+        let said = gate.ask(&["logins", "revoke", id(&admin)?]).await?;
+        for (kind, id) in &made {
+            let command = format!(" {kind}s revoke {id} --data-dir");
+            ensure!(
+                said.contains(&format!("  {kind} {id}")) && said.contains(&command),
+                "{said}"
+            );
+        }
+        ensure!(said.matches(" revoke ").count() == made.len(), "{said}");
+        // Revoked once more, it lists what is still valid.
+        gate.ask(&["keys", "revoke", &made[1].1]).await?;
+        let left = gate
+            .ask(&["logins", "revoke", id(&admin)?, "--json"])
+            .await?;
+        let left: Value = serde_json::from_str(&left)?;
+        let left = left["made"].as_array().context("a list")?;
+        let ids: Vec<_> = left.iter().map(|made| made["id"].as_str()).collect();
+        ensure!(
+            ids.len() == 3 && ids.contains(&Some(&made[2].1)),
+            "{left:?}"
+        );
+        let said = gate.ask(&["logins", "revoke", id(&person)?]).await?;
+        ensure!(said.ends_with(" of ann is revoked."), "{said}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn each_change_of_a_login_is_in_the_audit() -> Result<()> {
     let gate = Gate::start().await?;

@@ -1,0 +1,211 @@
+//! The credentials that a login has made, itself or through others. They outlive it.
+
+use c3po_shared::time::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Principal;
+use crate::store::{Invite, Key, Login, Store, StoreError};
+
+/// A valid credential that a login has made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct MadeCredential {
+    /// `login`, `key` or `invite`.
+    kind: &'static str,
+    /// Its id.
+    id: String,
+    /// The name of the person or of the key's holder; absent for an invite.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// Its scope.
+    scope: &'static str,
+    /// Its maker: `login-ID`, the id of a key, or `invite ID`.
+    made_by: String,
+    /// Absent if the login has made it. True if only the login may have: the key was made after it, with an invite that is
+    /// used up and no longer stored.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_uncertain: bool,
+}
+
+/// Returns the valid credentials that the login has made, and those that it may have made.
+pub(crate) async fn of(
+    store: &dyn Store,
+    login: &Login,
+) -> Result<Vec<MadeCredential>, StoreError> {
+    let all = all(
+        store.logins().await?,
+        store.keys().await?,
+        store.invites().await?,
+    );
+    Ok(made(login, all))
+}
+
+/// A credential with its name as a maker.
+struct Record {
+    label: String,
+    credential: MadeCredential,
+    created_at: Option<Timestamp>,
+    is_valid: bool,
+}
+
+fn all(logins: Vec<Login>, keys: Vec<Key>, invites: Vec<Invite>) -> Vec<Record> {
+    let now = Timestamp::now();
+    let of_login = |login: Login| Record {
+        label: Principal::label_of_login(&login.id),
+        is_valid: login.is_valid(now),
+        created_at: Some(login.created_at),
+        credential: credential(
+            "login",
+            login.id,
+            Some(login.name),
+            login.scope.as_str(),
+            login.made_by,
+        ),
+    };
+    let of_key = |key: Key| Record {
+        label: key.id.clone(),
+        is_valid: key.is_valid(now),
+        created_at: Some(key.created_at),
+        credential: credential(
+            "key",
+            key.id,
+            Some(key.name),
+            key.scope.as_str(),
+            key.made_by,
+        ),
+    };
+    let of_invite = |invite: Invite| Record {
+        label: label_of_invite(&invite.id),
+        is_valid: true,
+        created_at: None,
+        credential: credential(
+            "invite",
+            invite.id,
+            None,
+            invite.scope.as_str(),
+            invite.made_by.unwrap_or_default(),
+        ),
+    };
+    let logins = logins.into_iter().map(of_login);
+    let rest = keys
+        .into_iter()
+        .map(of_key)
+        .chain(invites.into_iter().map(of_invite));
+    logins.chain(rest).collect()
+}
+
+fn credential(
+    kind: &'static str,
+    id: String,
+    name: Option<String>,
+    scope: &'static str,
+    made_by: String,
+) -> MadeCredential {
+    MadeCredential {
+        kind,
+        id,
+        name,
+        scope,
+        made_by,
+        is_uncertain: false,
+    }
+}
+
+/// The beginning of the name of an invite as the maker of a key.
+const INVITE: &str = "invite ";
+
+/// Returns the name of an invite as the maker of a key.
+pub(super) fn label_of_invite(id: &str) -> String {
+    format!("{INVITE}{id}")
+}
+
+fn made(login: &Login, all: Vec<Record>) -> Vec<MadeCredential> {
+    let certain = with_offspring(vec![Principal::label_of_login(&login.id)], &all);
+    let is_later = |record: &Record| record.created_at.is_some_and(|at| at >= login.created_at);
+    let is_lost =
+        |maker: &str| maker.starts_with(INVITE) && all.iter().all(|record| record.label != maker);
+    let lost = all.iter().filter(|record| is_later(record));
+    let lost = lost.map(|record| record.credential.made_by.clone());
+    let possible = with_offspring(lost.filter(|maker| is_lost(maker)).collect(), &all);
+    let found = all
+        .iter()
+        .filter(|record| record.is_valid)
+        .filter_map(|record| {
+            let maker = &record.credential.made_by;
+            let is_certain = certain.contains(maker);
+            let is_listed = is_certain || (possible.contains(maker) && is_later(record));
+            is_listed.then(|| MadeCredential {
+                is_uncertain: !is_certain,
+                ..record.credential.clone()
+            })
+        });
+    found.collect()
+}
+
+/// Returns these makers, and all that they have made.
+fn with_offspring(mut makers: Vec<String>, all: &[Record]) -> Vec<String> {
+    let mut at = 0;
+    while let Some(maker) = makers.get(at).cloned() {
+        for record in all
+            .iter()
+            .filter(|record| record.credential.made_by == maker)
+        {
+            if !makers.contains(&record.label) {
+                makers.push(record.label.clone());
+            }
+        }
+        at += 1;
+    }
+    makers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offspring_is_found_through_ended_makers_and_used_up_invites() {
+        let record = |label: &str, made_by: &str, at: u64, is_valid: bool| Record {
+            label: label.to_owned(),
+            created_at: (!label.starts_with(INVITE)).then(|| Timestamp::from_millis(at)),
+            is_valid,
+            credential: credential("key", label.to_owned(), None, "admin", made_by.to_owned()),
+        };
+        let login = Login {
+            id: "a".into(),
+            hash: String::new(),
+            name: "ann".into(),
+            scope: c3po_shared::vocabulary::LoginScope::Admin,
+            created_at: Timestamp::from_millis(10),
+            expires_at: Timestamp::from_millis(20),
+            revoked_at: None,
+            made_by: "local".into(),
+            device: None,
+            revision: 1,
+        };
+        let all = vec![
+            record("login-a", "local", 10, false),
+            record("login-b", "login-a", 11, true),
+            record("k1", "login-b", 12, false),
+            record("invite i1", "k1", 0, true),
+            record("k2", "invite i1", 13, true),
+            record("k3", "local", 13, true),
+            record("k4", "invite gone", 9, true),
+            record("k5", "invite gone", 13, true),
+            record("k6", "k5", 14, true),
+        ];
+        let found = made(&login, all);
+        let found: Vec<_> = found
+            .iter()
+            .map(|one| (one.id.as_str(), one.is_uncertain))
+            .collect();
+        let expected = [
+            ("login-b", false),
+            ("invite i1", false),
+            ("k2", false),
+            ("k5", true),
+            ("k6", true),
+        ];
+        assert_eq!(found, expected);
+    }
+}
