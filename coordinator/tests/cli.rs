@@ -203,7 +203,9 @@ fn a_store_is_copied_and_restored_and_redis_is_referred_to_its_own_tools() -> Re
     );
     let restored = coordinator(&["restore", copy, "--data-dir", data])?;
     assert!(
-        restored.status.success() && said(&restored).contains("the previous files are kept: "),
+        restored.status.success()
+            && said(&restored).contains("the previous files are kept: ")
+            && said(&restored).contains("revoked after the backup are valid again"),
         "{}",
         said(&restored)
     );

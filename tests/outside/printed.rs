@@ -57,7 +57,11 @@ async fn back_up_and_restore(
     coordinator.kill().await?;
     let restored = known.paste(&the(&kept, " restore ")?).await?;
     ensure!(restored.contains("was restored from"), "{restored}");
-    coordinator.restart().await
+    coordinator.restart().await?;
+    for mark in [" logins list", " keys list"] {
+        known.paste(&the(&restored, mark)?).await?;
+    }
+    Ok(())
 }
 
 /// A person names the wrong port, and uses the option that the error shows.

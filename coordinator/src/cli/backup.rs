@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use c3po_shared::text::shell_word;
 
 use crate::config::{Config, ServeFlags, StoreAddress};
-use crate::server::this_program;
+use crate::server::{PrintedCommand, this_program};
 use crate::store::sqlite::SqliteStore;
 
 /// Copies the store into a new file. Returns the output.
@@ -32,7 +32,9 @@ pub fn back_up(settings: ServeFlags, file: &Path) -> Result<String> {
 ///
 /// Errors: the store is in Redis, a coordinator is running, or the file is not a backup.
 pub fn restore(settings: ServeFlags, file: &Path) -> Result<String> {
+    let (command, listen) = (settings.command.clone(), settings.listen);
     let (database, data_dir) = embedded(settings)?;
+    let typed = PrintedCommand::new(command.as_deref(), &data_dir, listen);
     let moved = SqliteStore::restore(file, &database, &data_dir)?;
     let mut lines = vec![format!(
         "{} was restored from {}",
@@ -44,6 +46,12 @@ pub fn restore(settings: ServeFlags, file: &Path) -> Result<String> {
             .iter()
             .map(|path| format!("the previous files are kept: {}", path.display())),
     );
+    lines.push(format!(
+        "\nLogins and keys that were revoked after the backup are valid again. Start the coordinator, and revoke them once \
+         more; open invites and codes of logins were deleted:\n\n  {}\n  {}\n",
+        typed.line("logins list"),
+        typed.line("keys list")
+    ));
     Ok(lines.join("\n"))
 }
 

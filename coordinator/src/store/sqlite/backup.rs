@@ -67,7 +67,8 @@ fn copy(source: &Connection, data_dir: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the database and the certificate with a backup. Returns the new paths of the replaced files.
+/// Replaces the database and the certificate with a backup, without its open invites and codes of logins. Returns the new paths
+/// of the replaced files.
 ///
 /// Errors: a coordinator is running on that database, the file is not a backup or comes from a newer program, or a folder
 /// cannot be written.
@@ -102,6 +103,12 @@ fn place(source: &Path, new: &Path, database: &Path, data_dir: &Path) -> Result<
     }
     let files = copied_files(&copy).context("it is a database, but not a copy made by `backup`")?;
     copy.execute_batch("DROP TABLE copied_files")?;
+    // A code may have been used after the backup. A backup of an earlier format has fewer tables.
+    for codes in ["invites", "login_codes"] {
+        if copy.table_exists(None, codes)? {
+            copy.execute(&format!("DELETE FROM {codes}"), [])?;
+        }
+    }
     drop(copy);
     file.sync_all()?;
     let before = format!("before-{}", Timestamp::now().millis());
@@ -178,11 +185,14 @@ fn text(path: &Path) -> Result<&str> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use c3po_shared::vocabulary::{LoginScope, Scope};
 
     use super::*;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
-    use crate::store::{Quota, Store};
+    use crate::store::{Invite, KeyStore as _, Login, LoginCode, LoginStore as _, Quota, Store};
 
     /// Makes a data folder with an open store and a certificate.
     async fn served(folder: &Path, key: &str) -> SqliteStore {
@@ -250,6 +260,83 @@ mod tests {
             .await
             .expect("it opens");
         assert_eq!(agents(&store).await, 1);
+        store.close().await;
+    }
+
+    fn code(hash: &str) -> LoginCode {
+        LoginCode {
+            id: hash.into(),
+            hash: hash.into(),
+            name: "ann".into(),
+            scope: LoginScope::Admin,
+            made_by: "local".into(),
+            login: None,
+            expires_at: Timestamp::now() + Duration::from_secs(900),
+        }
+    }
+
+    fn credentials() -> (Login, Invite) {
+        let later = Timestamp::now() + Duration::from_secs(900);
+        let login = Login {
+            id: "0a1b2c3d".into(),
+            hash: "a token".into(),
+            name: "ann".into(),
+            scope: LoginScope::Admin,
+            created_at: Timestamp::now(),
+            expires_at: later,
+            revoked_at: None,
+            made_by: "local".into(),
+            device: None,
+            revision: 1,
+        };
+        let invite = Invite {
+            id: "0a1b2c3d".into(),
+            made_by: None,
+            key_hash: None,
+            hash: "an invite".into(),
+            agents: vec!["*".into()],
+            scope: Scope::Agent,
+            host: None,
+            uses: 1,
+            expires_at: later,
+            key_seconds: None,
+        };
+        (login, invite)
+    }
+
+    #[tokio::test]
+    async fn codes_are_not_restored_and_ended_logins_are_valid_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (database, copy) = (folder.path().join("c3po.db"), folder.path().join("copy"));
+        let store = served(folder.path(), "key").await;
+        let (login, invite) = credentials();
+        store.put_invite(&invite, None).await.expect("stored");
+        for hash in ["spent", "open"] {
+            assert!(
+                store
+                    .put_login_code(&code(hash), 9, None)
+                    .await
+                    .expect("stored")
+            );
+        }
+        let spent = store.spend_login_code("spent", &login, None, 9, None).await;
+        assert!(spent.expect("spent"));
+        back_up(&database, folder.path(), &copy).expect("copied");
+        let ended = Login {
+            revoked_at: Some(Timestamp::now()),
+            revision: 2,
+            ..login
+        };
+        assert!(store.put_login(&ended, None).await.expect("revoked"));
+        store.close().await;
+
+        restore(&copy, &database, folder.path()).expect("restored");
+        let store = SqliteStore::open(&database, &Fleet::default())
+            .await
+            .expect("it opens");
+        assert_eq!(store.logins().await.expect("readable")[0].revoked_at, None);
+        assert_eq!(store.login_codes().await.expect("readable"), []);
+        assert_eq!(store.invites().await.expect("readable"), []);
         store.close().await;
     }
 
