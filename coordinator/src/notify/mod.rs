@@ -33,7 +33,7 @@ pub(crate) use self::push::do_push;
 use self::standing::Standing;
 use self::summary::Summary;
 pub(crate) use self::trial::test;
-use crate::config::{Config, NtfyFlags};
+use crate::config::{Config, NtfyFlags, StoreAddress};
 use crate::files;
 use crate::request::Services;
 
@@ -54,6 +54,8 @@ pub(crate) struct Notifier {
     path: PathBuf,
     flags: NtfyFlags,
     public_url: Option<String>,
+    /// Whether other coordinators may push to the same people.
+    is_shared: bool,
     people: watch::Sender<People>,
     /// By the name of the person.
     known: Mutex<HashMap<String, Known>>,
@@ -85,6 +87,7 @@ impl Notifier {
             path,
             flags: config.ntfy.clone(),
             public_url: config.public_url.clone(),
+            is_shared: matches!(config.store, StoreAddress::Redis(_)),
             people: watch::Sender::new(shared(people)),
             known: Mutex::default(),
             outdated: Mutex::default(),

@@ -17,6 +17,7 @@ use super::codes::Codes;
 use super::config::Person;
 use super::render::{Push, sequence};
 use super::reply::Line;
+use super::summary::Summary;
 use super::{Notifier, PUSHES};
 use crate::metrics::PushOutcome;
 use crate::request::{end_triage, hold_for_triage, with_parts};
@@ -50,26 +51,28 @@ pub(crate) async fn do_push(notifier: &Notifier, claimed: &Claimed) -> Result<Op
     if let Some(wait) = hold_for_triage(notifier.services(), &kept).await? {
         return Ok(Some(wait));
     }
-    let now = Timestamp::now();
-    let work = people.iter().map(|person| async {
-        match next(person, &kept.message, &kept.history, now) {
-            Next::Push => {
-                notifier
-                    .push(person, &kept.message, claimed.taken_over)
-                    .await
-            }
+    let (now, message) = (Timestamp::now(), &kept.message);
+    let steps = people
+        .iter()
+        .map(|person| (person, next(person, message, &kept.history, now)));
+    let steps: Vec<_> = steps.collect();
+    let pushes = steps.iter().any(|(_, next)| *next == Next::Push);
+    let work = steps.into_iter().map(|(person, next)| async move {
+        match next {
+            Next::Push => notifier.push(person, message, claimed.taken_over).await,
             Next::Wait(time) => Ok(time),
             Next::Nothing => Ok(LOOK),
         }
     });
-    let mut wait = LOOK.min(kept.message.expires_at.since(now));
+    let mut wait = LOOK.min(message.expires_at.since(now));
     for outcome in join_all(work).await {
         wait = wait.min(outcome?);
     }
     // It may have ended while it was pushed: then nothing else takes the push back.
     let kept = notifier.services.store.message(&id).await?;
     if kept.is_none_or(|kept| is_over(&kept)) {
-        return notifier.end(&id, claimed.taken_over).await;
+        // The receipt of a message that is over does not record a push.
+        return notifier.end(&id, claimed.taken_over || pushes).await;
     }
     Ok(Some(wait))
 }
@@ -184,6 +187,9 @@ impl Notifier {
             }
             let updated = self.update_summary(person, &mut summary).await;
             self.record(person, PUSHES, &updated);
+            if let Summary::Shows { .. } = *summary {
+                updated.with_context(|| format!("the number of questions of {}", person.name))?;
+            }
             anyhow::Ok(())
         });
         for outcome in join_all(ending).await {
@@ -222,7 +228,7 @@ pub(super) async fn delete(person: &Person, sequence: &str) -> Result<(), Client
 }
 
 /// Returns whether the server has accepted this push, and not deleted it. A server without sequence ids is asked for the text.
-async fn is_there(person: &Person, push: &Push) -> Result<bool, ClientError> {
+pub(super) async fn is_there(person: &Person, push: &Push) -> Result<bool, ClientError> {
     let path = format!("/{}/json?poll=1&since=all", person.topic);
     let ask = Ask::get(&path, person.token.as_ref());
     let messages = send(&person.server, ask).await?;

@@ -3,7 +3,7 @@
 use super::Notifier;
 use super::client::ClientError;
 use super::config::Person;
-use super::push::{delete, publish};
+use super::push::{delete, is_there, publish};
 use super::render::{Frame, WAITING};
 use crate::request::open_after;
 
@@ -28,15 +28,17 @@ impl Notifier {
         summary: &mut Summary,
     ) -> Result<(), ClientError> {
         let count = self.count().await?;
+        let push = frame.summary(count);
         if let Summary::Shows {
             count: shown,
             can_change,
         } = *summary
-            && (shown == count || !can_change)
+            && (!can_change
+                || shown == count && (!self.is_shared || is_there(person, &push).await?))
         {
             return Ok(());
         }
-        let response = publish(person, &frame.summary(count)).await?;
+        let response = publish(person, &push).await?;
         let can_change = response.contains("\"sequence_id\"");
         *summary = Summary::Shows { count, can_change };
         Ok(())
@@ -48,13 +50,13 @@ impl Notifier {
         person: &Person,
         summary: &mut Summary,
     ) -> Result<(), ClientError> {
-        if *summary == Summary::Gone {
+        if *summary == Summary::Gone && !self.is_shared {
             return Ok(());
         }
         if self.count().await? == 0 {
             delete(person, WAITING).await?;
             *summary = Summary::Gone;
-        } else if *summary != Summary::Unknown {
+        } else if let Summary::Shows { .. } = *summary {
             let standing = self.standing(person).await?;
             let frame = self.frame(person, standing, None);
             self.summarize(person, &frame, summary).await?;

@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 use harness::eventually::eventually;
 use harness::http;
+use harness::link::Link;
 use harness::ntfy::{Ntfy, QUESTIONS};
 use harness::redis::Redis;
 use harness::skip::skipped;
-use serde_json::json;
+use inside::served::Served;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::{QUICK, REPEATED, Scene};
@@ -121,6 +124,54 @@ async fn a_push_whose_response_was_lost_is_not_sent_again() -> Result<()> {
     Ok(())
 }
 
+/// Forwards connections to a server, and holds the response to a push until `go`.
+async fn hold_a_response(listener: TcpListener, server: SocketAddr, go: Arc<Notify>) {
+    let tasks = TaskTracker::new();
+    while let Ok((mut client, _)) = listener.accept().await {
+        let go = Arc::clone(&go);
+        tasks.spawn(async move {
+            let mut server = TcpStream::connect(server).await?;
+            let mut head = vec![0; 64 << 10];
+            let read = client.read(&mut head).await?;
+            server.write_all(&head[..read]).await?;
+            if head.starts_with(b"POST / ") {
+                server.readable().await?;
+                go.notified().await;
+            }
+            copy_bidirectional(&mut client, &mut server).await.map(drop)
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_push_that_is_accepted_after_the_end_of_its_question_is_taken_back() -> Result<()> {
+    let test = "a_push_that_is_accepted_after_the_end_of_its_question_is_taken_back";
+    let ntfy = match Ntfy::start().await {
+        Ok(ntfy) => ntfy,
+        Err(why) => return skipped(test, &why.to_string()),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let (url, go) = (
+        format!("http://{}", listener.local_addr()?),
+        Arc::new(Notify::new()),
+    );
+    let tasks = TaskTracker::new();
+    tasks.spawn(hold_a_response(listener, ntfy.address(), Arc::clone(&go)));
+    let mut scene = Scene::with(ntfy, None, &url, QUICK).await?;
+    let question = scene.ask("Which database?").await?;
+    scene.pushed().await?;
+    let conclusion = json!({"message_id": question, "stage": "withdrawn", "via": "tool_call"});
+    scene.asker.call("conclude", conclusion).await?;
+    go.notify_one();
+    scene.nothing_shown().await?;
+    let history = scene.shown(&question).await?["history"].to_string();
+    assert!(
+        !history.contains("on_host"),
+        "the receipt of a question that is over: {history}"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_older_server_gets_no_second_push() -> Result<()> {
     let ntfy = match Ntfy::start_older().await {
@@ -147,6 +198,20 @@ async fn an_older_server_gets_no_second_push() -> Result<()> {
     Ok(())
 }
 
+/// Starts another coordinator on that store, and an agent on it.
+async fn second(scene: &Scene, store: &str) -> Result<(Served, Link)> {
+    let (url, mut written) = (scene.ntfy.url(), Ok(()));
+    let address = store.parse()?;
+    let second = Served::start_with(|config| {
+        config.store = address;
+        written = super::settings(&config.data_dir, &url, QUICK);
+    });
+    let second = second.await?;
+    written?;
+    let other = second.join("meshtastic").await?;
+    Ok((second, other))
+}
+
 #[tokio::test]
 async fn two_coordinators_push_each_question_once() -> Result<()> {
     let redis = Redis::start().await?;
@@ -160,15 +225,7 @@ async fn two_coordinators_push_each_question_once() -> Result<()> {
     else {
         return Ok(());
     };
-    let (url, mut written) = (scene.ntfy.url(), Ok(()));
-    let address = store.parse()?;
-    let second = inside::served::Served::start_with(|config| {
-        config.store = address;
-        written = super::settings(&config.data_dir, &url, QUICK);
-    });
-    let second = second.await?;
-    written?;
-    let mut other = second.join("meshtastic").await?;
+    let (_second, mut other) = second(&scene, &store).await?;
     let mut questions = Vec::new();
     for number in 0..4 {
         questions.push(scene.ask(&format!("Question {number}?")).await?);
@@ -181,4 +238,41 @@ async fn two_coordinators_push_each_question_once() -> Result<()> {
     }
     assert_eq!(scene.ntfy.messages(QUESTIONS).await?.len(), questions.len());
     Ok(())
+}
+
+#[tokio::test]
+async fn the_number_of_questions_is_taken_back_by_another_coordinator() -> Result<()> {
+    let test = "the_number_of_questions_is_taken_back_by_another_coordinator";
+    let redis = Redis::start().await?;
+    let store = redis.url();
+    let Some(mut scene) = Scene::start(test, Some(redis), QUICK).await? else {
+        return Ok(());
+    };
+    let (second, mut other) = second(&scene, &store).await?;
+    let asked = json!({"target": "human", "message": "Which database?"});
+    let sent = other.call("send_message", asked).await?;
+    let first = sent["id"].as_str().unwrap_or_default().to_owned();
+    scene.step(&first, "on_host").await?;
+    let conclusion = json!({"message_id": first, "stage": "withdrawn", "via": "tool_call"});
+    other.call("conclude", conclusion).await?;
+    scene.nothing_shown().await?;
+    let mut questions = Vec::new();
+    for number in 0..12 {
+        questions.push(scene.ask(&format!("Question {number}?")).await?);
+    }
+    let is_number = |push: &Value| push["message"] == "12 questions wait";
+    eventually("the number", super::SOON, async || {
+        let shown = scene.ntfy.shown().await.ok()?;
+        shown.iter().any(is_number).then_some(())
+    })
+    .await?;
+    let bearer = format!("Bearer {}", scene.login);
+    for question in questions {
+        let path = format!("/api/v1/questions/{question}/answer");
+        let body = json!({"parts": [{"text": "yes"}]}).to_string();
+        let headers = [("Authorization", bearer.as_str())];
+        let answer = http::post(second.address.parse()?, &path, &headers, &body).await?;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+    }
+    scene.nothing_shown().await
 }
