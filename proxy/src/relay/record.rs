@@ -21,14 +21,30 @@ pub(super) struct ToolResult {
     pub(super) is_refused: bool,
 }
 
-/// Returns the use of a tool with that input in the transcript: the first one without a result, or else the last one.
-pub(super) fn tool_use(transcript: &str, tool: &str, input: &Value) -> Option<String> {
-    Uses::of(transcript, tool, input).one()
+/// Returns the use of a tool with that input in the transcript, whose first `before` bytes were written before the request: the
+/// first one without a result, or else the last one that got its result since.
+pub(super) fn tool_use(
+    transcript: &str,
+    before: usize,
+    tool: &str,
+    input: &Value,
+) -> Option<String> {
+    let uses = Uses::of(transcript, tool, input);
+    let earlier = &transcript[..transcript.floor_char_boundary(before)];
+    let over = Uses::of(earlier, tool, input).over;
+    let open_or_last = |list: &[String]| {
+        let open = list.iter().find(|id| uses.is_open(id));
+        open.or_else(|| list.iter().rfind(|id| !over.contains(id)))
+            .cloned()
+    };
+    open_or_last(&uses.same).or_else(|| open_or_last(&uses.others))
 }
 
 /// Returns the use of a tool with that input that has no result yet.
 pub(super) fn open_tool_use(transcript: &str, tool: &str, input: &Value) -> Option<String> {
-    Uses::of(transcript, tool, input).open()
+    let uses = Uses::of(transcript, tool, input);
+    let mut all = uses.same.iter().chain(&uses.others);
+    all.find(|id| uses.is_open(id)).cloned()
 }
 
 /// The uses of a tool in a transcript, by their ids.
@@ -69,16 +85,6 @@ impl Uses {
 
     fn is_open(&self, id: &String) -> bool {
         !self.over.contains(id)
-    }
-
-    fn one(&self) -> Option<String> {
-        let same = self.same.iter().find(|id| self.is_open(id));
-        same.or(self.same.last()).cloned().or_else(|| self.open())
-    }
-
-    fn open(&self) -> Option<String> {
-        let all = self.same.iter().chain(&self.others);
-        all.into_iter().find(|id| self.is_open(id)).cloned()
     }
 }
 
@@ -189,10 +195,9 @@ mod tests {
     #[test]
     fn of_equal_uses_the_first_without_a_result_is_meant() {
         let input = json!({"n": 1, "command": "touch a"});
-        let find = |lines: &[String]| tool_use(&lines.join("\n"), "Bash", &input);
+        let find = |lines: &[String]| tool_use(&lines.join("\n"), 0, "Bash", &input);
         let (one, two) = (used("t1", "touch a"), used("t2", "touch a"));
         assert_eq!(find(&[used("t0", "touch b")]).as_deref(), Some("t0"));
-        assert_eq!(find(&[used("t0", "touch b"), ended("t0", "", None)]), None);
         assert_eq!(find(&[one.clone(), two.clone()]).as_deref(), Some("t1"));
         let over = ended("t1", "", None);
         assert_eq!(
@@ -201,13 +206,25 @@ mod tests {
         );
         assert_eq!(find(&[one, over, two]).as_deref(), Some("t2"));
         assert_eq!(find(&[]), None);
-        assert_eq!(tool_use(&used("t1", "touch a"), "Write", &input), None);
+        assert_eq!(tool_use(&used("t1", "touch a"), 0, "Write", &input), None);
         let absolute = json!({"n": 1, "command": "/srv/note.txt"});
-        let found = |command| tool_use(&used("t1", command), "Bash", &absolute);
+        let found = |command| tool_use(&used("t1", command), 0, "Bash", &absolute);
         assert_eq!(found("note.txt").as_deref(), Some("t1"));
         assert_eq!(found("./note.txt").as_deref(), Some("t1"));
         let both = [used("t1", "ote.txt"), used("t2", "note.txt")].join("\n");
-        assert_eq!(tool_use(&both, "Bash", &absolute).as_deref(), Some("t2"));
+        assert_eq!(tool_use(&both, 0, "Bash", &absolute).as_deref(), Some("t2"));
+    }
+
+    #[test]
+    fn a_use_that_was_over_before_the_request_is_not_meant() {
+        for command in ["touch a", "of a hook"] {
+            let input = json!({"n": 1, "command": command});
+            let over = |id| [used(id, "touch a"), ended(id, "", None)].join("\n");
+            let (earlier, both) = (over("t1"), [over("t1"), over("t2")].join("\n"));
+            let find = |lines: &str| tool_use(lines, earlier.len(), "Bash", &input);
+            assert_eq!(find(&earlier), None, "{command}");
+            assert_eq!(find(&both).as_deref(), Some("t2"), "{command}");
+        }
     }
 
     #[test]

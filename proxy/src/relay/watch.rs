@@ -39,6 +39,8 @@ pub(super) struct Watch {
     transcript: Option<PathBuf>,
     /// Where reading begins.
     from: u64,
+    /// How much of that was written before the request.
+    before: usize,
     /// The use of the tool, once it is known: later ones may be equal.
     tool_use: OnceLock<String>,
 }
@@ -53,11 +55,12 @@ impl Watch {
     pub(super) fn begin(client_dir: &Path, asked: &Asked) -> Self {
         let transcript = asked.transcript();
         let length = |path: &PathBuf| path.metadata().map_or(0, |file| file.len());
-        let from = transcript.as_ref().map_or(0, length).saturating_sub(BEFORE);
+        let length = transcript.as_ref().map_or(0, length);
         Self {
             session_file: client_dir.join(format!("sessions/{}.json", parent_id())),
             transcript,
-            from,
+            from: length.saturating_sub(BEFORE),
+            before: length.min(BEFORE) as usize,
             tool_use: OnceLock::new(),
         }
     }
@@ -188,9 +191,9 @@ impl Watch {
 
     async fn fate(&self, asked: &Asked) -> Fate {
         let (tool, input) = (asked.tool().to_owned(), asked.input().clone());
-        let known = self.tool_use.get().cloned();
+        let (known, before) = (self.tool_use.get().cloned(), self.before);
         let look = move |text: &str| {
-            let id = known.or_else(|| tool_use(text, &tool, &input))?;
+            let id = known.or_else(|| tool_use(text, before, &tool, &input))?;
             Some((fate(text, &id), id))
         };
         let Some((fate, id)) = self.read(look).await.flatten() else {
