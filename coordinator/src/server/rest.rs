@@ -255,23 +255,22 @@ pub(super) async fn agents(
         .agents(&principal, None, LISTED_AT_ONCE)
         .await?;
     let asking = Arc::new(Asking::read(&server.services, &principal).await?);
-    let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
+    let first = Reading::Page("[", first, LISTED_AT_ONCE);
+    let parts = stream::try_unfold(first, move |reading| {
         let (server, principal) = (server.clone(), Arc::clone(&principal));
         let asking = Arc::clone(&asking);
         async move {
-            let (begin, page) = match reading {
-                Reading::Page(begin, page) => (begin, page),
-                Reading::After(_) if principal.has_ended() => return Err(principal.ending()),
-                Reading::After(last) => (
-                    ",",
-                    server
-                        .services
-                        .agents(&principal, Some(&last), LISTED_AT_ONCE)
-                        .await?,
-                ),
+            let (begin, page, limit) = match reading {
+                Reading::Page(begin, page, limit) => (begin, page, limit),
+                Reading::After(..) if principal.has_ended() => return Err(principal.ending()),
+                Reading::After(last, limit) => {
+                    let services = &server.services;
+                    let page = services.agents(&principal, Some(&last), limit).await?;
+                    (",", page, limit)
+                }
                 Reading::Ended => return Ok(None),
             };
-            let (text, next) = part(begin, &page, &asking);
+            let (text, next) = part(begin, &page, limit, &asking);
             Ok::<_, Refusal>(Some((text, next)))
         }
     });
@@ -280,16 +279,16 @@ pub(super) async fn agents(
 
 /// The state of a list that is being read.
 enum Reading {
-    /// The first page, behind that text.
-    Page(&'static str, Vec<Agent>),
-    /// The last agent of the previous part.
-    After(AgentId),
+    /// The first page, behind that text, and how many agents were asked for.
+    Page(&'static str, Vec<Agent>, usize),
+    /// The last agent of the previous part, and how many agents to ask for.
+    After(AgentId, usize),
     Ended,
 }
 
 /// Returns a part of a JSON array, and how to read on. It begins with that text, unless there are no agents after the first
-/// page, and ends with the agent that makes it long enough.
-fn part(begin: &'static str, page: &[Agent], asking: &Asking) -> (String, Reading) {
+/// page, and ends with the agent that makes it long enough. The next page holds few agents more than that took.
+fn part(begin: &'static str, page: &[Agent], limit: usize, asking: &Asking) -> (String, Reading) {
     let (now, mut text, mut next) = (Timestamp::now(), begin.to_owned(), Reading::Ended);
     if begin == "," && page.is_empty() {
         text.clear();
@@ -300,9 +299,9 @@ fn part(begin: &'static str, page: &[Agent], asking: &Asking) -> (String, Readin
         }
         text +=
             &serde_json::to_string(&asking.record(agent, now)).expect("a record can be written");
-        let is_long = text.len() >= LISTED_BYTES;
-        if is_long || index + 1 == LISTED_AT_ONCE {
-            next = Reading::After(agent.id.clone());
+        let count = index + 1;
+        if text.len() >= LISTED_BYTES || count == limit {
+            next = Reading::After(agent.id.clone(), LISTED_AT_ONCE.min(2 * count));
             break;
         }
     }

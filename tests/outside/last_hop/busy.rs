@@ -72,7 +72,7 @@ async fn a_message_comes_between_two_steps_of_a_turn_once() -> Result<()> {
                 "stored",
                 "on_host deliver",
                 "in_session post_tool_batch",
-                "seen hook"
+                "seen transcript"
             ]
         );
     }

@@ -15,7 +15,7 @@ use crate::deliver::push::CONFIRM;
 use crate::deliver::transcript::Recorded;
 use crate::deliver::turn::BUSY_SILENCE;
 use crate::deliver::ways::Way;
-use crate::local::protocol::Event;
+use crate::local::protocol::{Event, Name};
 
 /// How old a prompt is at least that an idle client has dealt with.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -111,6 +111,7 @@ impl Hop {
 
     /// These messages stand in the conversation; `None` where the transcript could not be read.
     pub(super) fn conversation(&mut self, standing: Option<&Recorded>, now: Instant) {
+        self.claim(standing, now);
         let is_elsewhere = standing.is_some_and(|recorded| self.evidence.is_elsewhere(recorded));
         let standing = standing.filter(|recorded| self.evidence.is_current(recorded, now));
         // The client writes its transcript a little later than it runs its hooks.
@@ -154,10 +155,11 @@ impl Hop {
     /// A step of the model proves these to be seen, if they stood in the conversation: another plugin may have taken them out
     /// of a result before. The transcript decides, where there is one.
     pub(super) fn seen_by_hook(&mut self, event: &Event, mut seen: Vec<MessageId>, now: Instant) {
-        if self.evidence.has_transcript()
-            && event.agent_id.is_none()
-            && self.shown.unrecorded(&mut seen, now)
-        {
+        let has_transcript = self.evidence.has_transcript();
+        let is_open = event.agent_id.is_none()
+            && (event.name == Name::Stop && self.shown.may_be_left(&mut seen, has_transcript, now)
+                || has_transcript && self.shown.unrecorded(&mut seen, now));
+        if is_open {
             // A one-shot session may end at any moment, and its client has written the result long ago.
             self.evidence
                 .want(if self.is_one_shot { now } else { now + WRITTEN });
@@ -265,14 +267,20 @@ impl Hop {
         let (dropped, next) = self.shown.unwritten(named, !self.turn.is_busy(), now);
         taken_out.extend(dropped);
         if let Some(next) = next {
-            self.evidence.want(next.min(now + ANSWERED_LATE));
+            let again = if self.is_one_shot {
+                FIRST_LOOK
+            } else {
+                ANSWERED_LATE
+            };
+            self.evidence.want(next.min(now + again));
         }
         if !taken_out.is_empty() {
             self.rewind(&taken_out, named, now);
         }
-        if (self.is_headless || *is_stopped) && self.turn.is_idle() {
-            // Its turn ended before the model read them, such as by a limit or a hook, and no person sees that.
-            self.stalls(self.shown.left_unread(SETTLED, now));
+        if self.turn.is_idle() {
+            // The turn ended before the model read them. A person sees that, unless it was by a limit, a tool or a hook.
+            let also_others = self.is_headless || *is_stopped;
+            self.stalls(self.shown.left_unread(also_others, SETTLED, now));
         }
     }
 

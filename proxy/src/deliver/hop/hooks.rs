@@ -71,6 +71,7 @@ impl Hop {
         if is_step(event) && event.agent_id.is_none() && self.evidence.begins_another(event) {
             self.shown.broke_off(Duration::ZERO, now);
         }
+        self.claim(None, now);
         if event.name != Name::UserPromptSubmit || begins {
             let seen = self.shown.proven_by(event);
             self.seen_by_hook(event, seen, now);

@@ -11,6 +11,7 @@ use super::{Hop, Presented};
 use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight};
 use crate::deliver::note::Note;
+use crate::deliver::transcript::Recorded;
 
 /// How long after its latest report a subagent may still work.
 const SUBAGENT_LASTS: Duration = Duration::from_secs(600);
@@ -203,14 +204,26 @@ impl Hop {
         }
         self.look_soon(now);
         // The result of a tool that was moved to the background waits in the client, and a person may end the client before.
-        let is_queued = !self.is_one_shot
-            && self.evidence.has_transcript()
-            && self.shown.has_ended(tool_use.as_ref());
-        if is_queued {
+        let has_transcript = !self.is_one_shot && self.evidence.has_transcript();
+        if has_transcript && self.shown.has_ended(tool_use.as_ref()) {
             self.shown.by_queue(&ids, via, now);
+            return;
+        }
+        let may_be_moved = has_transcript && tool_use.is_some();
+        self.shown.by_tool(&ids, tool_use, now);
+        if may_be_moved {
+            self.shown.claim_later(via);
+            self.evidence.want(now);
         } else {
-            self.shown.by_tool(&ids, tool_use, now);
             self.say(ids, Stage::InSession, via);
+        }
+    }
+
+    /// The receipt claims the messages of results that the conversation may hold.
+    pub(super) fn claim(&mut self, standing: Option<&Recorded>, now: Instant) {
+        for (ids, via) in self.shown.claim(standing) {
+            self.say(ids, Stage::InSession, via);
+            self.look_soon(now);
         }
     }
 

@@ -12,6 +12,7 @@ use c3po_shared::receipt::Via;
 use tokio::time::Instant;
 
 use super::note::Note;
+use super::transcript::Recorded;
 use super::turn::is_step;
 use crate::local::protocol::{Event, Name};
 
@@ -41,6 +42,8 @@ pub(super) struct Shown {
     notes: VecDeque<Note>,
     /// Tool uses whose step is over, oldest first.
     ended: VecDeque<String>,
+    /// Whether the session's model was given nothing that hooks report since its tools ended.
+    has_only_results: bool,
 }
 
 #[derive(Debug)]
@@ -48,6 +51,8 @@ struct Unproven {
     ids: Vec<MessageId>,
     awaits: Awaits,
     since: Instant,
+    /// The tool, while the receipt does not claim them yet.
+    unclaimed: Option<Via>,
 }
 
 /// The event after which messages count as seen.
@@ -65,6 +70,8 @@ enum Awaits {
     AnyStep,
     /// An answer below it in the transcript: a person may take the turn back in which it came.
     Answer,
+    /// The same, because a tool may have ended the turn: the client may be about to write the answer.
+    LateAnswer,
     /// Its name in the transcript: hooks have shown the step after it.
     Record,
 }
@@ -100,10 +107,18 @@ impl Shown {
         self.pressing(|_| true)
     }
 
-    /// Returns the messages of that age in the conversation that may start a turn, and that no answer of the model has
-    /// followed there.
-    pub(super) fn left_unread(&self, age: Duration, now: Instant) -> Vec<MessageId> {
-        self.pressing(|unproven| unproven.awaits == Awaits::Answer && unproven.since + age <= now)
+    /// Returns the messages of that age in the conversation that may start a turn, and that no answer of the model has followed
+    /// there: of turns that a tool ended, or also of others.
+    pub(super) fn left_unread(
+        &self,
+        also_others: bool,
+        age: Duration,
+        now: Instant,
+    ) -> Vec<MessageId> {
+        let is_unread = |awaits: &Awaits| {
+            *awaits == Awaits::LateAnswer || (also_others && *awaits == Awaits::Answer)
+        };
+        self.pressing(|unproven| is_unread(&unproven.awaits) && unproven.since + age <= now)
             .into_iter()
             .filter(|id| self.standing.contains(id))
             .collect()
@@ -170,7 +185,7 @@ impl Shown {
         now: Instant,
     ) -> (Vec<MessageId>, Option<Instant>) {
         let is_open = |unproven: &&Unproven| match unproven.awaits {
-            Awaits::EndOf(Some(_)) | Awaits::Answer | Awaits::Record => true,
+            Awaits::EndOf(Some(_)) | Awaits::Answer | Awaits::LateAnswer | Awaits::Record => true,
             Awaits::Queue(_) => is_idle,
             Awaits::EndOf(None) | Awaits::NextInput | Awaits::StepOf(_) | Awaits::AnyStep => false,
         };
@@ -185,7 +200,7 @@ impl Shown {
             let until = unproven.since + RESULT_LATE;
             if until <= now {
                 dropped.extend(missing.cloned());
-            } else if missing.peek().is_some() {
+            } else if missing.peek().is_some() || unproven.awaits == Awaits::LateAnswer {
                 next = Some(next.map_or(until, |next: Instant| next.min(until)));
             }
         }
@@ -246,6 +261,37 @@ impl Shown {
         );
     }
 
+    /// The receipt claims the latest messages only when the transcript was read: their result may wait in the client.
+    pub(super) fn claim_later(&mut self, via: Via) {
+        if let Some(latest) = self.unproven.back_mut() {
+            latest.unclaimed = Some(via);
+        }
+    }
+
+    /// Returns the messages that the receipt is to claim now, with their tools: not those of a use that has had another result
+    /// before, because the client moved it to the background.
+    pub(super) fn claim(&mut self, standing: Option<&Recorded>) -> Vec<(Vec<MessageId>, Via)> {
+        let mut claimed = Vec::new();
+        for unproven in &mut self.unproven {
+            let Some(via) = unproven.unclaimed.take() else {
+                continue;
+            };
+            let is_moved = |standing: &Recorded| match &unproven.awaits {
+                Awaits::EndOf(Some(tool_use)) => {
+                    let is_named = |id| standing.named.contains(id);
+                    standing.over.contains(tool_use) && !unproven.ids.iter().any(is_named)
+                }
+                _ => false,
+            };
+            if standing.is_some_and(is_moved) {
+                unproven.awaits = Awaits::Queue(via);
+            } else {
+                claimed.push((unproven.ids.clone(), via));
+            }
+        }
+        claimed
+    }
+
     /// Returns whether the step of that tool use is over.
     pub(super) fn has_ended(&self, tool_use: Option<&String>) -> bool {
         tool_use.is_some_and(|tool_use| self.ended.contains(tool_use))
@@ -279,6 +325,7 @@ impl Shown {
             ids: ids.to_vec(),
             awaits,
             since,
+            unclaimed: None,
         });
         if self.unproven.len() > UNPROVEN_MAX {
             self.unproven.pop_front();
@@ -309,6 +356,7 @@ impl Shown {
             | Awaits::NextInput
             | Awaits::Queue(_)
             | Awaits::Answer
+            | Awaits::LateAnswer
             | Awaits::Record => false,
         };
         let seen = if is_step(event) {
@@ -321,7 +369,32 @@ impl Shown {
             Name::UserPromptSubmit => self.model_is_given_more(),
             _ => {}
         }
+        if who.is_none() && (is_step(event) || event.name == Name::UserPromptSubmit) {
+            self.has_only_results = event.name == Name::PostToolBatch
+                || (self.has_only_results && event.name == Name::Stop);
+        }
         seen
+    }
+
+    /// Takes messages that the end of a turn proves to be seen out of the list, if the turn may have ended with the results of
+    /// its tools: the client gives them to the model with the next prompt then. Returns whether the transcript, where
+    /// there is one, is to decide.
+    pub(super) fn may_be_left(
+        &mut self,
+        seen: &mut Vec<MessageId>,
+        has_transcript: bool,
+        now: Instant,
+    ) -> bool {
+        if !std::mem::take(&mut self.has_only_results) || seen.is_empty() {
+            return false;
+        }
+        let awaits = if has_transcript {
+            Awaits::LateAnswer
+        } else {
+            Awaits::NextInput
+        };
+        self.add(&std::mem::take(seen), awaits, now);
+        has_transcript
     }
 
     /// Takes messages that hooks prove to be seen out of the list while the transcript has not named them. Returns
@@ -392,6 +465,7 @@ impl Shown {
                 | Awaits::AnyStep
                 | Awaits::Queue(_)
                 | Awaits::Answer
+                | Awaits::LateAnswer
                 | Awaits::Record => false,
             };
             if is_of_it {

@@ -51,8 +51,12 @@ struct Play {
     reached: Vec<String>,
     /// A use of a tool, one of several in the step under way.
     tool_use: Option<String>,
-    /// The messages of results that no request to the model has held: their steps have not ended.
+    /// The messages of results that no request to the model has held: their steps have not ended, or have ended the turn.
     unasked: Vec<MessageId>,
+    /// How many of the texts were in a request that the model answered.
+    answered: usize,
+    /// Whether the latest event was the end of a step.
+    has_results: bool,
     /// Which messages are settled.
     settled: Vec<MessageId>,
     /// Whether the transcript can be read each time.
@@ -92,6 +96,8 @@ impl Play {
             reached: Vec::new(),
             tool_use: None,
             unasked: Vec::new(),
+            answered: 0,
+            has_results: false,
             settled: Vec::new(),
             reads_always: false,
         }
@@ -125,8 +131,30 @@ impl Play {
         self.answer(&answer);
     }
 
+    /// A request to the model holds the conversation, and it answers, unless a step is under way.
+    fn model_answers(&mut self) {
+        if self.tool_use.is_none() {
+            self.unasked.clear();
+            self.answered = self.reached.len();
+        }
+    }
+
+    /// A turn ends: with an answer, or with a tool of the step before.
+    fn ends_turn(&mut self) {
+        if !self.has_results || self.dice.below(3) > 0 {
+            self.model_answers();
+        }
+        self.hear(&self.of_now(Name::Stop));
+    }
+
     fn act(&mut self) {
-        match self.dice.below(23) {
+        let which = self.dice.below(23);
+        self.acts(which);
+        self.has_results = matches!(which, 4 | 5);
+    }
+
+    fn acts(&mut self, which: u64) {
+        match which {
             0 | 1 => {
                 let number = u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap();
                 if !self.settled.contains(&id(number)) {
@@ -140,7 +168,7 @@ impl Play {
                 self.hear(&self.of_now(Name::UserPromptSubmit));
             }
             4 | 5 => self.ends_step(),
-            6 | 7 => self.hear(&self.of_now(Name::Stop)),
+            6 | 7 => self.ends_turn(),
             8 => self.hear(&self.of_now(Name::StopFailure)),
             9 => self.hear(&self.of_now(Name::PreCompact)),
             10 => {
@@ -173,11 +201,15 @@ impl Play {
                 self.settled.push(done);
             }
             18 => {
+                self.model_answers();
                 let tool_use = format!("t{}", self.dice.below(1_000_000));
                 self.scene.uses(&format!("p{}", self.turn), &tool_use);
                 self.tool_use.get_or_insert(tool_use);
             }
-            19 => self.hear(&self.of_now(Name::PermissionRequest)),
+            19 => {
+                self.model_answers();
+                self.hear(&self.of_now(Name::PermissionRequest));
+            }
             _ => self.push(),
         }
     }
@@ -196,17 +228,15 @@ impl Play {
             .present(number, Via::WaitForMessage, self.tool_use.as_deref());
     }
 
-    /// The results of a step are there: the next request to the model holds them.
+    /// The results of a step are there: the next request to the model holds them, if the turn goes on.
     fn ends_step(&mut self) {
+        self.model_answers();
         let ended = self.tool_use.take();
         self.hear(&Event {
             tool_use_ids: ended.iter().cloned().collect(),
             ..self.of_now(Name::PostToolBatch)
         });
         self.check_receipts();
-        if ended.is_some() {
-            self.unasked.clear();
-        }
     }
 
     fn push(&mut self) {
@@ -222,7 +252,12 @@ impl Play {
                     .filter(|number| self.times(*number) > 0)
                     .collect();
                 let is_read = self.reads_always || self.dice.below(3) > 0;
-                let standing = is_read.then(|| standing(&named, &[]));
+                let is_answered = |number: &u32| {
+                    let mut texts = self.reached.iter().take(self.answered);
+                    texts.any(|text| text.contains(id(*number).as_str()))
+                };
+                let answered: Vec<_> = named.iter().copied().filter(is_answered).collect();
+                let standing = is_read.then(|| standing(&named, &answered));
                 self.scene.on(Input::Conversation(standing));
             }
             Todo::Look(at) => assert!(
@@ -249,6 +284,9 @@ impl Play {
             let events = [Name::UserPromptSubmit, Name::PostToolBatch, Name::Stop]
                 .map(|name| self.of_now(name));
             for event in events {
+                if event.name != Name::UserPromptSubmit {
+                    self.model_answers();
+                }
                 let answer = self.scene.hear(&event);
                 if let Some(offer) = answer.offer {
                     self.reached.push(answer.stdout);
@@ -317,6 +355,7 @@ fn random_events_cause_no_false_receipt_and_leave_no_message_behind() {
             play.reads_always = true;
             play.is_quiet(20);
             play.reached.truncate(before);
+            play.answered = before;
             play.is_quiet(20);
             let times = (MESSAGES..MESSAGES + REWOUND)
                 .map(|number| play.times(number))

@@ -1,5 +1,7 @@
 //! Results of tools: in the background, page by page, by waits, and in sessions without hooks.
 
+use std::collections::HashSet;
+
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::wire::Arriving;
 use serde_json::{Value, json};
@@ -73,6 +75,7 @@ fn another_hook_of_the_same_step_proves_no_result_although_the_transcript_names_
     scene.hear(&typed("p1"));
     scene.uses("p1", "t1");
     waited(&mut scene, 1, news(), "t1");
+    scene.reads(&[1], &[]);
     assert_eq!(
         scene.receipts(),
         [progress(1, Stage::InSession, Via::WaitForMessage)]
@@ -180,6 +183,7 @@ fn a_message_that_is_read_to_its_end_in_one_context_is_in_the_session() {
         tool_use: Some("t1".into()),
     });
     scene.present(1, Via::GetMessages, Some("t1"));
+    scene.reads(&[1], &[]);
     assert_eq!(
         scene.receipts(),
         [progress(1, Stage::InSession, Via::GetMessages)]
@@ -415,6 +419,75 @@ fn an_answer_of_people_is_in_the_session_by_the_result_of_ask_user_and_not_by_a_
         [progress(1, Stage::InSession, Via::AskUser)]
     );
     scene.hear(&batch("p1", "t1"));
+    scene.uses("p1", "t2");
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn the_result_of_a_wait_that_went_to_the_background_before_its_step_ended_waits_in_the_client() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    waited(&mut scene, 1, news(), "t1");
+    scene.passes(0);
+    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
+    scene.on(Input::Conversation(Some(Recorded {
+        over: HashSet::from(["t1".into()]),
+        ..standing(&[], &[])
+    })));
+    scene.hear(&typed("p2"));
+    assert_eq!(scene.receipts(), [], "its use has another result");
+    scene.reads(&[1], &[]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::WaitForMessage)]
+    );
+}
+
+#[test]
+fn the_results_of_a_step_that_ends_its_turn_are_seen_once_the_model_answers_them() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    waited(&mut scene, 1, json!({}), "t1");
+    scene.reads(&[1], &[]);
+    scene.receipts();
+    scene.hear(&batch("p1", "t1"));
+    // Another tool of the step ends the turn: the model is not asked again.
     scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [], "no request held it");
+    for _ in 0..3 {
+        scene.passes(5);
+        if scene.next() == Todo::Read("/t.jsonl".into()) {
+            scene.on(Input::Conversation(Some(standing(&[1], &[]))));
+        }
+    }
+    let reminder = scene.posted();
+    assert!(
+        reminder.contains(id(1).as_str()) && !reminder.contains("text 1"),
+        "{reminder}"
+    );
+    scene.prompt(&reminder);
+    scene.hear(&event(Name::Stop));
+    scene.reads(&[1], &[1]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::Seen, Via::Transcript)]
+    );
+}
+
+#[test]
+fn without_a_transcript_the_next_prompt_and_its_step_prove_what_a_turn_ended_with() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    waited(&mut scene, 1, news(), "t1");
+    scene.receipts();
+    scene.hear(&batch("p1", "t1"));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    assert_eq!(scene.receipts(), [], "a tool may have ended the turn");
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
     assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
 }

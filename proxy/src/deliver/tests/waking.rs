@@ -388,6 +388,10 @@ fn the_transcript_of_a_one_shot_session_is_read_for_shown_messages() {
         "at once: the session may end at any moment"
     );
     scene.on(Input::Conversation(Some(standing(&[1], &[]))));
+    assert_eq!(scene.receipts(), [], "a tool may have ended the turn");
+    scene.passes(1);
+    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
+    scene.on(Input::Conversation(Some(standing(&[1], &[1]))));
     assert_eq!(scene.receipts().len(), 1, "seen");
     scene.passes(60);
     assert_eq!(scene.next(), Todo::AskClient);

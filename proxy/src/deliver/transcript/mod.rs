@@ -31,6 +31,8 @@ use self::names::ids_in;
 
 /// Where the model's name stands, in answers that the client wrote itself.
 const NO_MODEL: &str = "<synthetic>";
+/// In how many of the last lines the uses of tools are looked for that have a result.
+const LATEST: usize = 4_096;
 /// How much of a file is read at most: the end of a longer one, of which nothing was read before.
 const READ_MAX: u64 = 64 << 20;
 
@@ -51,6 +53,8 @@ pub(crate) struct Recorded {
     pub(crate) is_shared: bool,
     /// Whether another plugin ended the latest turn: the model has not read its end, and its person does not see that.
     pub(crate) is_stopped: bool,
+    /// The latest uses of tools that have a result.
+    pub(crate) over: HashSet<String>,
 }
 
 /// The content of one file that was read so far.
@@ -163,6 +167,7 @@ impl Transcript {
             standing.other_turns.remove(prompt);
         }
         standing.open = self.open(&chain);
+        standing.over = self.over();
         let unanswered = chain.iter().take_while(|(line, _)| line.answer.is_none());
         standing.is_stopped = unanswered.into_iter().any(|(line, _)| line.stops);
         for (line, above) in chain {
@@ -233,6 +238,13 @@ impl Transcript {
                 .or(above);
         }
         chain
+    }
+
+    fn over(&self) -> HashSet<String> {
+        let from = self.order.len().saturating_sub(LATEST);
+        let is_late = |uuid| self.lines.get(uuid).is_some_and(|line| line.place >= from);
+        let late = self.uses.iter().filter(|(_, uuid)| is_late(uuid));
+        late.map(|(used, _)| used.clone()).collect()
     }
 
     /// Returns the turns that these lines began since the latest compaction.

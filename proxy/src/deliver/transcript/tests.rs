@@ -461,6 +461,8 @@ fn a_result_that_the_client_replaced_is_not_in_the_conversation() {
         &[2],
     );
     check(&[&[replacement], &lines[..]].concat(), &[2]);
+    let over = HashSet::from(["t1", "t2"].map(str::to_owned));
+    assert_eq!(standing(&lines).over, over);
 }
 
 #[test]
