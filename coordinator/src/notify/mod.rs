@@ -13,6 +13,7 @@ mod quiet;
 mod render;
 mod replies;
 mod reply;
+mod requests;
 mod server;
 mod standing;
 mod summary;

@@ -3,8 +3,8 @@
 use super::Notifier;
 use super::client::ClientError;
 use super::config::Person;
-use super::push::{delete, is_there, publish};
 use super::render::{Frame, WAITING};
+use super::requests::{delete, is_there, publish};
 use crate::request::open_after;
 
 /// The number in the push, as far as this process knows it.

@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::client::{Ask, ClientError, Lines, open};
 use super::config::{self, Person, ReplyTopic};
-use super::push::{delete, publish};
 use super::render::Push;
 use super::reply::TEST;
+use super::requests::{delete, publish};
 use super::standing::check;
 use crate::config::{NtfyFlags, ServeFlags};
 
