@@ -113,7 +113,7 @@ impl Canary {
         Self::seen(session, &sent, took).await
     }
 
-    /// Tests a message that arrives between two steps of a turn; the end of the turn proves that it was seen.
+    /// Tests a message that arrives between two steps of a turn; the second step proves that it was seen.
     pub(super) async fn by_hook(&mut self, session: &CommandSession) -> Result<String> {
         Self::hook("session-start", json!({"source": "startup"})).await?;
         Self::hook(
@@ -136,6 +136,11 @@ impl Canary {
             "the hook got no answer from the proxy: {}",
             silence(&printed)
         );
+        Self::hook(
+            "pre-tool-use",
+            json!({"prompt_id": "1", "tool_name": "Read", "tool_use_id": "1"}),
+        )
+        .await?;
         Self::hook("stop", json!({"prompt_id": "1"})).await?;
         Self::seen(session, &sent, took).await
     }
