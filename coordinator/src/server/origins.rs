@@ -65,7 +65,7 @@ impl Names {
         }
     }
 
-    /// Returns the URL of a page that was asked for at `localhost` without TLS. A browser keeps the fragment.
+    /// Returns the URL of a page that was asked for at `localhost`. A browser keeps the fragment.
     fn moved_page(&self, headers: &HeaderMap, path: &str) -> Option<String> {
         let (name, origin) = self.moved.as_ref()?;
         let is_asked = is_page(path) && headers.get(HOST)?.as_bytes() == name.as_bytes();
@@ -132,17 +132,13 @@ impl Names {
 }
 
 /// Returns the origins of the coordinator's own pages: that of its public URL, and on loopback that of the address on which
-/// it listens. `localhost` is both 127.0.0.1 and `[::1]`, and another user may hold the one that the coordinator leaves free:
-/// it is an origin of its pages only with TLS, where the certificate identifies the coordinator.
+/// it listens. `localhost` is both 127.0.0.1 and `[::1]`, and another user may hold the one that the coordinator leaves free.
+/// It is no origin of the pages, with TLS either: a browser accepts an accepted certificate on every port of a host name.
 pub(super) fn own(public_url: Option<&str>, scheme: &str, listen: SocketAddr) -> Vec<String> {
-    let (is_local, has_tls) = (listen.ip().is_loopback(), scheme == "https");
+    let is_local = listen.ip().is_loopback();
     let listening = is_local.then(|| format!("{scheme}://{listen}"));
-    let named = (is_local && has_tls).then(|| format!("{scheme}://localhost:{}", listen.port()));
     let urls = public_url.map(str::to_owned).into_iter();
-    urls.chain(listening)
-        .chain(named)
-        .map(|url| origin(&url))
-        .collect()
+    urls.chain(listening).map(|url| origin(&url)).collect()
 }
 
 /// Returns the origin that a browser sends for a page at that URL: in lower case, without the default port.
@@ -364,12 +360,12 @@ mod tests {
     }
 
     #[test]
-    fn localhost_is_an_origin_of_the_pages_only_with_tls() {
+    fn localhost_is_no_origin_of_the_pages() {
         let listen = "127.0.0.1:8420".parse().expect("an address");
-        let named =
-            |scheme| own(None, scheme, listen).contains(&format!("{scheme}://localhost:8420"));
-        assert!(!named("http"), "another user may answer at [::1]");
-        assert!(named("https"));
+        for scheme in ["http", "https"] {
+            let own = own(None, scheme, listen);
+            assert_eq!(own, [format!("{scheme}://127.0.0.1:8420")]);
+        }
     }
 
     #[test]
