@@ -5,7 +5,7 @@
 //! the system has another version of the library, loading one aborts the program.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The services that are built into every C library.
 const BUILT_IN: [&str; 2] = ["files", "dns"];
@@ -15,11 +15,15 @@ pub const NSSWITCH: &str = "/etc/nsswitch.conf";
 /// The system's lookup program and its first argument; the host name follows.
 pub const GETENT: [&str; 2] = ["getent", "ahosts"];
 
-/// Returns the address if the host is an IP address.
+/// Returns the address if the host is an IP address, or `localhost`: 127.0.0.1. The system may resolve that to `[::1]` as well,
+/// where another user may listen.
 pub fn itself(host: &str, port: u16) -> Option<SocketAddr> {
-    host.parse::<IpAddr>()
-        .ok()
-        .map(|address| SocketAddr::new(address, port))
+    let address = if host.eq_ignore_ascii_case("localhost") {
+        Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    } else {
+        host.parse().ok()
+    };
+    address.map(|address| SocketAddr::new(address, port))
 }
 
 /// Returns the addresses in the output of `getent`.
@@ -99,6 +103,17 @@ mod tests {
         check("hosts: files mdns4_minimal [NOTFOUND=return] dns", true);
         check("hosts:files myhostname resolve [!UNAVAIL=return] dns", true);
         check("hosts: [SUCCESS=return] wins", true);
+    }
+
+    #[test]
+    fn an_address_is_itself_and_localhost_is_one_address() {
+        let check = |host: &str, expected: Option<&str>| {
+            let expected = expected.map(|address| address.parse().unwrap());
+            assert_eq!(itself(host, 8420), expected, "{host}");
+        };
+        check("::1", Some("[::1]:8420"));
+        check("LOCALHOST", Some("127.0.0.1:8420"));
+        check("nas", None);
     }
 
     #[test]

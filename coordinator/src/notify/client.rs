@@ -16,11 +16,13 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::server::Server;
 use crate::config::Secret;
+use crate::names;
 
 /// The deadline of a request, with its connection and its response.
 const DEADLINE: Duration = Duration::from_millis(1_500);
@@ -230,7 +232,11 @@ async fn within<T>(
 }
 
 async fn connect(server: &Server) -> Result<Box<dyn Connection>, ClientError> {
-    let stream = TcpStream::connect((server.host.as_str(), server.port)).await;
+    let (host, port) = (server.host.clone(), server.port);
+    let found = spawn_blocking(move || names::addresses(&host, port)).await;
+    let found = found.map_err(ClientError::unreachable)?;
+    let found = found.map_err(ClientError::unreachable)?;
+    let stream = TcpStream::connect(found.as_slice()).await;
     let stream = stream.map_err(ClientError::unreachable)?;
     if !server.tls {
         return Ok(Box::new(stream));
