@@ -15,7 +15,8 @@ use harness::process::{Process, join_code, program};
 use harness::skip::skipped;
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixListener;
 use tokio::process::Command;
 
 /// The time limit of a start, on a machine that builds at the same time.
@@ -337,5 +338,41 @@ async fn a_command_does_not_believe_the_coordinator_of_another_user() -> Result<
     let refused = victim.says(&list).await?;
     let why = format!("is held by a process of uid {}", other.id);
     ensure!(refused.contains(&why), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hook_believes_no_process_of_another_user() -> Result<()> {
+    let Some((_base, victim, _)) = users("a_hook_and_another_user")? else {
+        return Ok(());
+    };
+    let place = Planted(PathBuf::from(format!("/tmp/c3po-{}", victim.id)));
+    let mut proxy = victim.command(&["c3po", "proxy"]);
+    proxy.env("C3PO_AGENT_ID", "bank");
+    let session = McpClient::start(proxy, &victim.home.join("session.log"))?;
+    let socket = eventually("the socket", SOON, async || {
+        let mut entries = fs::read_dir(&place.0).ok()?;
+        entries.find_map(|entry| Some(entry.ok()?.path()).filter(|path| path.extension().is_some()))
+    })
+    .await?;
+    drop(session);
+    // This process is root: another user than the one of the hook, in whose folder it has replaced the socket.
+    fs::remove_file(&socket)?;
+    let listener = UnixListener::bind(&socket)?;
+    chown(&socket, Some(victim.id), Some(victim.id))?;
+    let answers = async {
+        loop {
+            let (stream, _) = listener.accept().await?;
+            let mut stream = BufReader::new(stream);
+            // A hook that does not believe it is gone.
+            let _ = stream.read_line(&mut String::new()).await;
+            let _ = stream.write_all(b"{\"stdout\": \"believed\"}\n").await;
+        }
+    };
+    let given = tokio::select! {
+        given = victim.prompts() => given?,
+        failed = answers => return failed,
+    };
+    ensure!(given.is_empty(), "{given}");
     Ok(())
 }

@@ -8,6 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::protocol::{Answer, Event, LINE_MAX, PRINTED};
+#[cfg(target_os = "linux")]
+use super::rendezvous::own_uid;
 
 /// One event and its answer.
 #[derive(Debug)]
@@ -19,9 +21,12 @@ pub struct Conversation {
 impl Conversation {
     /// Sends an event to the proxy that listens at that path. Blocks until that proxy reads it.
     ///
-    /// Errors: no process listens there.
+    /// Errors: no process of this user listens there.
     pub fn begin(socket: &Path, event: &Event) -> io::Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
+        if !is_of_this_user(&stream) {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         stream.write_all(&line)?;
@@ -54,6 +59,16 @@ impl Conversation {
             .get_mut()
             .write_all(format!("{PRINTED}\n").as_bytes())
     }
+}
+
+/// Returns whether a process of this user listens at the other end: another user may have replaced the folder of the socket since
+/// it was looked at, where the folder above is open to others. Other systems than Linux do not report the user here.
+fn is_of_this_user(stream: &UnixStream) -> bool {
+    #[cfg(target_os = "linux")]
+    return rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid.as_raw() == own_uid());
+    #[cfg(not(target_os = "linux"))]
+    return stream.peer_addr().is_ok();
 }
 
 /// Asks the proxy that listens at that path, and waits so long for its answer.
