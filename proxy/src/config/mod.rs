@@ -249,6 +249,9 @@ impl Config {
         let timeout = timeout(variable, file.timeout, &mut problems);
         let is_of_person = reader == Reader::Person;
         let notes = flag(variable, "C3PO_DESKTOP_NOTES").unwrap_or(file.desktop_notes);
+        // Verdicts come from the coordinators of the host, and a project may have set the variables.
+        let relays = coordinators.source != Source::Overridden
+            && relays(variable).unwrap_or(file.relay_permissions && is_of_person);
         Self {
             coordinators,
             person: Person::default(),
@@ -269,7 +272,7 @@ impl Config {
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             one_shot,
             headless: !is_of_person,
-            relays: relays(variable).unwrap_or(file.relay_permissions && is_of_person),
+            relays,
             desktop_notes: notes && is_of_person,
             problems,
             warnings,

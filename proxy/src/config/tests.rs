@@ -205,3 +205,17 @@ fn unknown_keys_are_problems_and_secrets_are_not_printed() {
         Some("hush")
     );
 }
+
+#[test]
+fn requests_are_relayed_to_the_coordinators_of_the_host_alone() {
+    let file = "coordinator_url = \"https://nas:8420\"\nrelay_permissions = true\n";
+    let check = |variables: &[(&str, &str)], file: &str, expected: bool| {
+        let on = [&[("C3PO_RELAY_PERMISSIONS", "true")], variables].concat();
+        assert_eq!(read(&on, Some(file)).relays, expected, "{variables:?}");
+    };
+    check(&[], file, true);
+    let url = "C3PO_COORDINATOR_URL";
+    check(&[(url, "https://nas:8420")], file, true);
+    check(&[(url, "https://nas:8420")], "", true);
+    check(&[(url, "https://box:8420")], file, false);
+}
