@@ -1,5 +1,7 @@
 //! `c3po answer`: answers a question to people.
 
+use std::io::{self, IsTerminal as _};
+
 use c3po_shared::catalogue::Sent;
 use c3po_shared::event::Envelope;
 use c3po_shared::ids::MessageId;
@@ -10,10 +12,11 @@ use c3po_shared::refusal::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::confirm::confirmed;
 use super::failure::Failure;
 use super::message_id::Typed;
 use super::print::Printer;
-use super::rest;
+use super::{questions, rest};
 use crate::config::Config;
 
 /// The question and its answer.
@@ -47,9 +50,13 @@ pub(super) async fn run(
     printer: &Printer,
     arguments: Arguments,
 ) -> Result<(), Failure> {
+    let is_whole = matches!(arguments.id, Typed::Whole(_));
     let text = arguments.text.map(super::text).transpose()?;
     let found = find(&config, arguments.id).await.map_err(with_login)?;
     let question = found.message;
+    if !is_whole && !is_meant(&question, printer)? {
+        return Err(Failure::No);
+    }
     let asked = question.question.as_deref();
     if asked.is_some_and(|asked| asked.needs_verdict()) {
         if let Some(refusal) = refused_answer(&question.id, &found.history) {
@@ -81,6 +88,20 @@ pub(super) async fn run(
     }
     let Sent { message, receipt } = sent.read.data;
     printer.line(&format!("{}  {}", message.id, receipt.stage))
+}
+
+/// Shows the question that has the end of the id, and asks whether it is the one to be answered: its agent chooses the id, and
+/// may have withdrawn another question with this end since the person read it.
+fn is_meant(question: &Message, printer: &Printer) -> Result<bool, Failure> {
+    if printer.json || !io::stdin().is_terminal() {
+        let why = format!(
+            "the end of an id may belong to another question by now: run this on a terminal, or give the whole id {}",
+            question.id
+        );
+        return Err(Failure::Usage(why));
+    }
+    questions::print(question, printer)?;
+    Ok(confirmed("Answer this question? [y/N] "))
 }
 
 /// Returns the question; an open one if the id is not whole.

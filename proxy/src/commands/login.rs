@@ -1,7 +1,7 @@
 //! `c3po login` and `c3po logout`: a login of this host's person, which answers and sends as `human`, and nothing more.
 
 use std::fs;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use c3po_shared::event::Envelope;
@@ -12,6 +12,7 @@ use c3po_shared::vocabulary::LoginScope;
 use serde_json::json;
 
 use super::claude_code::host_file;
+use super::confirm::confirmed;
 use super::failure::Failure;
 use super::join::code;
 use super::print::Printer;
@@ -111,15 +112,10 @@ fn is_wanted(file: &Path) -> Result<bool, Failure> {
         let why = "storing a login needs your consent: run this on a terminal, or pass --yes";
         return Err(Failure::Usage(why.to_owned()));
     }
-    eprint!(
+    Ok(confirmed(&format!(
         "Store a login in {}? Every program of your user can then answer and send as you. [y/N] ",
         file.display()
-    );
-    let mut answer = String::new();
-    let heard = io::stderr()
-        .flush()
-        .and_then(|()| io::stdin().lock().read_line(&mut answer));
-    Ok(heard.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    )))
 }
 
 async fn ask(config: &Config, url: &str, code: String) -> Result<LoginReply, Failure> {

@@ -8,6 +8,7 @@ mod audit;
 mod broadcast;
 mod claude_code;
 mod completions;
+mod confirm;
 mod doctor;
 mod events;
 mod failure;

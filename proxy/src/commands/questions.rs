@@ -88,7 +88,7 @@ async fn follow(
 }
 
 /// Prints a question with its options, and how it is answered.
-fn print(question: &Message, printer: &Printer) -> Result<(), Failure> {
+pub(super) fn print(question: &Message, printer: &Printer) -> Result<(), Failure> {
     printer.message(question)?;
     let parts = question
         .question

@@ -1,11 +1,12 @@
 //! The c3po tools that sessions may use without asking: entries in the user's settings, one per tool.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal as _};
 
 use c3po_shared::catalogue::Tool;
 use serde_json::{Value, json};
 
 use super::settings::Members;
+use crate::commands::confirm::confirmed;
 
 /// The tools of a conversation. Tools that change a session's name, or write to every agent, still need a permission.
 const TOOLS: [Tool; 8] = [
@@ -79,17 +80,10 @@ pub(in crate::commands) fn ask() -> bool {
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return false;
     }
-    let question = format!(
+    confirmed(&format!(
         "Allow sessions to use these c3po tools without asking each time: {}?\nOther tools still ask. [y/N] ",
         listed()
-    );
-    let mut answer = String::new();
-    // No answer means no.
-    let asked = io::stdout()
-        .write_all(question.as_bytes())
-        .and_then(|()| io::stdout().flush());
-    let heard = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
-    heard.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    ))
 }
 
 #[cfg(test)]
