@@ -70,7 +70,8 @@ enum Awaits {
     AnyStep,
     /// An answer below it in the transcript: a person may take the turn back in which it came.
     Answer,
-    /// The same, because a tool may have ended the turn: the client may be about to write the answer.
+    /// The same, or the next thing that the model is given: a tool may have ended the turn, or the client is about to write the
+    /// answer.
     LateAnswer,
     /// Its name in the transcript: hooks have shown the step after it.
     Record,
@@ -482,12 +483,10 @@ impl Shown {
     }
 
     fn model_is_given_more(&mut self) {
-        for unproven in self
-            .unproven
-            .iter_mut()
-            .filter(|unproven| unproven.awaits == Awaits::NextInput)
-        {
-            unproven.awaits = Awaits::AnyStep;
+        for unproven in &mut self.unproven {
+            if matches!(unproven.awaits, Awaits::NextInput | Awaits::LateAnswer) {
+                unproven.awaits = Awaits::AnyStep;
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The last hop, event by event: a scene with a clock.
 
+mod ended;
 mod giving;
 mod hostile;
 mod order;

@@ -18,7 +18,7 @@ use crate::deliver::transcript::Recorded;
 use crate::local::protocol::{Event, Name};
 
 /// A wait returns that message before its text comes to this host, in the result of that tool use.
-fn waited(scene: &mut Scene, number: u32, fields: Value, tool_use: &str) {
+pub(super) fn waited(scene: &mut Scene, number: u32, fields: Value, tool_use: &str) {
     let message = message(number, fields);
     assert!(scene.takes(number));
     let waited = Some(Box::new(Arriving::at(message.clone(), message.timestamp)));
@@ -31,7 +31,7 @@ fn waited(scene: &mut Scene, number: u32, fields: Value, tool_use: &str) {
     }));
 }
 
-fn batch(turn: &str, tool_use: &str) -> Event {
+pub(super) fn batch(turn: &str, tool_use: &str) -> Event {
     of_turn(
         turn,
         Event {
@@ -442,52 +442,4 @@ fn the_result_of_a_wait_that_went_to_the_background_before_its_step_ended_waits_
         scene.receipts(),
         [progress(1, Stage::InSession, Via::WaitForMessage)]
     );
-}
-
-#[test]
-fn the_results_of_a_step_that_ends_its_turn_are_seen_once_the_model_answers_them() {
-    let mut scene = after_a_turn();
-    scene.hear(&typed("p1"));
-    scene.uses("p1", "t1");
-    waited(&mut scene, 1, json!({}), "t1");
-    scene.reads(&[1], &[]);
-    scene.receipts();
-    scene.hear(&batch("p1", "t1"));
-    // Another tool of the step ends the turn: the model is not asked again.
-    scene.hear(&of_turn("p1", event(Name::Stop)));
-    scene.reads(&[1], &[]);
-    assert_eq!(scene.receipts(), [], "no request held it");
-    for _ in 0..3 {
-        scene.passes(5);
-        if scene.next() == Todo::Read("/t.jsonl".into()) {
-            scene.on(Input::Conversation(Some(standing(&[1], &[]))));
-        }
-    }
-    let reminder = scene.posted();
-    assert!(
-        reminder.contains(id(1).as_str()) && !reminder.contains("text 1"),
-        "{reminder}"
-    );
-    scene.prompt(&reminder);
-    scene.hear(&event(Name::Stop));
-    scene.reads(&[1], &[1]);
-    assert_eq!(
-        scene.receipts(),
-        [progress(1, Stage::Seen, Via::Transcript)]
-    );
-}
-
-#[test]
-fn without_a_transcript_the_next_prompt_and_its_step_prove_what_a_turn_ended_with() {
-    let mut scene = Scene::begun(Some(socket()));
-    scene.hear(&typed("p1"));
-    scene.uses("p1", "t1");
-    waited(&mut scene, 1, news(), "t1");
-    scene.receipts();
-    scene.hear(&batch("p1", "t1"));
-    scene.hear(&of_turn("p1", event(Name::Stop)));
-    assert_eq!(scene.receipts(), [], "a tool may have ended the turn");
-    scene.hear(&typed("p2"));
-    scene.hear(&of_turn("p2", event(Name::Stop)));
-    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
 }

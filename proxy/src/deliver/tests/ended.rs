@@ -1,0 +1,67 @@
+//! Turns that a tool may have ended: the model is not asked again.
+
+use c3po_shared::receipt::{Stage, Via};
+use serde_json::json;
+
+use super::results::{batch, waited};
+use super::{Scene, after_a_turn, event, news, of_turn, progress, socket, typed};
+use crate::deliver::hop::Input;
+use crate::deliver::push::Todo;
+use crate::deliver::testing::{id, standing};
+use crate::local::protocol::Name;
+
+#[test]
+fn the_results_of_a_step_that_ends_its_turn_are_seen_once_the_model_answers_them() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    waited(&mut scene, 1, json!({}), "t1");
+    scene.reads(&[1], &[]);
+    scene.receipts();
+    scene.hear(&batch("p1", "t1"));
+    // Another tool of the step ends the turn: the model is not asked again.
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [], "no request held it");
+    for _ in 0..3 {
+        scene.passes(5);
+        if scene.next() == Todo::Read("/t.jsonl".into()) {
+            scene.on(Input::Conversation(Some(standing(&[1], &[]))));
+        }
+    }
+    let reminder = scene.posted();
+    assert!(
+        reminder.contains(id(1).as_str()) && !reminder.contains("text 1"),
+        "{reminder}"
+    );
+    scene.prompt(&reminder);
+    scene.hear(&event(Name::Stop));
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn without_a_transcript_the_next_prompt_and_its_step_prove_what_a_turn_ended_with() {
+    // The client names no file, or one that it never writes.
+    for mut scene in [Scene::begun(Some(socket())), after_a_turn()] {
+        let reads_nothing = |scene: &mut Scene| {
+            scene.passes(1);
+            if let Todo::Read(_) = scene.next() {
+                scene.on(Input::Conversation(None));
+            }
+        };
+        scene.hear(&typed("p1"));
+        scene.uses("p1", "t1");
+        waited(&mut scene, 1, news(), "t1");
+        reads_nothing(&mut scene);
+        scene.receipts();
+        scene.hear(&batch("p1", "t1"));
+        scene.hear(&of_turn("p1", event(Name::Stop)));
+        reads_nothing(&mut scene);
+        assert_eq!(scene.receipts(), [], "a tool may have ended the turn");
+        scene.hear(&typed("p2"));
+        scene.hear(&of_turn("p2", event(Name::Stop)));
+        reads_nothing(&mut scene);
+        assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+    }
+}
