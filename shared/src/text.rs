@@ -5,10 +5,11 @@ use std::fmt::Write;
 use crate::refusal::Refusal;
 
 /// Returns whether terminals interpret the character or change the direction of the text around it. These are C0 and C1
-/// controls, line separators, direction marks, overrides and isolates, and the byte order mark.
+/// controls, line separators, direction marks, overrides and isolates, and the byte order mark; and tags, which a person who copies
+/// a text for a model does not see.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Returns a text in which terminals interpret nothing: ASCII controls become their pictures, the others the replacement
@@ -35,8 +36,9 @@ pub fn harmless_json(json: &str) -> String {
         match c {
             '\r' => escaped.push(' '),
             c if is_obeyed(c) && !matches!(c, '\n' | '\t') => {
-                // All of them are in the basic plane, so one UTF-16 unit is enough.
-                let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(escaped, "\\u{unit:04x}");
+                }
             }
             c => escaped.push(c),
         }
@@ -75,6 +77,12 @@ mod tests {
             harmless_json("{\r\n\t\"a\":\r\"\u{9b}\"}"),
             "{ \n\t\"a\": \"\\u009b\"}"
         );
+    }
+
+    #[test]
+    fn hidden_tags_are_shown() {
+        assert_eq!(harmless("a\u{e0041}b", false), "a\u{fffd}b");
+        assert_eq!(harmless_json("\"\u{e0041}\""), "\"\\udb40\\udc41\"");
     }
 
     #[test]
