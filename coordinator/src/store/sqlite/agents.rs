@@ -9,14 +9,13 @@ use c3po_shared::vocabulary::State;
 use rusqlite::{OptionalExtension, Row, named_params};
 use uuid::Uuid;
 
-use super::messages::{settle_expired, settle_one_shot};
 use super::rows::{count, from_json, integer, json, milliseconds, moment, parsed, stamp};
 use super::worker::Work;
 use super::{audit, duties};
 use crate::store::agent::displaced;
 use crate::store::{
-    Agent, Amendment, Crowded, Duty, Ending, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX,
-    Removal, Result, StoreError, Tenure, is_kept_for,
+    Agent, Amendment, Crowded, Duty, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Result,
+    StoreError, Tenure, is_kept_for,
 };
 
 /// Returns the agent of that name.
@@ -216,42 +215,10 @@ pub(super) fn renew(work: &Work<'_>, tenure: &Tenure, lease: Duration) -> Result
     Ok(true)
 }
 
-/// Ends the lease. If the session is over, deletes a fleeting agent with an empty inbox, or a one-shot session with
-/// everything it left. The lease of a one-shot session that is not over runs out by itself.
-pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, ending: &Ending) -> Result<()> {
-    let outdated = !is_current(work, tenure)? || !is_latest_link(work, tenure)?;
-    let one_shot = is_one_shot(work, &tenure.agent)?;
-    if outdated || (one_shot && !ending.is_over()) {
-        return Ok(());
-    }
-    audit::record_end(work, tenure, ending)?;
-    if one_shot {
-        return end_one_shot(work, &tenure.agent);
-    }
-    hold_until(work, &tenure.agent, work.now)?;
-    settle_expired(work, &tenure.agent)?;
-    if ending.is_over() {
-        let sql = "DELETE FROM agents WHERE id = ? AND fleeting = 1 AND open_count = 0";
-        work.connection
-            .prepare_cached(sql)?
-            .execute([tenure.agent.as_str()])?;
-    }
-    Ok(())
-}
-
 /// Returns whether the agent is a one-shot session, which leaves nothing behind.
 pub(super) fn is_one_shot(work: &Work<'_>, id: &AgentId) -> Result<bool> {
     let sql = "SELECT 1 FROM agents WHERE id = ? AND one_shot = 1";
     Ok(work.connection.prepare_cached(sql)?.exists([id.as_str()])?)
-}
-
-/// Deletes a one-shot session, and expires its questions and the messages in its inbox.
-pub(super) fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
-    settle_one_shot(work, id)?;
-    work.connection
-        .prepare_cached("DELETE FROM agents WHERE id = ?")?
-        .execute([id.as_str()])?;
-    Ok(())
 }
 
 /// Plans to delete the agent, unless it comes back.
@@ -304,29 +271,12 @@ pub(super) fn former_host(work: &Work<'_>, id: &AgentId) -> Result<Option<String
 }
 
 /// Ends the reservation of a deleted agent's name. Returns whether there was one.
-fn forget_former(work: &Work<'_>, id: &AgentId) -> Result<bool> {
+pub(super) fn forget_former(work: &Work<'_>, id: &AgentId) -> Result<bool> {
     Ok(work
         .connection
         .prepare_cached("DELETE FROM former WHERE id = lower(?)")?
         .execute([id.as_str()])?
         == 1)
-}
-
-/// Deletes an agent that no session holds, and expires the messages in its inbox.
-pub(super) fn remove(work: &mut Work<'_>, id: &AgentId, frees: bool) -> Result<Removal> {
-    match find(work, id)? {
-        None if frees && forget_former(work, id)? => return Ok(Removal::Removed),
-        None => return Ok(Removal::Unknown),
-        Some(agent) if agent.is_online(work.now) => return Ok(Removal::Held),
-        Some(_) => {}
-    }
-    if frees {
-        work.connection
-            .prepare_cached("UPDATE agents SET reserved = 0 WHERE id = ?")?
-            .execute([id.as_str()])?;
-    }
-    end_one_shot(work, id)?;
-    Ok(Removal::Removed)
 }
 
 /// Gives the names that stay reserved for a host, of agents made with that key, to its new name.
@@ -363,17 +313,7 @@ pub(super) fn move_host(work: &Work<'_>, base: &AgentId, from: &str, to: &str) -
         .execute((to, base.as_str(), from))?)
 }
 
-/// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
-pub(super) fn unregister(work: &mut Work<'_>, id: &AgentId) -> Result<bool> {
-    let known = hold_until(work, id, work.now)?;
-    settle_expired(work, id)?;
-    work.connection
-        .prepare_cached("DELETE FROM agents WHERE id = ? AND open_count = 0")?
-        .execute([id.as_str()])?;
-    Ok(known)
-}
-
-fn hold_until(work: &Work<'_>, id: &AgentId, until: Timestamp) -> Result<bool> {
+pub(super) fn hold_until(work: &Work<'_>, id: &AgentId, until: Timestamp) -> Result<bool> {
     let mut update = work
         .connection
         .prepare_cached("UPDATE agents SET held_until = ?, last_seen = ? WHERE id = ?")?;
@@ -394,7 +334,7 @@ pub(super) fn check_tenure(
     }
 }
 
-fn is_current(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
+pub(super) fn is_current(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
     let mut query = work.connection.prepare_cached(
         "SELECT 1 FROM agents WHERE id = ? AND uid = ? AND generation = ? AND instance = ?",
     )?;
@@ -408,7 +348,7 @@ fn is_current(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
     Ok(query.exists(names)?)
 }
 
-fn is_latest_link(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
+pub(super) fn is_latest_link(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
     let mut query = work
         .connection
         .prepare_cached("SELECT 1 FROM agents WHERE id = ? AND link = ?")?;

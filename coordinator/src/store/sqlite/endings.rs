@@ -1,4 +1,4 @@
-//! Duties in SQLite and their work: messages whose life is over, and agents that did not come back.
+//! Ends of agents in SQLite, and the work of duties: messages whose life is over, and agents that did not come back.
 
 use std::time::Duration;
 
@@ -6,11 +6,14 @@ use async_trait::async_trait;
 use c3po_shared::ids::AgentId;
 use c3po_shared::time::Timestamp;
 
-use super::agents::{end_of_name, end_one_shot};
+use super::agents::{
+    end_of_name, find, forget_former, hold_until, is_current, is_latest_link, is_one_shot,
+};
+use super::messages::{settle_expired, settle_one_shot};
 use super::rows::{stamp, time_until};
 use super::worker::Work;
-use super::{SqliteStore, duties, messages};
-use crate::store::{Claimed, Due, Duty, DutyStore, RETURN_MAX, Result};
+use super::{SqliteStore, audit, duties, messages};
+use crate::store::{Claimed, Due, Duty, DutyStore, Ending, RETURN_MAX, Removal, Result, Tenure};
 
 #[async_trait]
 impl DutyStore for SqliteStore {
@@ -66,7 +69,7 @@ fn withdraw(work: &mut Work<'_>, id: &AgentId) -> Result<Option<Duration>> {
         end_one_shot(work, id)?;
         return Ok(None);
     }
-    messages::settle_expired(work, id)?;
+    settle_expired(work, id)?;
     let sql = "DELETE FROM agents WHERE id = ? AND open_count = 0";
     let deleted = work
         .connection
@@ -74,4 +77,63 @@ fn withdraw(work: &mut Work<'_>, id: &AgentId) -> Result<Option<Duration>> {
         .execute([id.as_str()])?
         == 1;
     Ok((!deleted).then_some(RETURN_MAX))
+}
+
+/// Ends the lease. If the session is over, deletes a fleeting agent with an empty inbox, or a one-shot session with
+/// everything it left. The lease of a one-shot session that is not over runs out by itself.
+pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, ending: &Ending) -> Result<()> {
+    let outdated = !is_current(work, tenure)? || !is_latest_link(work, tenure)?;
+    let one_shot = is_one_shot(work, &tenure.agent)?;
+    if outdated || (one_shot && !ending.is_over()) {
+        return Ok(());
+    }
+    audit::record_end(work, tenure, ending)?;
+    if one_shot {
+        return end_one_shot(work, &tenure.agent);
+    }
+    hold_until(work, &tenure.agent, work.now)?;
+    settle_expired(work, &tenure.agent)?;
+    if ending.is_over() {
+        let sql = "DELETE FROM agents WHERE id = ? AND fleeting = 1 AND open_count = 0";
+        work.connection
+            .prepare_cached(sql)?
+            .execute([tenure.agent.as_str()])?;
+    }
+    Ok(())
+}
+
+/// Deletes a one-shot session, and expires its questions and the messages in its inbox.
+pub(super) fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
+    settle_one_shot(work, id)?;
+    work.connection
+        .prepare_cached("DELETE FROM agents WHERE id = ?")?
+        .execute([id.as_str()])?;
+    Ok(())
+}
+
+/// Deletes an agent that no session holds, and expires the messages in its inbox.
+pub(super) fn remove(work: &mut Work<'_>, id: &AgentId, frees: bool) -> Result<Removal> {
+    match find(work, id)? {
+        None if frees && forget_former(work, id)? => return Ok(Removal::Removed),
+        None => return Ok(Removal::Unknown),
+        Some(agent) if agent.is_online(work.now) => return Ok(Removal::Held),
+        Some(_) => {}
+    }
+    if frees {
+        work.connection
+            .prepare_cached("UPDATE agents SET reserved = 0 WHERE id = ?")?
+            .execute([id.as_str()])?;
+    }
+    end_one_shot(work, id)?;
+    Ok(Removal::Removed)
+}
+
+/// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
+pub(super) fn unregister(work: &mut Work<'_>, id: &AgentId) -> Result<bool> {
+    let known = hold_until(work, id, work.now)?;
+    settle_expired(work, id)?;
+    work.connection
+        .prepare_cached("DELETE FROM agents WHERE id = ? AND open_count = 0")?
+        .execute([id.as_str()])?;
+    Ok(known)
 }

@@ -227,7 +227,7 @@ impl Store for SqliteStore {
     async fn release(&self, tenure: &Tenure, ending: Ending) -> Result<()> {
         let tenure = tenure.clone();
         self.writer
-            .run(move |work| agents::release(work, &tenure, &ending))
+            .run(move |work| endings::release(work, &tenure, &ending))
             .await
     }
 
@@ -285,13 +285,13 @@ impl Store for SqliteStore {
 
     async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool> {
         let id = id.clone();
-        let unregister = move |work: &mut Work<'_>| agents::unregister(work, &id);
+        let unregister = move |work: &mut Work<'_>| endings::unregister(work, &id);
         self.logged(entry, |was_known| *was_known, unregister).await
     }
 
     async fn remove(&self, id: &AgentId, frees: bool, entry: Option<&Entry>) -> Result<Removal> {
         let (id, is_done) = (id.clone(), |removal: &Removal| *removal == Removal::Removed);
-        let remove = move |work: &mut Work<'_>| agents::remove(work, &id, frees);
+        let remove = move |work: &mut Work<'_>| endings::remove(work, &id, frees);
         self.logged(entry, is_done, remove).await
     }
 
