@@ -9,8 +9,8 @@ use c3po_shared::vocabulary::State;
 use rusqlite::{OptionalExtension, Row, named_params};
 use uuid::Uuid;
 
+use super::group::Work;
 use super::rows::{count, from_json, integer, json, milliseconds, moment, parsed, stamp};
-use super::worker::Work;
 use super::{audit, duties};
 use crate::store::agent::displaced;
 use crate::store::{

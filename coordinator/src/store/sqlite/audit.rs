@@ -4,8 +4,8 @@ use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
 use c3po_shared::vocabulary::State;
 
+use super::group::Work;
 use super::rows::{from_json, integer, json};
-use super::worker::Work;
 use crate::store::{Ending, Result, Tenure};
 
 /// Appends an entry if a log is kept.

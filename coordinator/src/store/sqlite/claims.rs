@@ -9,9 +9,9 @@ use super::agents::{
     enter_context, find, former_host, insert, is_one_shot, plan_withdrawal, unshow, whole,
 };
 use super::audit;
+use super::group::Work;
 use super::messages::settle_one_shot;
 use super::rows::{json, stamp};
-use super::worker::Work;
 use crate::store::{Claim, Owner, Result, Tenure};
 
 /// Returns whether the owner already has an agent of another name.

@@ -3,8 +3,8 @@
 use rusqlite::OptionalExtension;
 use serde::Serialize;
 
+use super::group::Work;
 use super::rows::{count, integer, json, stamp};
-use super::worker::Work;
 use crate::store::Result;
 
 /// The condition for codes that still make a credential.

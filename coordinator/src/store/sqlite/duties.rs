@@ -6,8 +6,8 @@ use c3po_shared::time::Timestamp;
 use rusqlite::{Row, named_params};
 use uuid::Uuid;
 
+use super::group::Work;
 use super::rows::{integer, moment, stamp, time_until};
-use super::worker::Work;
 use crate::store::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, Result, StoreError};
 
 /// Plans a duty. It writes nothing if the duty is already planned for an earlier time, as with most sends.

@@ -9,9 +9,9 @@ use c3po_shared::time::Timestamp;
 use super::agents::{
     end_of_name, find, forget_former, hold_until, is_current, is_latest_link, is_one_shot,
 };
+use super::group::Work;
 use super::messages::{settle_expired, settle_one_shot};
 use super::rows::{stamp, time_until};
-use super::worker::Work;
 use super::{SqliteStore, audit, duties, messages};
 use crate::store::{Claimed, Due, Duty, DutyStore, Ending, RETURN_MAX, Removal, Result, Tenure};
 

@@ -6,8 +6,8 @@ use c3po_shared::limits::LOOP_WINDOW;
 use c3po_shared::time::Timestamp;
 
 use super::SqliteStore;
+use super::group::Work;
 use super::rows::{moment, parsed, stamp};
-use super::worker::Work;
 use crate::store::{GuardStore, Pair, Result, Ruling};
 
 #[async_trait]

@@ -6,9 +6,9 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
 use rusqlite::{OptionalExtension, named_params};
 
+use super::group::Work;
 use super::messages::{ENVELOPE, MessageRow};
 use super::rows::{count, from_json, integer, stamp};
-use super::worker::Work;
 use crate::store::{Backlog, Placed, Result, Selection, StoredMessage};
 
 /// The part of the inbox to read.

@@ -9,8 +9,8 @@ use rusqlite::OptionalExtension;
 
 use super::SqliteStore;
 use super::credentials::{CodeRow, CredentialRow, HOSTS};
+use super::group::Work;
 use super::rows::{json, stamp};
-use super::worker::Work;
 use crate::store::{Invite, Key, KeyStore, Result, StoreError, give_hosts, read_invites, read_key};
 
 #[async_trait]

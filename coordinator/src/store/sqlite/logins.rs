@@ -5,8 +5,8 @@ use c3po_shared::audit::Entry;
 
 use super::SqliteStore;
 use super::credentials::{CodeRow, CredentialRow, PEOPLE};
+use super::group::Work;
 use super::rows::{json, stamp};
-use super::worker::Work;
 use crate::store::{Login, LoginCode, LoginStore, Result, read_codes, read_login};
 
 #[async_trait]

@@ -10,8 +10,8 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, State};
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 
+use super::group::Work;
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp, time_until};
-use super::worker::Work;
 use super::{audit, duties, people, quota};
 use crate::store::fill::is_short;
 use crate::store::quota::cost;

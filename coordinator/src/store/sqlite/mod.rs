@@ -19,6 +19,7 @@ mod claims;
 mod credentials;
 mod duties;
 mod endings;
+mod group;
 mod guard;
 mod inbox;
 mod keys;
@@ -38,9 +39,10 @@ mod worker;
 
 pub use open::OpenError;
 
+use self::group::{Announcements, Fullness, Work};
 use self::inbox::Part;
 use self::room::DiskRoom;
-use self::worker::{Announcements, Fullness, Work, Worker};
+use self::worker::Worker;
 use super::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
     Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,

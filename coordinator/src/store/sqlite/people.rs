@@ -6,8 +6,8 @@ use c3po_shared::limits::{
 };
 use c3po_shared::message::Message;
 
+use super::group::Work;
 use super::rows::{count, integer, moment, parsed, stamp};
-use super::worker::Work;
 use crate::store::{OpenQuestion, Result, SendOutcome};
 
 /// With fewer messages in the inbox than this, no limit can be reached.

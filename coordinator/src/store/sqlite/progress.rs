@@ -7,9 +7,9 @@ use c3po_shared::time::Timestamp;
 
 use super::agents::{check_tenure, enter_context, present_context};
 use super::audit;
+use super::group::Work;
 use super::messages::MessageRow;
 use super::rows::{integer, stamp};
-use super::worker::Work;
 use crate::store::{CONTEXTS_KEPT, Conclusion, PersonReached, Result, Settled, Tenure, Wake};
 
 /// How many rows one step of a sweep changes, so that sends never wait long for it.

@@ -2,7 +2,7 @@
 
 use c3po_shared::limits::QUOTA_HOURS;
 
-use super::worker::Work;
+use super::group::Work;
 use crate::store::quota::{self, Exceeded, Quota};
 use crate::store::{Result, StoreError};
 

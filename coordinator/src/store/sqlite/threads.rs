@@ -4,9 +4,9 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
 use rusqlite::named_params;
 
+use super::group::Work;
 use super::messages::ENVELOPE;
 use super::rows::{from_json, moment, parsed, stamp};
-use super::worker::Work;
 use crate::store::{Excerpt, Mark, Result, Stretch};
 
 /// How many messages one step scans, so that one reader does not delay the others.
