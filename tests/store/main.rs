@@ -248,6 +248,7 @@ mod threads;
 mod waking;
 
 mod cluster;
+mod floor;
 mod functions;
 mod killed;
 mod opening;

@@ -8,8 +8,8 @@ use super::bounds::DRAIN;
 use super::connection::Gone;
 use super::{Finished, Session, attendance};
 use crate::presence::Present;
-use crate::request::Done;
-use crate::store::Ending;
+use crate::request::{self, Caller, Done, Services};
+use crate::store::{Ending, StoreError, Tenure};
 
 /// The close code of a server that goes away, from RFC 6455.
 const CLOSE_GOING_AWAY: u16 = 1001;
@@ -85,7 +85,7 @@ impl Session {
     pub(super) async fn leave(&mut self, end: &EndReason) {
         let current = self.present.as_ref().is_some_and(Present::is_current);
         if let (Some(ending), true, Some(tenure)) = (end.ending(), current, &self.caller.tenure)
-            && let Err(error) = self.services.store.release(tenure, ending).await
+            && let Err(error) = release(&self.services, &self.caller, tenure, ending).await
         {
             tracing::warn!(
                 "{} was not released and stays online until its lease expires: {error}",
@@ -114,4 +114,17 @@ impl Session {
             EndReason::Goodbye | EndReason::Gone => {}
         }
     }
+}
+
+/// Releases the lease in a place of its principal. Many sessions of one key that end together must not fill the queue of the
+/// store.
+async fn release(
+    services: &Services,
+    caller: &Caller,
+    tenure: &Tenure,
+    ending: Ending,
+) -> Result<(), StoreError> {
+    let place = request::begin_call(&caller.principal).await;
+    let _place = place.map_err(|refusal| StoreError::Unavailable(refusal.error))?;
+    services.store.release(tenure, ending).await
 }

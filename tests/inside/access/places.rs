@@ -80,3 +80,32 @@ async fn changes_of_sessions_take_the_places_of_their_key() -> Result<()> {
     redis.resume()?;
     Ok(())
 }
+
+#[tokio::test]
+async fn ends_of_sessions_take_the_places_of_their_key() -> Result<()> {
+    let redis = Redis::start().await?;
+    let store = redis.url().parse()?;
+    let gate = Gate::start_with(|config| config.store = store).await?;
+    let key = gate.key("agent", "web", &[]).await?;
+    let mut sessions = Vec::new();
+    for _ in 0..=CALLS_PER_KEY {
+        sessions.push(linked(&gate, &key, "web").await?);
+    }
+    redis.pause()?;
+    let begun = Instant::now();
+    let ends = sessions.iter_mut().map(async |session| {
+        session.notify("goodbye", json!({})).await?;
+        // The coordinator drops the link of a session that left, once its hold has ended.
+        let _ = session.hear_close().await;
+        Ok::<_, anyhow::Error>(())
+    });
+    try_join_all(ends).await?;
+    // The store fails after a second. The last one waits for that, and then as long.
+    assert!(
+        begun.elapsed() > Duration::from_millis(1_500),
+        "{:?}",
+        begun.elapsed()
+    );
+    redis.resume()?;
+    Ok(())
+}

@@ -1,5 +1,7 @@
 //! Claims of names in SQLite: which session holds an agent, and since when.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use c3po_shared::audit::Event;
 use c3po_shared::ids::AgentId;
 use c3po_shared::vocabulary::State;
@@ -27,16 +29,17 @@ fn has_another(work: &Work<'_>, claim: &Claim) -> Result<bool> {
     ))?)
 }
 
-/// Claims the name for a session, unless it belongs to another owner or another process holds it.
-pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
+/// Claims the name for a session, unless it belongs to another owner or another process holds it. It is one step of several: one
+/// that settled as many messages of an earlier one-shot session as it may does nothing else.
+pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<ControlFlow<Option<Tenure>>> {
     let found = find(work, &claim.name)?;
     if !claim.may_have(found.as_ref()) || has_another(work, claim)? {
-        return Ok(None);
+        return Ok(Break(None));
     }
     if found.is_none()
         && former_host(work, &claim.name)?.is_some_and(|host| host != claim.owner.host)
     {
-        return Ok(None);
+        return Ok(Break(None));
     }
     let returns = found
         .as_ref()
@@ -49,11 +52,11 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
             (agent.uid, agent.generation)
         }
         Some(agent) if agent.is_online(work.now) && !claim.succeeds.contains(&agent.instance) => {
-            return Ok(None);
+            return Ok(Break(None));
         }
         Some(agent) => {
-            if is_one_shot(work, &claim.name)? {
-                settle_one_shot(work, &claim.name)?;
+            if is_one_shot(work, &claim.name)? && !settle_one_shot(work, &claim.name)? {
+                return Ok(Continue(()));
             }
             let generation = agent.generation + 1;
             take_over(work, claim, generation)?;
@@ -73,7 +76,7 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
     plan_withdrawal(work, &claim.name)?;
     let link = next_link(work, &claim.name)?;
     let one_shot = is_one_shot(work, &claim.name)?;
-    Ok(Some(Tenure {
+    Ok(Break(Some(Tenure {
         agent: claim.name.clone(),
         uid,
         generation,
@@ -81,7 +84,7 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
         link,
         one_shot,
         key: claim.key.clone(),
-    }))
+    })))
 }
 
 /// Assigns the next link number to the link that claimed the name.

@@ -1,5 +1,6 @@
 //! Ends of agents in SQLite, and the work of duties: messages whose life is over, and agents that did not come back.
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -46,77 +47,99 @@ impl DutyStore for SqliteStore {
 
     async fn expire(&self, agent: &AgentId) -> Result<Option<Duration>> {
         let agent = agent.clone();
-        self.writer
-            .run(move |work| messages::expire(work, &agent))
+        self.in_steps(move |work| messages::expire(work, &agent))
             .await
     }
 
     async fn withdraw(&self, agent: &AgentId) -> Result<Option<Duration>> {
         let agent = agent.clone();
-        self.writer.run(move |work| withdraw(work, &agent)).await
+        self.in_steps(move |work| withdraw(work, &agent)).await
     }
 }
 
+// Each change below is one step of several. A step that settled as many messages as it may does nothing else.
+
 /// Deletes the agent if it has an empty inbox and did not come back. Returns the time until it must be checked again.
-fn withdraw(work: &mut Work<'_>, id: &AgentId) -> Result<Option<Duration>> {
+fn withdraw(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<Option<Duration>>> {
     let Some((ends, is_one_shot)) = end_of_name(work, id)? else {
-        return Ok(None);
+        return Ok(Break(None));
     };
     if ends > stamp(work.now) {
-        return Ok(Some(time_until(work.now, ends)));
+        return Ok(Break(Some(time_until(work.now, ends))));
     }
     if is_one_shot {
-        end_one_shot(work, id)?;
-        return Ok(None);
+        return Ok(end_one_shot(work, id)?.map_break(|()| None));
     }
-    settle_expired(work, id)?;
+    if !settle_expired(work, id)? {
+        return Ok(Continue(()));
+    }
     let sql = "DELETE FROM agents WHERE id = ? AND open_count = 0";
     let deleted = work
         .connection
         .prepare_cached(sql)?
         .execute([id.as_str()])?
         == 1;
-    Ok((!deleted).then_some(RETURN_MAX))
+    Ok(Break((!deleted).then_some(RETURN_MAX)))
 }
 
 /// Ends the lease. If the session is over, deletes a fleeting agent with an empty inbox, or a one-shot session with
 /// everything it left. The lease of a one-shot session that is not over runs out by itself.
-pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, ending: &Ending) -> Result<()> {
+pub(super) fn release(
+    work: &mut Work<'_>,
+    tenure: &Tenure,
+    ending: &Ending,
+) -> Result<ControlFlow<()>> {
     let outdated = !is_current(work, tenure)? || !is_latest_link(work, tenure)?;
     let one_shot = is_one_shot(work, &tenure.agent)?;
     if outdated || (one_shot && !ending.is_over()) {
-        return Ok(());
+        return Ok(Break(()));
     }
-    audit::record_end(work, tenure, ending)?;
-    if one_shot {
-        return end_one_shot(work, &tenure.agent);
+    let ended = if one_shot {
+        end_one_shot(work, &tenure.agent)?
+    } else {
+        end_lease(work, tenure, ending)?
+    };
+    if ended.is_break() {
+        audit::record_end(work, tenure, ending)?;
+    }
+    Ok(ended)
+}
+
+fn end_lease(work: &mut Work<'_>, tenure: &Tenure, ending: &Ending) -> Result<ControlFlow<()>> {
+    if !settle_expired(work, &tenure.agent)? {
+        return Ok(Continue(()));
     }
     hold_until(work, &tenure.agent, work.now)?;
-    settle_expired(work, &tenure.agent)?;
     if ending.is_over() {
         let sql = "DELETE FROM agents WHERE id = ? AND fleeting = 1 AND open_count = 0";
         work.connection
             .prepare_cached(sql)?
             .execute([tenure.agent.as_str()])?;
     }
-    Ok(())
+    Ok(Break(()))
 }
 
 /// Deletes a one-shot session, and expires its questions and the messages in its inbox.
-pub(super) fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
-    settle_one_shot(work, id)?;
+fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<()>> {
+    if !settle_one_shot(work, id)? {
+        return Ok(Continue(()));
+    }
     work.connection
         .prepare_cached("DELETE FROM agents WHERE id = ?")?
         .execute([id.as_str()])?;
-    Ok(())
+    Ok(Break(()))
 }
 
 /// Deletes an agent that no session holds, and expires the messages in its inbox.
-pub(super) fn remove(work: &mut Work<'_>, id: &AgentId, frees: bool) -> Result<Removal> {
+pub(super) fn remove(
+    work: &mut Work<'_>,
+    id: &AgentId,
+    frees: bool,
+) -> Result<ControlFlow<Removal>> {
     match find(work, id)? {
-        None if frees && forget_former(work, id)? => return Ok(Removal::Removed),
-        None => return Ok(Removal::Unknown),
-        Some(agent) if agent.is_online(work.now) => return Ok(Removal::Held),
+        None if frees && forget_former(work, id)? => return Ok(Break(Removal::Removed)),
+        None => return Ok(Break(Removal::Unknown)),
+        Some(agent) if agent.is_online(work.now) => return Ok(Break(Removal::Held)),
         Some(_) => {}
     }
     if frees {
@@ -124,16 +147,17 @@ pub(super) fn remove(work: &mut Work<'_>, id: &AgentId, frees: bool) -> Result<R
             .prepare_cached("UPDATE agents SET reserved = 0 WHERE id = ?")?
             .execute([id.as_str()])?;
     }
-    end_one_shot(work, id)?;
-    Ok(Removal::Removed)
+    Ok(end_one_shot(work, id)?.map_break(|()| Removal::Removed))
 }
 
 /// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
-pub(super) fn unregister(work: &mut Work<'_>, id: &AgentId) -> Result<bool> {
+pub(super) fn unregister(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<bool>> {
+    if !settle_expired(work, id)? {
+        return Ok(Continue(()));
+    }
     let known = hold_until(work, id, work.now)?;
-    settle_expired(work, id)?;
     work.connection
         .prepare_cached("DELETE FROM agents WHERE id = ? AND open_count = 0")?
         .execute([id.as_str()])?;
-    Ok(known)
+    Ok(Break(known))
 }

@@ -9,10 +9,19 @@ use c3po_shared::time::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use super::room::Pages;
 use crate::store::{Result, StoreError, Wake};
 
 /// How many writes share a commit: enough that the disk is not the bottleneck, few enough for a short delay.
 pub(super) const GROUP_MAX: usize = 256;
+
+/// The size of a page, at which a changed row counts.
+const PAGE: u64 = 4_096;
+/// How many bytes a transaction may write before its group ends: about as much as the largest group of short sends. The
+/// operations of the rest have the next one.
+const BYTES_MAX: u64 = 8 << 20;
+/// The limit of these bytes as a part of the free space, which must also hold the write-ahead log and the growth of the file.
+const FREE_PART: u64 = 16;
 
 /// The context of an operation.
 pub(super) struct Work<'c> {
@@ -33,6 +42,22 @@ pub(super) struct Work<'c> {
 pub(super) struct Fullness {
     pub(super) error: StoreError,
     pub(super) is_spent: bool,
+}
+
+/// The bounds of the next transaction.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    /// Why the store refuses new messages, if it does.
+    pub(super) full: Option<Fullness>,
+    /// The free bytes on the disk.
+    pub(super) free: u64,
+}
+
+impl Bounds {
+    /// Returns whether a transaction that has written this much must end.
+    fn are_reached_by(&self, written: u64) -> bool {
+        written >= BYTES_MAX.min(self.free / FREE_PART)
+    }
 }
 
 /// The announcements of the writer thread after a commit.
@@ -119,12 +144,13 @@ pub(super) fn next_group(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Vec<
     Some(group)
 }
 
-/// Runs the jobs in one transaction, sends their wakes and returns their results.
+/// Runs jobs of the group in one transaction, sends their wakes and returns their results. Jobs that are behind the bounds of
+/// the transaction stay in the group.
 pub(super) fn write(
     connection: &Connection,
-    mut group: Vec<Box<dyn Job>>,
+    group: &mut Vec<Box<dyn Job>>,
     announcements: &Announcements,
-    full: Option<&Fullness>,
+    bounds: &Bounds,
 ) {
     group.retain(|job| !job.is_abandoned());
     let (mut woken, has_grown) = (Vec::new(), Cell::new(false));
@@ -132,12 +158,12 @@ pub(super) fn write(
         .keeps_log
         .load(Ordering::Relaxed)
         .then_some(&has_grown);
-    let failure = transact(connection, &mut group, &mut woken, full, log).err();
-    if failure.is_some() && !connection.is_autocommit() {
+    let outcome = transact(connection, group, &mut woken, bounds, log);
+    if outcome.is_err() && !connection.is_autocommit() {
         // If the rollback fails, the next transaction cannot begin and reports the error.
         let _ = execute(connection, "ROLLBACK");
     }
-    if failure.is_none() {
+    if outcome.is_ok() {
         for wake in woken {
             // There may be no listeners.
             let _ = announcements.wakes.send(wake);
@@ -146,23 +172,28 @@ pub(super) fn write(
             announcements.log.send_replace(());
         }
     }
-    for job in group {
-        job.answer(failure.as_ref());
+    let (done, failure) = match &outcome {
+        Ok(done) => (*done, None),
+        Err(failure) => (group.len(), Some(failure)),
+    };
+    for job in group.drain(..done) {
+        job.answer(failure);
     }
 }
 
-/// Runs each job inside its own savepoint, so that a failing job does not affect the others.
+/// Runs each job inside its own savepoint, so that a failing job does not affect the others. Returns how many it ran.
 fn transact(
     connection: &Connection,
     group: &mut [Box<dyn Job>],
     wakes: &mut Vec<Wake>,
-    full: Option<&Fullness>,
+    bounds: &Bounds,
     log: Option<&Cell<bool>>,
-) -> Result<()> {
+) -> Result<usize> {
     if group.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     execute(connection, "BEGIN IMMEDIATE")?;
+    let (mut done, mut written, mut before) = (0, 0, Extent::of(connection)?);
     for job in group {
         execute(connection, "SAVEPOINT job")?;
         let woken_before = wakes.len();
@@ -170,7 +201,7 @@ fn transact(
             connection,
             now: Timestamp::now(),
             wakes: &mut *wakes,
-            full,
+            full: bounds.full.as_ref(),
             log,
         });
         if connection.is_autocommit() {
@@ -184,8 +215,34 @@ fn transact(
             wakes.truncate(woken_before);
         }
         execute(connection, "RELEASE job")?;
+        let after = Extent::of(connection)?;
+        (done, written, before) = (done + 1, written + after.since(&before), after);
+        if bounds.are_reached_by(written) {
+            break;
+        }
     }
-    execute(connection, "COMMIT")
+    execute(connection, "COMMIT")?;
+    Ok(done)
+}
+
+/// What a connection has written: the rows it changed, and the bytes of the pages in use.
+struct Extent {
+    rows: u64,
+    used: u64,
+}
+
+impl Extent {
+    fn of(connection: &Connection) -> Result<Self> {
+        Ok(Self {
+            rows: connection.total_changes(),
+            used: Pages::of(connection)?.used(),
+        })
+    }
+
+    /// Returns about how many bytes were written since then: a page for each row, and new pages.
+    fn since(&self, before: &Self) -> u64 {
+        (self.rows - before.rows) * PAGE + self.used.saturating_sub(before.used)
+    }
 }
 
 fn execute(connection: &Connection, sql: &str) -> Result<()> {
@@ -196,6 +253,12 @@ fn execute(connection: &Connection, sql: &str) -> Result<()> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    /// Bounds that no test reaches.
+    pub(in super::super) const BOUNDS: Bounds = Bounds {
+        full: None,
+        free: u64::MAX,
+    };
 
     type JobResult = oneshot::Receiver<Result<()>>;
 
@@ -242,7 +305,8 @@ pub(super) mod tests {
 
     fn run(connection: &Connection, jobs: Vec<(Box<dyn Job>, JobResult)>) -> Vec<Result<()>> {
         let (group, answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
-        write(connection, group, &announcements(), None);
+        let mut group = group;
+        write(connection, &mut group, &announcements(), &BOUNDS);
         answers
             .into_iter()
             .map(|mut answer| answer.try_recv().expect("every job is answered"))
@@ -287,11 +351,28 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_transaction_ends_once_it_has_written_enough_for_the_free_space() {
+        for (free, expected) in [(u64::MAX, 5), (FREE_PART * 2 * PAGE, 2), (0, 1)] {
+            let connection = database();
+            let (mut group, mut answers): (Vec<_>, Vec<_>) =
+                (0..5).map(|n| job(n, None, Ok(()))).unzip();
+            let bounds = Bounds { full: None, free };
+            write(&connection, &mut group, &announcements(), &bounds);
+            assert_eq!(numbers(&connection).len(), expected, "{free}");
+            let answered = answers
+                .iter_mut()
+                .filter_map(|answer| answer.try_recv().ok());
+            assert_eq!(answered.count(), expected, "{free}");
+            assert_eq!(group.len(), 5 - expected, "the others have the next one");
+        }
+    }
+
+    #[test]
     fn an_operation_without_a_waiting_caller_is_not_begun() {
         let connection = database();
         let (abandoned, answer) = job(1, None, Ok(()));
         drop(answer);
-        write(&connection, vec![abandoned], &announcements(), None);
+        write(&connection, &mut vec![abandoned], &announcements(), &BOUNDS);
         assert!(numbers(&connection).is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! Sends and answers in SQLite, and the ways by which messages leave an inbox.
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
 use c3po_shared::audit::{Entry, Event};
@@ -17,8 +18,8 @@ use crate::store::fill::is_short;
 use crate::store::quota::cost;
 use crate::store::{AnswerOutcome, Duty, Result, Send, SendOutcome, Wake};
 
-/// How many messages of an inbox expire at once, so that sends never wait long for it.
-const EXPIRED_MAX: usize = 500;
+/// How many messages one step settles: others wait for it, and a full disk must have room for it.
+const SETTLED_MAX: usize = 50;
 
 /// An envelope with more bytes is stored beside the row of its message, which each receipt rewrites: about a page.
 const ROW_MAX: usize = 4 << 10;
@@ -160,7 +161,7 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
         send.bound
     };
     if !make_room(work, &message.to_agent, bound)? {
-        // The counter still includes expired messages until they are settled.
+        // The counter still includes expired messages until they are settled; one of them is enough.
         settle_expired(work, &message.to_agent)?;
         if !make_room(work, &message.to_agent, bound)? {
             return Ok(open_count(work, &message.to_agent)?
@@ -335,42 +336,45 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
     Ok(AnswerOutcome::Sent(outcome))
 }
 
-/// Takes the expired messages out of the agent's inbox permanently.
-pub(super) fn settle_expired(work: &mut Work<'_>, agent: &AgentId) -> Result<()> {
-    let ids = read_ids(
-        work.connection.prepare_cached(
-            "SELECT id FROM messages INDEXED BY inbox WHERE to_agent = ? AND open = 1 AND expires_at <= ?",
-        )?,
-        (agent.as_str(), stamp(work.now)),
-    )?;
-    settle_all(work, &ids)
-}
-
-/// Takes the messages to a one-shot session, and its questions, out of all inboxes.
-pub(super) fn settle_one_shot(work: &mut Work<'_>, agent: &AgentId) -> Result<()> {
-    let ids = read_ids(
-        work.connection.prepare_cached(
-            "SELECT id FROM messages INDEXED BY inbox WHERE to_agent = :agent AND open = 1
-             UNION SELECT id FROM messages INDEXED BY asked WHERE from_agent = :agent AND one_shot = 1 AND open = 1",
-        )?,
-        named_params! { ":agent": agent.as_str() },
-    )?;
-    settle_all(work, &ids)
-}
-
-/// Takes the expired messages out of the agent's inbox, as its duty. Returns the time until the next one expires.
-pub(super) fn expire(work: &mut Work<'_>, agent: &AgentId) -> Result<Option<Duration>> {
+/// Takes expired messages out of the agent's inbox permanently, as many as one step may. Returns whether these were all.
+pub(super) fn settle_expired(work: &mut Work<'_>, agent: &AgentId) -> Result<bool> {
     let ids = read_ids(
         work.connection.prepare_cached(
             "SELECT id FROM messages INDEXED BY inbox WHERE to_agent = ? AND open = 1 AND expires_at <= ? LIMIT ?",
         )?,
-        (agent.as_str(), stamp(work.now), integer(EXPIRED_MAX)),
+        (agent.as_str(), stamp(work.now), integer(SETTLED_MAX)),
     )?;
     settle_all(work, &ids)?;
+    Ok(ids.len() < SETTLED_MAX)
+}
+
+/// Takes messages to a one-shot session, and its questions, out of all inboxes, as many as one step may. Returns whether these
+/// were all.
+pub(super) fn settle_one_shot(work: &mut Work<'_>, agent: &AgentId) -> Result<bool> {
+    let ids = read_ids(
+        work.connection.prepare_cached(
+            "SELECT id FROM messages INDEXED BY inbox WHERE to_agent = :agent AND open = 1
+             UNION ALL SELECT id FROM messages INDEXED BY asked
+                 WHERE from_agent = :agent AND one_shot = 1 AND open = 1 AND to_agent <> :agent LIMIT :most",
+        )?,
+        named_params! { ":agent": agent.as_str(), ":most": integer(SETTLED_MAX) },
+    )?;
+    settle_all(work, &ids)?;
+    Ok(ids.len() < SETTLED_MAX)
+}
+
+/// Takes expired messages out of the agent's inbox, as its duty. The last step returns the time until the next one expires.
+pub(super) fn expire(
+    work: &mut Work<'_>,
+    agent: &AgentId,
+) -> Result<ControlFlow<Option<Duration>>> {
+    if !settle_expired(work, agent)? {
+        return Ok(Continue(()));
+    }
     let sql = "SELECT min(expires_at) AS next FROM messages INDEXED BY inbox WHERE to_agent = ? AND open = 1";
     let mut query = work.connection.prepare_cached(sql)?;
     let next: Option<i64> = query.query_row([agent.as_str()], |row| row.get("next"))?;
-    Ok(next.map(|next| time_until(work.now, next)))
+    Ok(Break(next.map(|next| time_until(work.now, next))))
 }
 
 fn read_ids(mut query: CachedStatement<'_>, params: impl Params) -> Result<Vec<MessageId>> {

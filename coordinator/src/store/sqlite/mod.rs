@@ -1,5 +1,6 @@
 //! The embedded store: one SQLite file with one writer thread and one reader thread.
 
+use std::ops::ControlFlow::{self, Break};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +40,7 @@ mod worker;
 
 pub use open::OpenError;
 
-use self::group::{Announcements, Fullness, Work};
+use self::group::{Announcements, Bounds, Fullness, Work};
 use self::inbox::Part;
 use self::room::DiskRoom;
 use self::worker::Worker;
@@ -90,10 +91,14 @@ impl SqliteStore {
         let check = move |connection: &Connection| {
             place.check()?;
             let fill = measured.measure(connection)?;
-            Ok(fill.refuses().map(|why| Fullness {
+            let full = fill.refuses().map(|why| Fullness {
                 error: StoreError::Full(why),
                 is_spent: fill.is_spent(),
-            }))
+            });
+            Ok(Bounds {
+                full,
+                free: fill.free,
+            })
         };
         let writer = Worker::writer(opened.writer, announcements.clone(), check)?;
         let reader = Worker::reader(opened.reader)?;
@@ -139,6 +144,21 @@ impl SqliteStore {
             Ok(outcome)
         };
         self.writer.run(logged).await
+    }
+
+    /// Makes a change in steps, each with its own place in a group, so that others wait only for one step. The last one
+    /// returns the outcome. If the others are not followed by it, the duty of the agent goes on.
+    async fn in_steps<T: std::marker::Send + 'static>(
+        &self,
+        step: impl Fn(&mut Work<'_>) -> Result<ControlFlow<T>> + std::marker::Send + Sync + 'static,
+    ) -> Result<T> {
+        let step = Arc::new(step);
+        loop {
+            let step = Arc::clone(&step);
+            if let Break(outcome) = self.writer.run(move |work| step(work)).await? {
+                return Ok(outcome);
+            }
+        }
     }
 
     async fn read(
@@ -214,9 +234,7 @@ impl AuditStore for SqliteStore {
 impl Store for SqliteStore {
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>> {
         let claim = claim.clone();
-        self.writer
-            .run(move |work| claims::claim(work, &claim))
-            .await
+        self.in_steps(move |work| claims::claim(work, &claim)).await
     }
 
     async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool> {
@@ -228,8 +246,7 @@ impl Store for SqliteStore {
 
     async fn release(&self, tenure: &Tenure, ending: Ending) -> Result<()> {
         let tenure = tenure.clone();
-        self.writer
-            .run(move |work| endings::release(work, &tenure, &ending))
+        self.in_steps(move |work| endings::release(work, &tenure, &ending))
             .await
     }
 
@@ -286,15 +303,23 @@ impl Store for SqliteStore {
     }
 
     async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool> {
-        let id = id.clone();
-        let unregister = move |work: &mut Work<'_>| endings::unregister(work, &id);
-        self.logged(entry, |was_known| *was_known, unregister).await
+        let (id, entry) = (id.clone(), entry.cloned());
+        self.in_steps(move |work| {
+            let step = endings::unregister(work, &id)?;
+            audit::append_if(work, step == Break(true), entry.as_ref())?;
+            Ok(step)
+        })
+        .await
     }
 
     async fn remove(&self, id: &AgentId, frees: bool, entry: Option<&Entry>) -> Result<Removal> {
-        let (id, is_done) = (id.clone(), |removal: &Removal| *removal == Removal::Removed);
-        let remove = move |work: &mut Work<'_>| endings::remove(work, &id, frees);
-        self.logged(entry, is_done, remove).await
+        let (id, entry) = (id.clone(), entry.cloned());
+        self.in_steps(move |work| {
+            let step = endings::remove(work, &id, frees)?;
+            audit::append_if(work, step == Break(Removal::Removed), entry.as_ref())?;
+            Ok(step)
+        })
+        .await
     }
 
     async fn former_host(&self, id: &AgentId) -> Result<Option<String>> {

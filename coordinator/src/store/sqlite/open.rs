@@ -208,6 +208,10 @@ pub(super) fn open(path: &Path, fleet: &Fleet) -> Result<Opened, OpenError> {
     writer
         .pragma_update(None, "wal_autocheckpoint", pages)
         .map_err(unreadable)?;
+    // Without a limit, the log of one long transaction would take its room from then on.
+    writer
+        .pragma_update(None, "journal_size_limit", i64::from(pages) * page)
+        .map_err(unreadable)?;
     let reader = connect(path).map_err(unreadable)?;
     reader
         .pragma_update(None, "query_only", true)

@@ -44,10 +44,14 @@ pub(super) fn open_questions(work: &Work<'_>) -> Result<Vec<OpenQuestion>> {
 pub(super) fn too_many(work: &Work<'_>, message: &Message) -> Result<Option<SendOutcome>> {
     let sql = format!(
         "SELECT count(*), count(*) FILTER (WHERE from_agent = ?1), count(*) FILTER (WHERE {HOST} = ?2)
-         FROM messages INDEXED BY inbox WHERE to_agent = 'human' AND open = 1 AND wants_answer = 1"
+         FROM messages INDEXED BY inbox WHERE to_agent = 'human' AND open = 1 AND wants_answer = 1 AND expires_at > ?3"
     );
     let mut query = work.connection.prepare_cached(&sql)?;
-    let whose = (message.from_agent.as_str(), host_of(work, message)?);
+    let whose = (
+        message.from_agent.as_str(),
+        host_of(work, message)?,
+        stamp(work.now),
+    );
     let (all, own, of_host) = query.query_row(whose, |row| {
         Ok((count(row.get(0)?), count(row.get(1)?), count(row.get(2)?)))
     })?;

@@ -25,24 +25,46 @@ pub(super) struct DiskRoom {
 impl DiskRoom {
     /// Returns how full the store is. Pages on the free list count as free, because later messages reuse them.
     pub(super) fn measure(&self, connection: &Connection) -> Result<Fill> {
+        let pages = Pages::of(connection)?;
+        let disk = disk_of(&self.path)?;
+        Ok(Fill {
+            bytes: pages.used(),
+            max: self.max,
+            free: disk
+                .f_bavail
+                .saturating_mul(disk.f_frsize)
+                .saturating_add(pages.reusable * pages.size),
+            floor: floor(&disk),
+        })
+    }
+}
+
+/// The pages of the file.
+pub(super) struct Pages {
+    size: u64,
+    count: u64,
+    reusable: u64,
+}
+
+impl Pages {
+    /// Returns those of the connection, which may be in a transaction.
+    pub(super) fn of(connection: &Connection) -> Result<Self> {
         let number = |sql: &str| -> Result<u64> {
             let number: i64 = connection
                 .prepare_cached(sql)?
                 .query_row([], |row| row.get(0))?;
             Ok(number.cast_unsigned())
         };
-        let (size, pages) = (number("PRAGMA page_size")?, number("PRAGMA page_count")?);
-        let reusable = number("PRAGMA freelist_count")?;
-        let disk = disk_of(&self.path)?;
-        Ok(Fill {
-            bytes: pages.saturating_sub(reusable) * size,
-            max: self.max,
-            free: disk
-                .f_bavail
-                .saturating_mul(disk.f_frsize)
-                .saturating_add(reusable * size),
-            floor: floor(&disk),
+        Ok(Self {
+            size: number("PRAGMA page_size")?,
+            count: number("PRAGMA page_count")?,
+            reusable: number("PRAGMA freelist_count")?,
         })
+    }
+
+    /// Returns the bytes of those in use.
+    pub(super) fn used(&self) -> u64 {
+        self.count.saturating_sub(self.reusable) * self.size
     }
 }
 
@@ -57,7 +79,8 @@ fn floor(disk: &StatVfs) -> u64 {
     FLOOR.min(disk.f_blocks.saturating_mul(disk.f_frsize) / FLOOR_PART)
 }
 
-/// Returns the number of pages of the write-ahead log that triggers a checkpoint: that many, or less on a small disk.
+/// Returns the number of pages of the write-ahead log that triggers a checkpoint: that many, or less on a small disk. A longer
+/// log is cut to as many afterwards.
 pub(super) fn log_pages(path: &Path, page_size: u64, most: u32) -> u32 {
     let part = disk_of(path).map_or(FLOOR, |disk| floor(&disk)) / LOG_PART;
     let pages = part / page_size.max(1);

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::group::{Announcements, Fullness, GROUP_MAX, Job, Operation, Work, next_group, write};
+use super::group::{Announcements, Bounds, GROUP_MAX, Job, Operation, Work, next_group, write};
 use crate::store::{Result, StoreError};
 
 /// The deadline of an operation, including its time in the queue.
@@ -27,18 +27,23 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts the writer thread. Before each group, `check` must succeed; it also returns why new messages are refused, if
-    /// they are. The thread owns `check` until it ends.
+    /// Starts the writer thread. Before each transaction, `check` must succeed; it returns its bounds. The thread owns `check`
+    /// until it ends.
     pub(super) fn writer(
         connection: Connection,
         announcements: Announcements,
-        check: impl Fn(&Connection) -> Result<Option<Fullness>> + Send + 'static,
+        check: impl Fn(&Connection) -> Result<Bounds> + Send + 'static,
     ) -> std::io::Result<Self> {
         Self::start("store-writer", move |mut jobs| {
-            while let Some(group) = next_group(&mut jobs) {
-                match check(&connection) {
-                    Ok(full) => write(&connection, group, &announcements, full.as_ref()),
-                    Err(failure) => group.into_iter().for_each(|job| job.answer(Some(&failure))),
+            while let Some(mut group) = next_group(&mut jobs) {
+                while !group.is_empty() {
+                    match check(&connection) {
+                        Ok(bounds) => write(&connection, &mut group, &announcements, &bounds),
+                        Err(failure) => {
+                            let jobs = group.drain(..);
+                            jobs.for_each(|job| job.answer(Some(&failure)));
+                        }
+                    }
                 }
             }
             drop(connection);
@@ -160,7 +165,7 @@ fn join(thread: JoinHandle<()>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::group::tests::{announcements, database};
+    use super::super::group::tests::{BOUNDS, announcements, database};
     use super::*;
 
     #[tokio::test]
@@ -168,7 +173,7 @@ mod tests {
         let (hold, mut held) = oneshot::channel::<()>();
         let writer = Worker::writer(database(), announcements(), move |_| {
             let _held = &hold;
-            Ok(None)
+            Ok(BOUNDS)
         })
         .expect("a thread");
         let (gate, closed) = std::sync::mpsc::channel::<()>();

@@ -1,0 +1,129 @@
+//! A disk at its floor: whatever one host does with what it has stored, the room for control stays.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use c3po_coordinator::config::Fleet;
+use c3po_coordinator::store::sqlite::SqliteStore;
+use c3po_coordinator::store::{Claim, Ending, Key, Send, SendOutcome, Store, StoreError, Tenure};
+use c3po_shared::limits::{CALLS_PER_KEY, KEYS_MAX};
+use c3po_shared::time::Timestamp;
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
+use harness::eventually::eventually;
+use harness::skip::skipped;
+use harness::small_disk::SmallDisk;
+use tempfile::tempdir;
+
+use super::fixture::{SOON, claim, everything, id, message, news, send};
+use super::keys::key;
+
+/// The size of the disk in KiB; a quarter of it is its floor.
+const DISK: u32 = 20_480;
+/// The one-shot sessions that end together.
+const SESSIONS: usize = 200;
+
+/// Starts the one-shot sessions.
+async fn begin(store: &dyn Store) -> Result<Vec<Tenure>> {
+    let mut sessions = Vec::new();
+    for number in 0..SESSIONS {
+        let name = format!("run-{number}");
+        let wish = Claim {
+            fleeting: true,
+            one_shot: true,
+            ..claim(&name)
+        };
+        sessions.push(store.claim(&wish).await?.context("a free name")?);
+    }
+    Ok(sessions)
+}
+
+/// Sends messages to every session in turn, until the disk is at its floor.
+async fn fill(store: &dyn Store) -> Result<usize> {
+    let text = "x".repeat(500);
+    for round in 1..1_000 {
+        let calls: Vec<Send> = (0..SESSIONS)
+            .map(|number| send(news("a", &format!("run-{number}"), &text)))
+            .collect();
+        for outcome in join_all(calls.iter().map(|call| store.send(call))).await {
+            match outcome {
+                Ok(SendOutcome::Stored) => {}
+                Err(StoreError::Full(_)) => return Ok(round),
+                other => anyhow::bail!("{other:?}"),
+            }
+        }
+    }
+    anyhow::bail!("the disk has no floor")
+}
+
+/// Does what needs the room for control: a session of another host, an acknowledgement and a revocation.
+async fn control(store: &dyn Store, round: u64) -> Result<()> {
+    let b = store.claim(&claim(&format!("b-{round}"))).await?;
+    b.context("a session of another host")?;
+    let sent = store.inbox(&id("b"), everything()).await?;
+    let first = sent.first().context("a message")?.message.id.clone();
+    let settled = store.acknowledge(&id("b"), None, &[first]).await?;
+    anyhow::ensure!(settled.acked.len() == 1, "{settled:?}");
+    let one = key(&format!("{round:08}"));
+    anyhow::ensure!(store.put_key(&one, KEYS_MAX, None).await?, "a key");
+    let revoked = Key {
+        revoked_at: Some(Timestamp::now()),
+        revision: 2,
+        ..one
+    };
+    anyhow::ensure!(store.put_key(&revoked, KEYS_MAX, None).await?, "its end");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_end_together_leave_the_room_for_control() -> Result<()> {
+    const NAME: &str = "floor::sessions_that_end_together_leave_the_room_for_control";
+    let work = tempdir()?;
+    let Some(disk) = SmallDisk::mount(&work.path().join("store"), DISK)? else {
+        return skipped(NAME, "mounting a small disk is not allowed");
+    };
+    let path = disk.path().join("c3po.db");
+    let store = SqliteStore::open(&path, &Fleet::default()).await?;
+    for name in ["a", "b"] {
+        store.claim(&claim(name)).await?;
+    }
+    for _ in 0..3 {
+        store.send(&send(message("a", "b", "hello"))).await?;
+    }
+    let sessions = begin(&store).await?;
+    let rounds = fill(&store).await?;
+    assert!(rounds > 20, "{rounds}");
+
+    // All at once, as no key may: an operation may be over late, but nothing is lost.
+    let store: Arc<dyn Store> = Arc::new(store);
+    join_all(
+        sessions
+            .iter()
+            .map(|session| store.release(session, Ending::Goodbye)),
+    )
+    .await;
+    control(&*store, 1).await?;
+    let ending = stream::iter(&sessions).map(async |session| {
+        let over = async || store.release(session, Ending::Goodbye).await.ok();
+        eventually("the session is over", SOON, over).await?;
+        anyhow::ensure!(
+            store.agent(&session.agent).await?.is_none(),
+            "{}",
+            session.agent
+        );
+        Ok(())
+    });
+    let ended: Vec<Result<()>> = ending.buffer_unordered(CALLS_PER_KEY).collect().await;
+    ended.into_iter().collect::<Result<()>>()?;
+    control(&*store, 2).await?;
+    let fill = store.fill().await?.context("a local store")?;
+    assert!(!fill.is_spent(), "{fill:?} after {rounds} rounds");
+    let log = std::fs::metadata(path.with_extension("db-wal"))?.len();
+    assert!(log < fill.floor / 2, "{log} of {fill:?}");
+
+    store.close().await;
+    let store = SqliteStore::open(&path, &Fleet::default()).await?;
+    control(&store, 3).await?;
+    store.close().await;
+    Ok(())
+}
