@@ -335,6 +335,10 @@ fn limits_of_the_log() -> Vec<(&'static str, String)> {
         ("POLICY_RULES_MAX", limits::POLICY_RULES_MAX.to_string()),
         ("POLICY_BYTES_MAX", limits::POLICY_BYTES_MAX.to_string()),
         ("AUDIT_ENTRIES", limits::AUDIT_ENTRIES.to_string()),
+        (
+            "AUDIT_ENTRIES_LEAST",
+            limits::AUDIT_ENTRIES_LEAST.to_string(),
+        ),
         ("AUDIT_PAGE_MAX", limits::AUDIT_PAGE_MAX.to_string()),
         ("EVENT_READERS", limits::EVENT_READERS.to_string()),
         (

@@ -329,6 +329,16 @@ pub struct Amendment {
     pub attends: Option<Duration>,
 }
 
+impl Amendment {
+    /// Returns whether it has texts, for which a full store may have no room.
+    pub(super) fn has_texts(&self) -> bool {
+        self.capabilities.is_some()
+            || [&self.description, &self.role, &self.current_task]
+                .iter()
+                .any(|text| text.is_some())
+    }
+}
+
 impl From<SessionChange> for Amendment {
     fn from(session: SessionChange) -> Self {
         Self {

@@ -38,6 +38,11 @@ impl Fill {
     pub fn is_spent(&self) -> bool {
         self.free < self.floor / 2
     }
+
+    /// Returns whether receipts and the texts of agents have used up their part of the reserve too.
+    pub fn is_scarce(&self) -> bool {
+        self.free < self.floor / 4
+    }
 }
 
 impl Send {
@@ -76,14 +81,21 @@ mod tests {
         );
         let disk = refuses(0, Some(1_000), 63).unwrap_or_default();
         assert!(disk.contains("63 bytes are free"), "{disk}");
-        for (free, expected) in [(64, false), (32, false), (31, true)] {
+        for (free, spent, scarce) in [
+            (64, false, false),
+            (32, false, false),
+            (31, true, false),
+            (16, true, false),
+            (15, true, true),
+        ] {
             let fill = Fill {
                 bytes: 0,
                 max: None,
                 free,
                 floor: 64,
             };
-            assert_eq!(fill.is_spent(), expected, "{free}");
+            let found = (fill.is_spent(), fill.is_scarce());
+            assert_eq!(found, (spent, scarce), "{free}");
         }
     }
 }

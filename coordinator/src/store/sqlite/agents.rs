@@ -180,6 +180,9 @@ pub(super) fn amend(
     amendment: &Amendment,
 ) -> Result<Option<Agent>> {
     check_tenure(work, id, tenure)?;
+    if amendment.has_texts() {
+        work.check_growth()?;
+    }
     let session = &amendment.session;
     if let Some(state) = session.state {
         audit::record_state(work, id, tenure, state)?;

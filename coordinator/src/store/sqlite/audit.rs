@@ -2,13 +2,17 @@
 
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
+use c3po_shared::limits::AUDIT_ENTRIES_LEAST;
 use c3po_shared::vocabulary::State;
 
 use super::group::Work;
 use super::rows::{from_json, integer, json};
 use crate::store::{Ending, Result, Tenure};
 
-/// Appends an entry if a log is kept.
+/// How many older entries an entry replaces at most. The longest entry is not longer than so many short ones.
+const REPLACED: usize = 4;
+
+/// Appends an entry if a log is kept. It does not grow if half of the reserve is spent.
 pub(super) fn append(work: &Work<'_>, entry: &Entry) -> Result<()> {
     let Some(has_grown) = work.log else {
         return Ok(());
@@ -17,6 +21,14 @@ pub(super) fn append(work: &Work<'_>, entry: &Entry) -> Result<()> {
     work.connection
         .prepare_cached(sql)?
         .execute([json(entry)?])?;
+    if work.full.is_some_and(|full| full.is_spent) {
+        let sql = "DELETE FROM audit WHERE position IN
+            (SELECT position FROM audit WHERE position <= ? ORDER BY position LIMIT ?)";
+        let older = work.connection.last_insert_rowid() - AUDIT_ENTRIES_LEAST.cast_signed();
+        work.connection
+            .prepare_cached(sql)?
+            .execute((older, integer(REPLACED)))?;
+    }
     has_grown.set(true);
     Ok(())
 }

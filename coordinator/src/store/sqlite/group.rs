@@ -37,11 +37,22 @@ pub(super) struct Work<'c> {
     pub(super) log: Option<&'c Cell<bool>>,
 }
 
-/// Why the store refuses new messages, and whether it refuses short replies too.
+impl Work<'_> {
+    /// Refuses a change by an agent that makes the file grow, if only the last part of the reserve is left.
+    pub(super) fn check_growth(&self) -> Result<()> {
+        match self.full {
+            Some(full) if full.is_scarce => Err(full.error.clone()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why the store refuses new messages, and whether it refuses short replies and receipts too.
 #[derive(Debug, Clone)]
 pub(super) struct Fullness {
     pub(super) error: StoreError,
     pub(super) is_spent: bool,
+    pub(super) is_scarce: bool,
 }
 
 /// The bounds of the next transaction.

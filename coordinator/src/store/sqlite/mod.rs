@@ -90,10 +90,12 @@ impl SqliteStore {
         let (place, measured) = (opened.place, room.clone());
         let check = move |connection: &Connection| {
             place.check()?;
+            room::bound_log(connection);
             let fill = measured.measure(connection)?;
             let full = fill.refuses().map(|why| Fullness {
                 error: StoreError::Full(why),
                 is_spent: fill.is_spent(),
+                is_scarce: fill.is_scarce(),
             });
             Ok(Bounds {
                 full,

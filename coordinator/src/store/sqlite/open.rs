@@ -4,7 +4,6 @@ use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -42,14 +41,12 @@ const PARTS: [&str; 25] = [
     "long_messages",
     "shorten",
 ];
-/// How long a statement waits for another connection's lock.
-const BUSY_LIMIT: Duration = Duration::from_secs(1);
 /// The largest file that is checked completely at startup. Above it the check would take too long.
 const CHECKED_MAX: u64 = 8 << 20;
 /// The number of write-ahead log pages that triggers a checkpoint. A checkpoint costs the disk as much as a commit.
 const LOG_PAGES: u32 = 4_096;
 /// The size of the prepared statement cache of each connection: larger than the number of statements.
-const STATEMENTS: usize = 112;
+const STATEMENTS: usize = 120;
 
 /// Why a database was not opened. No stored message was changed.
 #[derive(Debug, thiserror::Error)]
@@ -313,7 +310,7 @@ fn make_file(path: &Path) -> Result<(), OpenError> {
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY_LIMIT)?;
+    connection.busy_timeout(room::BUSY_LIMIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }

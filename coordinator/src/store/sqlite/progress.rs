@@ -53,6 +53,7 @@ pub(super) fn advance(
     progress: &Progress,
 ) -> Result<Vec<(MessageId, Stage)>> {
     check_tenure(work, recipient, tenure)?;
+    work.check_growth()?;
     if !matches!(
         progress.stage,
         Stage::OnHost | Stage::InSession | Stage::Seen

@@ -1,7 +1,8 @@
 //! Room for new messages: space used in the file and free on its disk.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
 
 use rusqlite::Connection;
 use rustix::fs::{StatVfs, statvfs};
@@ -14,6 +15,11 @@ const FLOOR: u64 = 64_000_000;
 const FLOOR_PART: u64 = 4;
 /// The write-ahead log is moved into the file at this part of the reserved space: the file grows by as much meanwhile.
 const LOG_PART: u64 = 4;
+
+/// How long a statement waits for another connection's lock.
+pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(1);
+/// How long the writer waits for readers before it cuts the write-ahead log.
+const READER_LIMIT: Duration = Duration::from_millis(20);
 
 /// The file and its size limit.
 #[derive(Debug, Clone)]
@@ -85,4 +91,26 @@ pub(super) fn log_pages(path: &Path, page_size: u64, most: u32) -> u32 {
     let part = disk_of(path).map_or(FLOOR, |disk| floor(&disk)) / LOG_PART;
     let pages = part / page_size.max(1);
     u32::try_from(pages).unwrap_or(most).clamp(1, most)
+}
+
+/// Moves the write-ahead log into the file and cuts it, if it is longer than its limit because readers kept it from beginning
+/// anew. If a reader takes too long, the next group tries again.
+pub(super) fn bound_log(connection: &Connection) {
+    let is_long = || -> rusqlite::Result<bool> {
+        let limit: i64 = connection
+            .prepare_cached("PRAGMA journal_size_limit")?
+            .query_row([], |row| row.get(0))?;
+        let log = connection.path().map(|path| format!("{path}-wal"));
+        let length = log.and_then(|log| fs::metadata(log).ok());
+        let limit = limit.cast_unsigned();
+        Ok(length.is_some_and(|log| log.len() > limit.saturating_add(limit / LOG_PART)))
+    };
+    if is_long().unwrap_or_default() {
+        let wait = |limit| connection.busy_timeout(limit);
+        let cut = || connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let outcome = wait(READER_LIMIT).and_then(|()| cut());
+        if let Err(error) = outcome.and(wait(BUSY_LIMIT)) {
+            tracing::debug!("the write-ahead log was not cut: {error}");
+        }
+    }
 }
