@@ -13,7 +13,7 @@ use super::client_request::{end_request, is_over};
 use super::questions::{
     Asked, answer_of, asked, check_open, content_of, person, show, store_answer,
 };
-use super::{Caller, Services, begin_read, check_right, send, triage};
+use super::{Caller, Services, begin_read, check_right, correction, send, triage};
 use crate::auth::{Principal, Right};
 
 /// Answers a question for people, or gives a verdict. The first answer wins.
@@ -53,7 +53,7 @@ pub(crate) async fn answer(
     let own = MessageId::of_call(&AgentId::human(), &asked.message.from_agent, call, 0);
     if asked.reply.as_ref().is_none_or(|reply| reply.id != own) {
         let login = principal.login_of(&AgentId::human()).map(str::to_owned);
-        if let Some(sent) = triage::correct(services, by, login, &asked, content.clone()).await? {
+        if let Some(sent) = correction::correct(services, by, login, &asked, content.clone()).await? {
             return Ok(sent);
         }
         check_asked(services, &asked).await?;
@@ -74,7 +74,7 @@ pub(crate) async fn answer_by_code(
 ) -> Result<Sent, Refusal> {
     let asked = asked(services, question).await?;
     let asked = asked.ok_or_else(|| Refusal::message_not_found(question))?;
-    if let Some(sent) = triage::correct(services, name, None, &asked, content.clone()).await? {
+    if let Some(sent) = correction::correct(services, name, None, &asked, content.clone()).await? {
         return Ok(sent);
     }
     check_asked(services, &asked).await?;

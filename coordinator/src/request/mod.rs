@@ -7,6 +7,7 @@ mod asking;
 mod audit;
 mod caller;
 mod client_request;
+mod correction;
 mod deposit;
 mod events;
 mod guard;

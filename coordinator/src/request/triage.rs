@@ -13,7 +13,7 @@ use c3po_shared::limits::{
 };
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
-use c3po_shared::question::{Answer, AnswerContent};
+use c3po_shared::question::Answer;
 use c3po_shared::receipt::{Receipt, Stage, Step, Via, furthest, reached};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -104,7 +104,7 @@ async fn withdraw(services: &Services, offer: &MessageId) -> Result<(), StoreErr
 }
 
 /// Returns the id of the call for that purpose about a question: always the same one.
-fn call_about(question: &MessageId, purpose: &str) -> CallId {
+pub(super) fn call_about(question: &MessageId, purpose: &str) -> CallId {
     let name = format!("{purpose} {question}");
     CallId(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
@@ -241,7 +241,7 @@ fn text_of(question: &Message) -> String {
 }
 
 /// Returns a message in the thread of a question, without a text.
-fn bare(id: MessageId, from: AgentId, question: &Message, now: Timestamp) -> Message {
+pub(super) fn bare(id: MessageId, from: AgentId, question: &Message, now: Timestamp) -> Message {
     Message {
         thread_id: question.thread_id.clone(),
         kind: Kind::Message,
@@ -268,7 +268,7 @@ fn bare(id: MessageId, from: AgentId, question: &Message, now: Timestamp) -> Mes
     }
 }
 
-fn sending(message: Message, call: CallId, login: Option<String>) -> Send {
+pub(super) fn sending(message: Message, call: CallId, login: Option<String>) -> Send {
     Send {
         message,
         call,
@@ -354,58 +354,6 @@ pub(super) async fn pass_on(
     services.store.plan(&push, Timestamp::now()).await?;
     services.duties_due.notify_one();
     Ok(())
-}
-
-/// Returns the message by which people correct the answer of a triage agent.
-pub(super) fn correction_of(question: &Message) -> MessageId {
-    let call = call_about(&question.id, "correct");
-    MessageId::of_call(&AgentId::human(), &question.from_agent, call, 0)
-}
-
-/// Sends the answer of a person to an agent that has one of a triage agent. Returns `None` if it is too late, or if another
-/// one was sent.
-pub(super) async fn correct(
-    services: &Services,
-    by: &str,
-    login: Option<String>,
-    asked: &Asked,
-    content: AnswerContent,
-) -> Result<Option<Sent>, Refusal> {
-    let now = Timestamp::now();
-    let Some(reply) = asked.reply.as_ref().filter(|reply| {
-        let is_of_triage = reply
-            .answer
-            .as_ref()
-            .is_some_and(|answer| answer.is_of_triage());
-        is_of_triage && now.since(reply.timestamp) < CORRECTED_WITHIN
-    }) else {
-        return Ok(None);
-    };
-    let (answer, text) = questions::worded(asked, by, content)?;
-    let question = &asked.message;
-    let title = format!("{by} corrects triage's answer to {}", question.id);
-    let message = Message {
-        title: Some(title.chars().take(TITLE_MAX).collect()),
-        message: Some(text),
-        answer: Some(Box::new(Answer {
-            to_ask_user: false,
-            ..answer
-        })),
-        expires_at: reply.expires_at,
-        ..bare(correction_of(question), AgentId::human(), question, now)
-    };
-    let send = sending(message, call_about(&question.id, "correct"), login);
-    Ok(match services.store.send(&send).await? {
-        SendOutcome::Stored => {
-            let receipt = Receipt {
-                stage: Stage::Stored,
-                at: Some(now),
-            };
-            let message = send.message;
-            Some(Sent { message, receipt })
-        }
-        _ => None,
-    })
 }
 
 #[cfg(test)]
