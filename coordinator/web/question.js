@@ -3,7 +3,7 @@ import { verdictForm, wordsForm } from "./answer.js";
 import { call, idempotencyKey, Refused } from "./api.js";
 import { foreign, h } from "./dom.js";
 import { report } from "./presence.js";
-import { isOpen, kind, outcome, progress, TAKEN_WITHIN } from "./receipt.js";
+import { corrected, isCorrectable, isOpen, kind, outcome, progress, TAKEN_WITHIN } from "./receipt.js";
 import { loginFor } from "./paths.js";
 import { members, span } from "./text.js";
 
@@ -24,12 +24,18 @@ export function questionView(id, view) {
   const age = h("span", { class: "note", id: "age" });
   const problem = h("p", { class: "error", role: "alert", id: "problem", hidden: true });
   const below = h("div", { id: "below" });
+  const correct = h("section", { id: "correct", "aria-labelledby": "correct-title", hidden: true },
+    h("h2", { id: "correct-title" }, "Correct this answer"),
+    h("p", { class: "note" }, "An agent gave it, not a person. The agent that asked gets your answer as a correction."),
+  );
   /** @type {Asked | null} */
   let asked = null;
   /** @type {Step[]} */
   let ofReply = [];
   /** @type {import("./answer.js").Form | null} */
   let form = null;
+  /** Why this person cannot answer. @type {HTMLElement | null} */
+  let missing = null;
   /** The last answer that was sent, and its key: the same answer again is the same request. */
   let sent = { content: "", key: "" };
   let isSending = false;
@@ -44,6 +50,7 @@ export function questionView(id, view) {
   async function send(/** @type {object} */ content) {
     if (isSending || !form) return;
     isSending = true;
+    const isCorrection = asked !== null && !isOpen(asked);
     form.activate(false);
     showProblem("");
     const text = JSON.stringify(content);
@@ -52,11 +59,12 @@ export function questionView(id, view) {
       await call("POST", `${path}/answer`, { ...content, via: "page" }, { "Idempotency-Key": sent.key });
     } catch (error) {
       const isOver = error instanceof Refused && ["ALREADY_ANSWERED", "WITHDRAWN", "TOO_LATE"].includes(error.code);
-      showProblem(isOver ? "Your answer was not used: the question is over." : String(/** @type {Error} */ (error).message));
+      const lost = isCorrection ? "Your correction was not used: another one was first, or it is too late." : "Your answer was not used: the question is over.";
+      showProblem(isOver ? lost : String(/** @type {Error} */ (error).message));
     }
     isSending = false;
     await look().catch(() => {});
-    if (asked && isOpen(asked)) form.activate(true);
+    form?.activate(true);
   }
 
   function build(/** @type {Asked} */ first, /** @type {any} */ me) {
@@ -68,15 +76,19 @@ export function questionView(id, view) {
     view.replaceChildren(
       h("p", { class: "from" }, fromWhom(message), " ", kind(message), " ", age),
       h("h1", { class: "unseen" }, question.request ? "Request of a session" : "Question"),
-      text, ...input, problem, below,
+      text, ...input, problem, below, correct,
     );
-    if (isOpen(first)) {
-      const missing = missingRight(question, me);
-      form = question.request ? verdictForm(question, end, send) : wordsForm(question, send);
-      below.replaceChildren(missing ?? form.form);
-      form.activate(missing === null);
-      report(id, text);
-    }
+    missing = missingRight(question, me);
+    if (isOpen(first)) report(id, text);
+    if (isOpen(first) || first.correctable_until) form = question.request ? verdictForm(question, end, send) : wordsForm(question, send);
+  }
+
+  /** Puts the form where it belongs. It moves with its texts, and becomes active again after a moment. @param {HTMLElement} to */
+  function place(to) {
+    if (!form || to.contains(missing ?? form.form)) return;
+    form.activate(false);
+    to.append(missing ?? form.form);
+    if (!missing && !isSending) form.activate(true);
   }
 
   function draw() {
@@ -84,19 +96,27 @@ export function questionView(id, view) {
     const now = new Date();
     age.textContent = `${span(now.getTime() - new Date(asked.message.timestamp).getTime())} ago`;
     document.title = `${asked.message.from_agent} ${kind(asked.message)} - c3po`;
-    if (isOpen(asked)) return;
-    form = null;
-    const steps = progress(asked, ofReply, now);
-    const end = outcome(asked, now);
-    const shape = JSON.stringify([end, steps]);
+    if (isOpen(asked)) return place(below);
+    correct.hidden = !isCorrectable(asked, now);
+    if (correct.hidden) form = null;
+    place(correct);
+    drawEnd(asked, now);
+  }
+
+  function drawEnd(/** @type {Asked} */ ended, /** @type {Date} */ now) {
+    const steps = progress(ended, ofReply, now);
+    const ends = [outcome(ended, now), corrected(ended, now)];
+    const shape = JSON.stringify([ends, steps]);
     if (shape === drawn) return;
     drawn = shape;
-    const verdict = asked.reply?.answer?.verdict;
-    const said = verdict ? verdict.text : asked.reply?.response;
+    const verdict = ended.reply?.answer?.verdict;
+    const said = verdict ? verdict.text : ended.reply?.response;
     const lines = steps.map((one) => h("li", { class: one.state }, one.text));
     below.replaceChildren(
-      h("p", { id: "outcome", role: "status" }, end),
+      h("p", { id: "outcome", role: "status" }, ends[0]),
       said ? foreign("p", said) : "",
+      ends[1] ? h("p", { id: "corrected", role: "status" }, ends[1]) : "",
+      ended.correction ? foreign("p", ended.correction.message) : "",
       lines.length > 0 ? h("ol", { id: "progress", "aria-label": "How far the answer got" }, lines) : "",
     );
   }
@@ -107,7 +127,7 @@ export function questionView(id, view) {
     const isFirst = asked === null;
     asked = found;
     const reply = found.reply;
-    if (reply && !reply.answer?.verdict) ofReply = await replyHistory(reply.id);
+    if (reply && !reply.answer?.verdict) ofReply = await replyHistory((found.correction ?? reply).id);
     if (isFirst) build(found, me);
     draw();
     const answered = reply ? new Date(reply.timestamp).getTime() : 0;
@@ -116,7 +136,12 @@ export function questionView(id, view) {
   }
 
   setInterval(draw, AGE);
-  const concerns = (/** @type {any} */ event) => event.about === id || [id, asked?.reply?.id].includes(event.message_id);
+  function concerns(/** @type {any} */ event) {
+    if (event.about === id || [id, asked?.reply?.id, asked?.correction?.id].includes(event.message_id)) return true;
+    // A correction is a message of its own.
+    return Boolean(asked?.correctable_until) && event.event === "accepted" && event.to === asked?.message.from_agent;
+  }
+
   return { look, concerns };
 }
 

@@ -6,7 +6,7 @@ export const TAKEN_WITHIN = 10_000;
 
 /** @typedef {{stage: string, at: string, via?: string}} Step */
 /** @typedef {{text: string, state: "done" | "waits" | "failed"}} Line */
-/** @typedef {{message: any, stage: string, history: Step[], reply?: any}} Asked */
+/** @typedef {{message: any, stage: string, history: Step[], reply?: any, correction?: any, correctable_until?: string}} Asked */
 
 /** @type {Record<string, string>} */
 const WAYS = {
@@ -25,6 +25,11 @@ function reachedBy(asked, stage) {
 /** Returns whether the question can be answered. @param {Asked} asked */
 export function isOpen(asked) {
   return !asked.reply && !["withdrawn", "expired", "answered", "taken", "applied"].includes(asked.stage);
+}
+
+/** Returns whether a person may correct the answer, which a triage agent gave. @param {Asked} asked @param {Date} now */
+export function isCorrectable(asked, now) {
+  return asked.correctable_until !== undefined && now < new Date(asked.correctable_until);
 }
 
 /** Returns a time of today as hours and minutes, else with its date. @param {string} at @param {Date} now */
@@ -48,11 +53,7 @@ function decided(verdict) {
  */
 export function outcome(asked, now) {
   const reply = asked.reply;
-  if (reply) {
-    const by = reply.answer?.by ?? reply.from_agent;
-    const way = WAYS[reply.answer?.via] ?? "";
-    return `${decided(reply.answer?.verdict)} by ${by}${way && ` ${way}`}, ${clock(reply.timestamp, now)}.`;
-  }
+  if (reply) return `${decided(reply.answer?.verdict)} ${authorship(reply, now)}`;
   const end = asked.history.at(-1);
   if (asked.stage === "expired") return `Nobody answered in time. It expired ${end ? clock(end.at, now) : ""}.`;
   if (asked.stage !== "withdrawn" || !end) return "";
@@ -66,9 +67,21 @@ export function outcome(asked, now) {
   return `${why[end.via ?? ""] ?? "It is not asked any more"}, ${clock(end.at, now)}.`;
 }
 
+/** Returns who corrected the answer, by which way and when; or nothing. @param {Asked} asked @param {Date} now */
+export function corrected(asked, now) {
+  return asked.correction ? `Corrected ${authorship(asked.correction, now)}` : "";
+}
+
+/** @param {any} reply @param {Date} now */
+function authorship(reply, now) {
+  const by = reply.answer?.by ?? reply.from_agent;
+  const way = WAYS[reply.answer?.via] ?? "";
+  return `by ${by}${way && ` ${way}`}, ${clock(reply.timestamp, now)}.`;
+}
+
 /**
- * Returns the steps of an answer as the person reads them, in order, each with whether it is done. `ofReply` is the history of
- * the reply, which is the evidence for an answer in words.
+ * Returns the steps of an answer, or of its correction, as the person reads them, in order, each with whether it is done. `ofReply`
+ * is the history of that message, which is the evidence for an answer in words.
  * @param {Asked} asked
  * @param {Step[]} ofReply
  * @param {Date} now
@@ -77,7 +90,7 @@ export function outcome(asked, now) {
 export function progress(asked, ofReply, now) {
   if (!asked.reply) return [];
   const verdict = asked.reply.answer?.verdict;
-  const sent = line(true, `Sent, ${clock(asked.reply.timestamp, now)}`, "");
+  const sent = line(true, `Sent, ${clock((asked.correction ?? asked.reply).timestamp, now)}`, "");
   if (!verdict) {
     const reached = (/** @type {string[]} */ stages) => ofReply.some((step) => stages.includes(step.stage));
     return [

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use c3po_shared::limits::CORRECTED_WITHIN;
+use c3po_shared::time::Timestamp;
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::Link;
@@ -65,6 +67,14 @@ impl Scene {
         let answer = http::post(self.served.address.parse()?, &path, &[], &body).await?;
         let body = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
         Ok((answer.status, body))
+    }
+
+    /// Returns a question as a person reads it.
+    async fn shown(&self, question: &str) -> Result<Value> {
+        let path = format!("/api/v1/questions/{question}");
+        let answer = http::get(self.served.address.parse()?, &path).await?;
+        let body: Value = serde_json::from_str(&answer.body)?;
+        Ok(body["data"].clone())
     }
 
     async fn outcome(&mut self, question: &str) -> Result<Value> {
@@ -145,12 +155,47 @@ async fn a_triage_agent_answers_and_a_person_corrects_it() -> Result<()> {
         );
         let note = scene.outcome(&question).await?["note"].clone();
         assert_eq!(note, json!(format!("{title}: SQLite")));
+        let (status, again) = scene.person_answers(&question, "1").await?;
+        assert_eq!((status, &again["data"]["id"]), (201, &correction["id"]));
         let (status, body) = scene.person_answers(&question, "2").await?;
         assert_eq!(
             (status, &body["code"]),
             (409, &json!("ALREADY_ANSWERED")),
             "{body}"
         );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_question_shows_until_when_a_person_may_correct_its_answer() -> Result<()> {
+    for mut scene in Scene::each().await? {
+        let question = scene.ask(json!({})).await?;
+        let offer = offer(&mut scene.first, &question).await?;
+        let until = async |scene: &Scene| {
+            let shown = scene.shown(&question).await?;
+            anyhow::Ok((
+                shown["correctable_until"].clone(),
+                shown["correction"].clone(),
+            ))
+        };
+        assert_eq!(
+            until(&scene).await?,
+            (Value::Null, Value::Null),
+            "it is open"
+        );
+        let reply = json!({"message_id": offer["id"], "response": "redis"});
+        let sent = scene.first.call("reply", reply).await?;
+        let answered: Timestamp = serde_json::from_value(sent["timestamp"].clone())?;
+        let a_day_later = json!(answered + CORRECTED_WITHIN);
+        assert_eq!(until(&scene).await?, (a_day_later, Value::Null));
+        let (_, body) = scene.person_answers(&question, "1").await?;
+        let (until, correction) = until(&scene).await?;
+        assert_eq!(
+            (until, &correction["id"]),
+            (Value::Null, &body["data"]["id"])
+        );
+        assert_eq!(correction["answer"]["by"], "local (not verified)");
     }
     Ok(())
 }
@@ -172,6 +217,8 @@ async fn a_person_may_be_first() -> Result<()> {
             scene.outcome(&question).await?["answered_by"],
             "local (not verified)"
         );
+        let shown = scene.shown(&question).await?;
+        assert!(shown["correctable_until"].is_null(), "{shown}");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 // Receipts in words: a page claims nothing that the history does not have.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isOpen, outcome, progress } from "../../coordinator/web/receipt.js";
+import { corrected, isCorrectable, isOpen, outcome, progress } from "../../coordinator/web/receipt.js";
 
 const NOW = new Date("2026-01-15T10:30:00Z");
 const at = "2026-01-15T10:29:55Z";
@@ -51,4 +51,17 @@ test("an answer in words is followed by the receipt of the reply", () => {
   assert.deepEqual(of("in_session"), ["done", "done", "waits"]);
   assert.deepEqual(of("in_session", "seen"), ["done", "done", "done"]);
   assert.deepEqual(states(asked([{ stage: "stored" }])), []);
+});
+
+test("an answer is correctable until its time is over, and the steps are those of the correction", () => {
+  const answered = asked([{ stage: "answered" }], { ...reply(), answer: { by: "triage/helper", via: "reply" } });
+  assert.ok(!isCorrectable(answered, NOW));
+  assert.equal(corrected(answered, NOW), "");
+  const until = { ...answered, correctable_until: NOW.toISOString() };
+  assert.ok(isCorrectable(until, new Date(NOW.getTime() - 1)));
+  assert.ok(!isCorrectable(until, NOW));
+  const later = { ...answered, correction: reply(undefined, "2026-01-15T10:29:59Z") };
+  assert.match(outcome(later, NOW), /^Answered by triage\/helper, /);
+  assert.match(corrected(later, NOW), /^Corrected by Ann on the page, .*59/);
+  assert.match(progress(later, [], NOW)[0].text, /59/);
 });

@@ -53,7 +53,9 @@ pub(crate) async fn answer(
     let own = MessageId::of_call(&AgentId::human(), &asked.message.from_agent, call, 0);
     if asked.reply.as_ref().is_none_or(|reply| reply.id != own) {
         let login = principal.login_of(&AgentId::human()).map(str::to_owned);
-        if let Some(sent) = correction::correct(services, by, login, &asked, content.clone()).await? {
+        if let Some(sent) =
+            correction::correct(services, by, login, &asked, content.clone()).await?
+        {
             return Ok(sent);
         }
         check_asked(services, &asked).await?;

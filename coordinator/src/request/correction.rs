@@ -9,9 +9,10 @@ use c3po_shared::receipt::{Receipt, Stage};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 
-use super::Services;
 use super::questions::{self, Asked};
 use super::triage::{bare, call_about, sending};
+use super::{Services, begin_read};
+use crate::auth::Principal;
 use crate::store::SendOutcome;
 
 /// Returns the message by which people correct the answer of a triage agent.
@@ -20,8 +21,53 @@ pub(super) fn correction_of(question: &Message) -> MessageId {
     MessageId::of_call(&AgentId::human(), &question.from_agent, call, 0)
 }
 
+/// The correction of an answer to a question.
+#[derive(Debug, Default)]
+pub(crate) struct Correction {
+    /// The message by which a person corrected it.
+    pub(crate) message: Option<Message>,
+    /// Until when a person may correct it. Absent for an answer of a person, and after a correction.
+    pub(crate) until: Option<Timestamp>,
+}
+
+/// Returns the correction of the answer to a question, or until when a person may correct it.
+///
+/// Errors: as for [`begin_read`].
+pub(crate) async fn find(
+    services: &Services,
+    principal: &Principal,
+    asked: &Asked,
+) -> Result<Correction, Refusal> {
+    let Some(reply) = answer_of_triage(asked) else {
+        return Ok(Correction::default());
+    };
+    let _reading = begin_read(principal).await?;
+    let id = correction_of(&asked.message);
+    let message = services.store.message(&id).await?.map(|kept| kept.message);
+    let until = Some(corrected_until(reply));
+    Ok(Correction {
+        until: until.filter(|until| message.is_none() && Timestamp::now() < *until),
+        message,
+    })
+}
+
+/// Returns the answer of a triage agent, if the question has one.
+fn answer_of_triage(asked: &Asked) -> Option<&Message> {
+    let is_of_triage = |reply: &&Message| {
+        reply
+            .answer
+            .as_ref()
+            .is_some_and(|answer| answer.is_of_triage())
+    };
+    asked.reply.as_ref().filter(is_of_triage)
+}
+
+fn corrected_until(reply: &Message) -> Timestamp {
+    reply.timestamp + CORRECTED_WITHIN
+}
+
 /// Sends the answer of a person to an agent that has one of a triage agent. Returns `None` if it is too late, or if another
-/// one was sent.
+/// one was sent. The same answer of the same person again returns the first.
 pub(super) async fn correct(
     services: &Services,
     by: &str,
@@ -30,13 +76,7 @@ pub(super) async fn correct(
     content: AnswerContent,
 ) -> Result<Option<Sent>, Refusal> {
     let now = Timestamp::now();
-    let Some(reply) = asked.reply.as_ref().filter(|reply| {
-        let is_of_triage = reply
-            .answer
-            .as_ref()
-            .is_some_and(|answer| answer.is_of_triage());
-        is_of_triage && now.since(reply.timestamp) < CORRECTED_WITHIN
-    }) else {
+    let Some(reply) = answer_of_triage(asked).filter(|reply| now < corrected_until(reply)) else {
         return Ok(None);
     };
     let (answer, text) = questions::worded(asked, by, content)?;
@@ -53,15 +93,14 @@ pub(super) async fn correct(
         ..bare(correction_of(question), AgentId::human(), question, now)
     };
     let send = sending(message, call_about(&question.id, "correct"), login);
-    Ok(match services.store.send(&send).await? {
-        SendOutcome::Stored => {
-            let receipt = Receipt {
-                stage: Stage::Stored,
-                at: Some(now),
-            };
-            let message = send.message;
-            Some(Sent { message, receipt })
-        }
-        _ => None,
-    })
+    let message = match services.store.send(&send).await? {
+        SendOutcome::Stored => send.message,
+        SendOutcome::Repeated(first) if first.answer == send.message.answer => *first,
+        _ => return Ok(None),
+    };
+    let receipt = Receipt {
+        stage: Stage::Stored,
+        at: Some(message.timestamp),
+    };
+    Ok(Some(Sent { message, receipt }))
 }

@@ -43,6 +43,7 @@ pub(crate) use asking::{Asking, waiting as waiting_questions};
 pub(crate) use audit::{page as audit_page, sent};
 pub(crate) use caller::{Caller, Memory};
 pub(crate) use client_request::end_request;
+pub(crate) use correction::find as find_correction;
 pub(crate) use events::{Events, Next as NextEvents, page as events_page};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{

@@ -7,6 +7,7 @@ use c3po_shared::catalogue::{Sent, Tracked};
 use c3po_shared::message::Message;
 use c3po_shared::question::{AnswerContent, WAITING_PATH, Waiting};
 use c3po_shared::receipt::{Stage, Step, Via, furthest};
+use c3po_shared::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +71,12 @@ pub(super) struct QuestionShown {
     /// The reply with the answer, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     reply: Option<Message>,
+    /// The message by which a person corrected the answer of a triage agent, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correction: Option<Message>,
+    /// Until when a person may correct the answer; absent if none may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correctable_until: Option<Timestamp>,
 }
 
 /// The report of a page about a question.
@@ -104,12 +111,16 @@ async fn show(
     InPath(OneMessage { id }): InPath<OneMessage>,
 ) -> Result<Charged<QuestionShown>, Refused> {
     let charge = room_for_texts(&server.services, &principal).await?;
-    let asked = request::show_question(&server.services, &principal, &id).await?;
+    let services = &server.services;
+    let asked = request::show_question(services, &principal, &id).await?;
+    let correction = request::find_correction(services, &principal, &asked).await?;
     let shown = QuestionShown {
         stage: furthest(&asked.history),
         message: asked.message,
         history: asked.history,
         reply: asked.reply,
+        correction: correction.message,
+        correctable_until: correction.until,
     };
     Ok(Charged(shown, charge))
 }

@@ -14,7 +14,7 @@ const SCREENS: [(u32, u32); 2] = [(360, 740), (1440, 900)];
 const FITS: &str = "return document.documentElement.scrollWidth <= innerWidth";
 
 /// Texts that try to become elements, or to leave their box.
-const MARKUP: [&str; 8] = [
+pub(super) const MARKUP: [&str; 8] = [
     "<script>window.owned = 1</script>",
     "<img src=x onerror='window.owned = 1'>",
     "\"><svg onload=alert(1)>",
@@ -33,7 +33,7 @@ fn huge() -> [String; 3] {
 
 /// Looks at the present page in every size and scheme. That takes long on a busy machine, so the agent sends heartbeats
 /// meanwhile: its request would end with its session.
-async fn check_looks(desk: &mut Desk, name: &str) -> Result<()> {
+pub(super) async fn check_looks(desk: &mut Desk, name: &str) -> Result<()> {
     for screen in SCREENS {
         let now = json!({"timestamp": Timestamp::now()});
         let beat = desk.agent.request("heartbeat", now).await?;
@@ -125,7 +125,7 @@ async fn hostile_texts_run_nothing_and_stay_in_their_boxes() -> Result<()> {
 }
 
 /// Checks that the hostile texts of a page run nothing and stay in their boxes.
-async fn check_page(desk: &Desk, url: &str, page: &str) -> Result<()> {
+pub(super) async fn check_page(desk: &Desk, url: &str, page: &str) -> Result<()> {
     desk.browser.open(&format!("{url}{page}")).await?;
     desk.browser
         .wait_for("document.querySelector('.foreign') && !document.querySelector('.foreign:empty')")

@@ -1,6 +1,7 @@
 //! The pages of questions in a real Chromium: a person answers on `/q/ID`, and the session that asked gets the answer.
 
 mod answering;
+mod correcting;
 mod looks;
 mod verdicts;
 
@@ -105,6 +106,16 @@ impl Desk {
         let scroll = format!("{found}.scrollIntoView({{block: 'center'}})");
         self.browser.run(&scroll).await?;
         self.browser.click(element).await
+    }
+
+    /// Makes the page send its next answer only after `window.go()`, and read nothing meanwhile: no event of another answer comes
+    /// before its own is sent.
+    async fn hold_answer(&self) -> Result<()> {
+        let hold =
+            "const real = fetch; window.fetch = (path, options) => new Promise((done, failed) => {
+            if (!String(path).endsWith('/answer')) return new Promise(() => {});
+            window.go = () => { window.fetch = real; real(path, options).then(done, failed); }; })";
+        self.browser.run(hold).await.map(drop)
     }
 
     /// Waits until the page shows this text somewhere.
