@@ -1,8 +1,10 @@
-// Reports that a question was displayed, and that its person acted on it.
-import { call } from "./api.js";
+// Reports that a question was displayed, that its person acted on it, and that the person uses the page.
+import { call, hasToken } from "./api.js";
 
 /** How long it must be in the viewport of a visible page. */
 const DISPLAYED = 1_000;
+/** How often input is reported at most. */
+const INPUT = 10_000;
 
 /**
  * Reports each stage once.
@@ -22,6 +24,19 @@ export function report(id, text) {
   watch(text, DISPLAYED, () => reach("in_session"));
   const acts = () => reach("seen");
   for (const kind of ["pointerdown", "keydown", "input"]) text.ownerDocument.addEventListener(kind, acts, { passive: true });
+}
+
+/** Reports that the person uses the visible page, with its login: pushes of questions to that person then wait. */
+export function reportInput() {
+  let next = 0;
+  const used = (/** @type {Event} */ event) => {
+    const now = Date.now();
+    if (!event.isTrusted || document.visibilityState !== "visible" || now < next || !hasToken()) return;
+    next = now + INPUT;
+    // After a lost report, the next input is reported.
+    call("POST", "/api/v1/me/input").catch(() => (next = 0));
+  };
+  for (const kind of ["pointerdown", "keydown", "wheel", "touchmove"]) document.addEventListener(kind, used, { capture: true, passive: true });
 }
 
 /**

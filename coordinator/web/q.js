@@ -3,6 +3,7 @@ import { forgetToken, Refused } from "./api.js";
 import { h, part } from "./dom.js";
 import { listView } from "./list.js";
 import { loginFor, questionAt } from "./paths.js";
+import { reportInput } from "./presence.js";
 import { questionView } from "./question.js";
 import { follow } from "./stream.js";
 
@@ -11,6 +12,7 @@ const id = questionAt(location.pathname);
 
 function begin() {
   if (id === null && location.pathname !== "/q") return showMissing();
+  reportInput();
   const { look, concerns } = id === null ? listView(view) : questionView(id, view);
   follow({ look: () => look().catch(explain), concerns }, (isLost) => (part("lost").hidden = !isLost));
 }

@@ -151,6 +151,8 @@ pub const NOTICES_PER_HOST: usize = 100;
 pub const PUSH_GRACE: Duration = Duration::from_secs(10);
 /// The longest time that may be set for that.
 pub const PUSH_GRACE_MAX: Duration = Duration::from_secs(600);
+/// How long an input of a person on a page keeps the pushes of questions to that person waiting.
+pub const PAGE_USED_WITHIN: Duration = Duration::from_secs(60);
 /// The longest text of a push, in bytes. ntfy makes a longer one a file.
 pub const PUSH_BYTES_MAX: usize = 4_000;
 /// The most pushes to a person within [`PUSHES_WITHIN`]. Further questions are only counted in one that is updated.

@@ -13,6 +13,8 @@ use crate::vocabulary::{LoginScope, Validity};
 pub const PATH: &str = "/api/v1/login";
 /// The REST path that tells a client its own login or key.
 pub const ME_PATH: &str = "/api/v1/me";
+/// The path of the reports that a person uses a page.
+pub const INPUT_PATH: &str = "/api/v1/me/input";
 /// The REST path of all logins.
 pub const LOGINS_PATH: &str = "/api/v1/logins";
 /// The page on which a person logs in. Its link ends with `#` and the code.

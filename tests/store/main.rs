@@ -61,7 +61,8 @@ macro_rules! every_promise {
                 a_further_notice_replaces_the_oldest_of_its_host_and_no_question,
                 beyond_the_limit_of_notices_those_of_the_coordinator_stay,
                 open_questions_to_people_are_listed_with_their_times,
-                as_many_open_questions_as_there_can_be_are_listed;
+                as_many_open_questions_as_there_can_be_are_listed,
+                the_use_of_a_page_counts_for_its_time;
             pushed:
                 a_message_to_people_has_a_duty_from_its_first_moment,
                 that_duty_is_due_when_the_question_ends,

@@ -1,6 +1,7 @@
 //! The inbox of people: bounded open questions, and the latest notices.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use anyhow::Result;
 use c3po_coordinator::store::SendOutcome;
@@ -11,9 +12,10 @@ use c3po_shared::limits::{
 use c3po_shared::message::Message;
 use c3po_shared::receipt::Stage;
 use futures_util::future::try_join_all;
+use harness::eventually::eventually;
 
 use super::Fixture;
-use super::fixture::{brief, message, send};
+use super::fixture::{SOON, brief, message, send};
 
 /// How many agents together reach the limit of questions.
 const ASKERS: usize = QUESTIONS_MAX / QUESTIONS_PER_AGENT;
@@ -208,5 +210,25 @@ pub(crate) async fn as_many_open_questions_as_there_can_be_are_listed(
     let listed: HashSet<_> = open.iter().map(|question| &question.id).collect();
     let expected: HashSet<_> = asked.iter().map(|message| &message.id).collect();
     assert_eq!((listed, open.len()), (expected, QUESTIONS_MAX));
+    Ok(())
+}
+
+pub(crate) async fn the_use_of_a_page_counts_for_its_time(fixture: Fixture) -> Result<()> {
+    const TIME: Duration = Duration::from_secs(60);
+    let store = &fixture.store;
+    assert_eq!(store.page_use("ann").await?, Duration::ZERO);
+    store.use_page("ann", TIME).await?;
+    store.use_page("bob ☃", TIME / 2).await?;
+    for (person, time) in [("ann", TIME), ("bob ☃", TIME / 2)] {
+        let left = store.page_use(person).await?;
+        assert!(left <= time && left > time / 2, "{person}: {left:?}");
+    }
+    // The latest use decides.
+    store.use_page("ann", Duration::from_millis(1)).await?;
+    eventually("it is over", SOON, async || {
+        store.page_use("ann").await.ok()?.is_zero().then_some(())
+    })
+    .await?;
+    assert!(store.page_use("bob ☃").await? > Duration::ZERO);
     Ok(())
 }

@@ -279,6 +279,7 @@ fn limits_of_people() -> Vec<(&'static str, String)> {
         ("NOTICES_PER_HOST", limits::NOTICES_PER_HOST.to_string()),
         ("PUSH_GRACE", seconds(limits::PUSH_GRACE)),
         ("PUSH_GRACE_MAX", seconds(limits::PUSH_GRACE_MAX)),
+        ("PAGE_USED_WITHIN", seconds(limits::PAGE_USED_WITHIN)),
         ("PUSH_BYTES_MAX", limits::PUSH_BYTES_MAX.to_string()),
         ("PUSHES_MAX", limits::PUSHES_MAX.to_string()),
         ("PUSHES_WITHIN", seconds(limits::PUSHES_WITHIN)),

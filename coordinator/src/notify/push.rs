@@ -19,8 +19,8 @@ use super::requests::{delete, is_there, publish};
 use super::summary::Summary;
 use super::{Notifier, PUSHES};
 use crate::metrics::PushOutcome;
-use crate::request::{end_triage, hold_for_triage, with_parts};
-use crate::store::{Claimed, PersonReached, StoredMessage};
+use crate::request::{end_triage, hold_for_triage, page_use_left, with_parts};
+use crate::store::{Claimed, PersonReached, StoreError, StoredMessage};
 
 /// After this time a message is looked at again, whatever was planned: its end may have planned nothing.
 const LOOK: Duration = Duration::from_secs(60);
@@ -51,10 +51,14 @@ pub(crate) async fn do_push(notifier: &Notifier, claimed: &Claimed) -> Result<Op
         return Ok(Some(wait));
     }
     let (now, message) = (Timestamp::now(), &kept.message);
-    let steps = people
-        .iter()
-        .map(|person| (person, next(person, message, &kept.history, now)));
-    let steps: Vec<_> = steps.collect();
+    let mut steps = Vec::new();
+    for person in people.iter() {
+        let next = next(person, message, &kept.history, now);
+        let next = notifier
+            .unless_at_a_page(person, claimed, message, next)
+            .await?;
+        steps.push((person, next));
+    }
     let pushes = steps.iter().any(|(_, next)| *next == Next::Push);
     let work = steps.into_iter().map(|(person, next)| async move {
         match next {
@@ -117,6 +121,22 @@ fn has_reached(history: &[Step], name: &str) -> bool {
 }
 
 impl Notifier {
+    /// Lets a question wait whose person uses a page. Pages show no news, so these do not wait, nor does a push that was begun.
+    async fn unless_at_a_page(
+        &self,
+        person: &Person,
+        claimed: &Claimed,
+        message: &Message,
+        next: Next,
+    ) -> Result<Next, StoreError> {
+        if next != Next::Push || claimed.taken_over || !message.requires_response {
+            return Ok(next);
+        }
+        let left = page_use_left(&self.services, &person.name).await?;
+        let wait = Some(left).filter(|left| !left.is_zero());
+        Ok(wait.map_or(next, Next::Wait))
+    }
+
     /// Pushes a message to a person. Returns the time after which the duty is due again.
     async fn push(&self, person: &Person, message: &Message, taken_over: bool) -> Result<Duration> {
         let pushed = self.try_push(person, message, taken_over).await;

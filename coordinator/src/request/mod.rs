@@ -16,6 +16,7 @@ mod inbox;
 mod notice;
 mod outcome;
 mod page;
+mod page_use;
 mod part;
 mod permission;
 mod person;
@@ -50,6 +51,7 @@ pub(crate) use identity::{
     check_host, check_name, check_reader, check_right, check_speaker, settle_name,
 };
 pub(crate) use notice::notify_people;
+pub(crate) use page_use::{left as page_use_left, record as record_page_use};
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
 pub(crate) use questions::{

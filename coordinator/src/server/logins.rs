@@ -15,7 +15,7 @@ use super::keys::Named;
 use crate::auth::logins::{self, NewLogin};
 use crate::auth::offspring::{self, MadeCredential};
 use crate::auth::{self, Right};
-use crate::request::{check_right, notify_people};
+use crate::request::{check_right, notify_people, record_page_use};
 use crate::store::Login;
 
 /// The largest request from a client without a credential, in bytes.
@@ -87,6 +87,14 @@ pub(super) struct Me {
     rights: Vec<&'static str>,
 }
 
+/// The use of a page by the person of a login.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct PageUse {
+    /// Until when it counts; absent without a login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Timestamp>,
+}
+
 /// `POST /api/v1/login`
 pub(super) async fn log_in(
     State(server): State<AppState>,
@@ -121,6 +129,15 @@ pub(super) async fn me(State(server): State<AppState>, By(principal): By) -> Res
             .map(Right::word)
             .collect(),
     }))
+}
+
+/// `POST /api/v1/me/input`
+pub(super) async fn input(
+    State(server): State<AppState>,
+    By(principal): By,
+) -> RestAnswer<PageUse> {
+    let until = record_page_use(&server.services, &principal).await?;
+    Ok(Json(PageUse { until }))
 }
 
 /// `GET /api/v1/logins`

@@ -9,7 +9,7 @@ use super::{
     AppState, audit, description, download, events, hosts, invites, join as joining, keys, logins,
     pairs, policy, rest, v1,
 };
-use crate::auth::Right::{Administer, Look, MakeLogin, Operate, Remove, Speak};
+use crate::auth::Right::{Administer, Answer, Look, MakeLogin, Operate, Remove, Speak};
 
 const KEYS: &str = "/api/keys";
 const KEY: &str = "/api/keys/{id}";
@@ -199,6 +199,12 @@ fn for_people(table: Table) -> Table {
             Access::ADMITTED,
             "The client's own credential and its rights",
             get(logins::me),
+        )
+        .row(
+            login::INPUT_PATH,
+            Access::by(Answer),
+            "Report that the person of the login uses a page: pushes to that person wait",
+            post(logins::input),
         )
         .row(
             login::LOGINS_PATH,

@@ -14,6 +14,7 @@ mod guard;
 mod keys;
 mod logins;
 mod open;
+mod page_use;
 mod quota;
 pub mod redis;
 pub mod sqlite;
@@ -46,6 +47,7 @@ use self::keys::{give_hosts, read_invites, read_key};
 pub use self::logins::{Login, LoginCode, LoginStore};
 use self::logins::{read_codes, read_login};
 pub use self::open::{open, open_within};
+pub use self::page_use::PageUseStore;
 pub use self::quota::{Crowded, Exceeded, Quota};
 pub use self::thread::{Excerpt, Mark, Stretch};
 pub use self::waiting::WaitStore;
@@ -325,6 +327,7 @@ pub trait Store:
     + AuditStore
     + GuardStore
     + WaitStore
+    + PageUseStore
     + DutyStore
     + std::fmt::Debug
     + std::marker::Send

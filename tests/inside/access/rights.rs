@@ -24,7 +24,7 @@ const TOKEN: &str = "a token of everybody";
 const RIGHTS: &str = "SLROAYM";
 
 /// The right that each operation needs; `-` for any credential.
-const OPERATIONS: [(&str, char); 55] = [
+const OPERATIONS: [(&str, char); 56] = [
     ("GET /api/agents", 'L'),
     ("POST /api/agents/remove", 'R'),
     ("GET /api/audit", 'O'),
@@ -64,6 +64,7 @@ const OPERATIONS: [(&str, char); 55] = [
     ("POST /api/v1/logins", 'M'),
     ("DELETE /api/v1/logins/{id}", 'M'),
     ("GET /api/v1/me", '-'),
+    ("POST /api/v1/me/input", 'Y'),
     ("GET /api/v1/messages", 'S'),
     ("POST /api/v1/messages", 'S'),
     ("POST /api/v1/messages/acknowledge", 'S'),

@@ -3,6 +3,7 @@
 mod answers;
 mod bounds;
 mod outages;
+mod pages;
 mod triage;
 
 use std::path::Path;

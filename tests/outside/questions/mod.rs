@@ -2,6 +2,7 @@
 
 mod answering;
 mod correcting;
+mod input;
 mod looks;
 mod verdicts;
 

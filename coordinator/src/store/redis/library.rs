@@ -17,6 +17,7 @@ const TEXT: &str = concat!(
     include_str!("library/endings.lua"),
     include_str!("library/credentials.lua"),
     include_str!("library/fleet.lua"),
+    include_str!("library/page_use.lua"),
     include_str!("library/register.lua"),
 );
 

@@ -20,6 +20,7 @@ mod lookup;
 mod messages;
 mod node;
 mod open_error;
+mod page_use;
 mod reach;
 mod records;
 mod sentinels;

@@ -28,6 +28,7 @@ mod ladder;
 mod logins;
 mod messages;
 mod open;
+mod page_use;
 mod people;
 mod progress;
 mod quota;
@@ -44,6 +45,7 @@ use self::group::{Announcements, Bounds, Fullness, Work};
 use self::inbox::Part;
 use self::room::DiskRoom;
 use self::worker::Worker;
+use super::page_use::PageUses;
 use super::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
     Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,
@@ -61,6 +63,7 @@ pub struct SqliteStore {
     room: DiskRoom,
     announcements: Announcements,
     waits: Mutex<Waits>,
+    page_uses: Mutex<PageUses>,
 }
 
 impl SqliteStore {
@@ -110,6 +113,7 @@ impl SqliteStore {
             room,
             announcements,
             waits: Mutex::default(),
+            page_uses: Mutex::default(),
         })
     }
 
