@@ -147,6 +147,8 @@ pub const QUESTIONS_PER_HOST: usize = 100;
 pub const NOTICES_MAX: usize = 1_000;
 /// The most notices of the agents of one host. A further one replaces the oldest of them.
 pub const NOTICES_PER_HOST: usize = 100;
+/// The longest name of a saved answer, in characters.
+pub const SAVED_NAME_MAX: usize = 40;
 /// How old a question is by default before it is pushed: many are answered by then.
 pub const PUSH_GRACE: Duration = Duration::from_secs(10);
 /// The longest time that may be set for that.

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::AgentId;
-use crate::limits::{OPTION_LABEL_MAX, OPTIONS_MAX, PARTS_MAX, REQUEST_MAX, TEXT_MAX};
+use crate::limits::{
+    OPTION_LABEL_MAX, OPTIONS_MAX, PARTS_MAX, REQUEST_MAX, SAVED_NAME_MAX, TEXT_MAX,
+};
 use crate::receipt::Via;
 use crate::refusal::Refusal;
 use crate::text::check_plain;
@@ -108,6 +110,9 @@ pub struct Answer {
     /// The verdict on a request of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// The name of the person's saved answer that was sent; absent for one that was written for this question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved: Option<String>,
     /// Whether `ask_user` returns it to the model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_ask_user: bool,
@@ -125,6 +130,18 @@ impl Answer {
     /// Returns whether an agent answered for people.
     pub fn is_of_triage(&self) -> bool {
         self.by.starts_with(TRIAGE)
+    }
+
+    /// Returns a note for readers who could take it for an answer that a person wrote for this question.
+    pub fn note(&self) -> Option<String> {
+        if self.is_of_triage() {
+            return Some("Another agent answered for people, not a person.".to_owned());
+        }
+        let name = self.saved.as_ref()?;
+        let by = &self.by;
+        Some(format!(
+            "It is the saved answer {name} of {by}, not written for this question."
+        ))
     }
 
     /// Returns the name and the way for the log, where the answer needed no login: `ntfy/ann`, `dialog/terminal@HOST` or
@@ -183,6 +200,9 @@ pub struct AnswerContent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["page", "terminal", "rest"]))]
     pub via: Option<Via>,
+    /// The name of the saved answer whose text this is. The asker reads it. Needs a login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved: Option<String>,
 }
 
 impl Question {
@@ -255,6 +275,9 @@ impl Question {
     /// verdict on another request than the one that is stored.
     pub fn accept(&self, content: AnswerContent) -> Result<AnswerContent, Refusal> {
         self.check_verdict(content.verdict.as_ref())?;
+        if let Some(name) = &content.saved {
+            self.check_saved(name)?;
+        }
         let denies = content
             .verdict
             .as_ref()
@@ -290,6 +313,20 @@ impl Question {
             id: part.id.clone(),
             ..answer.clone()
         })
+    }
+
+    /// A saved answer is for questions that any person may answer in words.
+    fn check_saved(&self, name: &str) -> Result<(), Refusal> {
+        if self.needs_person || self.needs_verdict() {
+            let error = "a saved answer does not decide this question";
+            return Err(Refusal::invalid(error).suggest("Write an answer for it."));
+        }
+        check_plain("saved", name)?;
+        check_length("saved", name, SAVED_NAME_MAX)?;
+        if name.trim().is_empty() {
+            return Err(Refusal::invalid("the name of the saved answer is empty"));
+        }
+        Ok(())
     }
 
     fn check_verdict(&self, verdict: Option<&Verdict>) -> Result<(), Refusal> {

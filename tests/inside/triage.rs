@@ -62,8 +62,13 @@ impl Scene {
 
     /// Answers a question as a person without a login. Returns the status and the body.
     async fn person_answers(&self, question: &str, option: &str) -> Result<(u16, Value)> {
+        let body = json!({"parts": [{"options": [option]}]});
+        self.answers(question, &body).await
+    }
+
+    async fn answers(&self, question: &str, body: &Value) -> Result<(u16, Value)> {
         let path = format!("/api/v1/questions/{question}/answer");
-        let body = json!({"parts": [{"options": [option]}]}).to_string();
+        let body = body.to_string();
         let answer = http::post(self.served.address.parse()?, &path, &[], &body).await?;
         let body = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
         Ok((answer.status, body))
@@ -336,6 +341,30 @@ async fn some_questions_are_never_offered() -> Result<()> {
                 assert_eq!(link.refusal("reply", reply).await?, "MESSAGE_NOT_FOUND");
             }
         }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_saved_answer_needs_a_login_also_as_a_correction() -> Result<()> {
+    for mut scene in Scene::each().await? {
+        let question = scene.ask(json!({})).await?;
+        let saved = json!({"parts": [{"text": "SQLite"}], "saved": "usual"});
+        let (status, body) = scene.answers(&question, &saved).await?;
+        assert_eq!(
+            (status, &body["code"]),
+            (403, &json!("FORBIDDEN")),
+            "{body}"
+        );
+        let offer = offer(&mut scene.first, &question).await?;
+        let reply = json!({"message_id": offer["id"], "response": "Redis"});
+        scene.first.call("reply", reply).await?;
+        let (status, body) = scene.answers(&question, &saved).await?;
+        assert_eq!(
+            (status, &body["code"]),
+            (403, &json!("FORBIDDEN")),
+            "{body}"
+        );
     }
     Ok(())
 }

@@ -277,6 +277,7 @@ fn limits_of_people() -> Vec<(&'static str, String)> {
         ("QUESTIONS_PER_HOST", limits::QUESTIONS_PER_HOST.to_string()),
         ("NOTICES_MAX", limits::NOTICES_MAX.to_string()),
         ("NOTICES_PER_HOST", limits::NOTICES_PER_HOST.to_string()),
+        ("SAVED_NAME_MAX", limits::SAVED_NAME_MAX.to_string()),
         ("PUSH_GRACE", seconds(limits::PUSH_GRACE)),
         ("PUSH_GRACE_MAX", seconds(limits::PUSH_GRACE_MAX)),
         ("PAGE_USED_WITHIN", seconds(limits::PAGE_USED_WITHIN)),

@@ -108,6 +108,7 @@ impl Tap {
             parts: if is_choice { vec![chosen] } else { Vec::new() },
             verdict,
             via: Some(Via::Ntfy),
+            saved: None,
         })
     }
 }
@@ -136,6 +137,7 @@ pub(super) fn in_words(part: &Part, words: &str) -> AnswerContent {
         parts: vec![answer],
         verdict: None,
         via: Some(Via::Ntfy),
+        saved: None,
     }
 }
 

@@ -16,6 +16,9 @@ use super::questions::{
 use super::{Caller, Services, begin_read, check_right, correction, send, triage};
 use crate::auth::{Principal, Right};
 
+/// The next step of a person without a login.
+const LOG_IN: &str = "Log in: a link is made by `c3po-coordinator login NAME`.";
+
 /// Answers a question for people, or gives a verdict. The first answer wins.
 ///
 /// Errors: `MESSAGE_NOT_FOUND`, `FORBIDDEN`, `INVALID_REQUEST`, `ALREADY_ANSWERED` with `by`, `via` and `at`, `WITHDRAWN`,
@@ -45,8 +48,11 @@ pub(crate) async fn answer(
     check_right(services, principal, right)?;
     if question.needs_person && principal.login_id().is_none() {
         let error = "only a person who has logged in may answer this question";
-        return Err(Refusal::new(ErrorCode::Forbidden, error)
-            .suggest("Log in: a link is made by `c3po-coordinator login NAME`."));
+        return Err(Refusal::new(ErrorCode::Forbidden, error).suggest(LOG_IN));
+    }
+    if content.saved.is_some() && principal.login_id().is_none() {
+        let error = "only a person who has logged in may send a saved answer";
+        return Err(Refusal::new(ErrorCode::Forbidden, error).suggest(LOG_IN));
     }
     let by = principal.answers_as().unwrap_or_default();
     // The same call again gets its stored reply.
@@ -126,6 +132,7 @@ pub(super) async fn answer_in_dialog(
         via: Via::Dialog,
         parts: question.accept(content)?.parts,
         verdict: None,
+        saved: None,
         to_ask_user: asked.is_structured,
     };
     let sent = store_answer(services, &person(principal), call, &asked, &answer).await?;

@@ -204,6 +204,7 @@ pub(super) fn answer_of(
         via: content.via.unwrap_or(Via::Rest),
         parts: content.parts,
         verdict: content.verdict,
+        saved: content.saved,
         to_ask_user: asked.is_structured && !question.needs_verdict(),
     };
     Ok(answer)
@@ -220,14 +221,18 @@ pub(super) fn worded(
     Ok((answer, text))
 }
 
-/// Returns the answer in words. That of another agent begins with its name, so no reader takes it for a person's.
+/// Returns the answer in words. That of another agent begins with its name, so no reader takes it for a person's. A saved one
+/// begins with its name too.
 pub(super) fn words_of(asked: &Asked, answer: &Answer) -> String {
     let question = asked.message.question.as_deref();
     let text = question.map_or_else(String::new, |question| in_words(question, answer));
     if answer.is_of_triage() {
         return format!("[{}, not a person] {text}", answer.by);
     }
-    text
+    match &answer.saved {
+        Some(name) => format!("[saved answer {name} of {}] {text}", answer.by),
+        None => text,
+    }
 }
 
 /// Stores the answer to a question as a reply of people.

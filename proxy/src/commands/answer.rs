@@ -16,7 +16,7 @@ use super::confirm::confirmed;
 use super::failure::Failure;
 use super::message_id::Typed;
 use super::print::Printer;
-use super::{questions, rest};
+use super::{answers, questions, rest};
 use crate::config::Config;
 
 /// The question and its answer.
@@ -28,8 +28,11 @@ pub(super) struct Arguments {
     #[arg(long = "option", short, value_name = "N")]
     options: Vec<usize>,
     /// The answer in words; - reads it from standard input
-    #[arg(required_unless_present = "options")]
+    #[arg(required_unless_present_any = ["options", "saved"])]
     text: Option<String>,
+    /// Send the saved answer of this name (`c3po answers`); the asker reads that it is one
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["options", "text"])]
+    saved: Option<String>,
 }
 
 /// The open questions.
@@ -51,7 +54,10 @@ pub(super) async fn run(
     arguments: Arguments,
 ) -> Result<(), Failure> {
     let is_whole = matches!(arguments.id, Typed::Whole(_));
-    let text = arguments.text.map(super::text).transpose()?;
+    let text = match &arguments.saved {
+        Some(name) => Some(answers::find(&config, name)?),
+        None => arguments.text.map(super::text).transpose()?,
+    };
     let found = find(&config, arguments.id).await.map_err(with_login)?;
     let question = found.message;
     if !is_whole && !is_meant(&question, printer)? {
@@ -78,6 +84,7 @@ pub(super) async fn run(
             ..PartAnswer::default()
         }],
         via: Some(Via::Terminal),
+        saved: arguments.saved,
         ..AnswerContent::default()
     };
     let path = format!("/api/v1/questions/{}/answer", question.id);

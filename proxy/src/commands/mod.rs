@@ -3,6 +3,7 @@
 mod ack;
 mod agents;
 mod answer;
+mod answers;
 mod ask;
 mod audit;
 mod broadcast;
@@ -154,6 +155,9 @@ enum Command {
     /// Answer a question of an agent to people
     #[command(after_help = EXIT_CODES)]
     Answer(answer::Arguments),
+    /// Show, save or delete answers to send to questions
+    #[command(after_help = EXIT_CODES, subcommand)]
+    Answers(answers::SavedAnswers),
     /// Ask people a question, and wait for the answer
     #[command(after_help = EXIT_CODES)]
     Ask(ask::Question),
@@ -319,6 +323,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Policy(action) => policy::run(config, printer, action).await,
         Command::Guard(action) => guard::run(config, printer, action).await,
         Command::Hosts(action) => hosts::run(config, printer, action).await,
+        Command::Answers(action) => answers::run(&config, printer, action),
         command => Box::pin(as_person(command, config, printer)).await,
     }
 }

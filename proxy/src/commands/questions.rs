@@ -45,11 +45,17 @@ pub(super) fn check_person(agent: &AgentId) -> Result<(), Failure> {
     if *agent == AgentId::human() {
         return Ok(());
     }
-    Err(Failure::Stopped {
-        why: format!("this host acts as {agent}; questions to people need a login"),
+    let why = format!("this host acts as {agent}; questions to people need a login");
+    Err(no_login(&why))
+}
+
+/// Returns an error that names the way to a login.
+pub(super) fn no_login(why: &str) -> Failure {
+    Failure::Stopped {
+        why: why.to_owned(),
         advice: "`c3po login URL`, with a code from `c3po-coordinator login NAME` on the coordinator's machine"
             .to_owned(),
-    })
+    }
 }
 
 fn list(session: &CommandSession, printer: &Printer, open: &[Message]) -> Result<(), Failure> {

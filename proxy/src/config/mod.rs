@@ -300,7 +300,7 @@ fn host(sources: &Sources<'_>) -> String {
 }
 
 /// Returns the text of the file, if it exists.
-fn text_of(path: &Path) -> Result<Option<String>, String> {
+pub(crate) fn text_of(path: &Path) -> Result<Option<String>, String> {
     match std::fs::read_to_string(path) {
         Ok(text) => private::exposed(path).map_or(Ok(Some(text)), Err),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

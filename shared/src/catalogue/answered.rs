@@ -107,12 +107,11 @@ impl UserAnswer {
             };
             PartAnswer { id, ..labelled }
         };
-        let is_triage = answer.is_of_triage();
         Self {
             answers: answer.parts.iter().map(labelled).collect(),
             answered_by: Some(answer.by.clone()),
             via: Some(answer.via),
-            note: is_triage.then(|| "Another agent answered for people, not a person.".to_owned()),
+            note: answer.note(),
             ..outcome
         }
     }

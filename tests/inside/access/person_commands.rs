@@ -222,6 +222,90 @@ async fn questions_are_listed_and_answered_with_a_login_alone() -> Result<()> {
 }
 
 #[tokio::test]
+async fn answers_are_saved_listed_and_deleted_with_a_login_alone() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("agent", "*", &[]).await?;
+    let run =
+        async |words: &[&str], input: &str| c3po(&gate, home.path(), &key, words, input).await;
+    let add = ["answers", "add", "style", "As in the other files."];
+    for words in [
+        &add[..],
+        &["answers", "list"],
+        &["answers", "remove", "style"],
+    ] {
+        let refused = run(words, "").await?;
+        let said = String::from_utf8_lossy(&refused.stderr);
+        let is_refused = refused.status.code() == Some(1) && said.contains("c3po login URL");
+        ensure!(is_refused, "{words:?}: {refused:?}");
+    }
+    let url = format!("http://{}", gate.served.address);
+    let code = gate.login_code("answer").await?;
+    let done = run(&["login", &url, "--yes"], &code).await?;
+    ensure!(done.status.success(), "{done:?}");
+    for name in ["", "a\u{1b}[2Jb", &"n".repeat(41)] {
+        let wrong = run(&["answers", "add", name, "text"], "").await?;
+        ensure!(!wrong.status.success(), "{name:?}: {wrong:?}");
+    }
+    ensure!(run(&add, "").await?.status.success());
+    let piped = run(&["answers", "add", "two lines", "-"], "one\n\u{1b}[2Jtwo").await?;
+    ensure!(piped.status.success(), "{piped:?}");
+    let listed = run(&["answers", "list"], "").await?;
+    let said = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let is_listed = said.contains("style  As in the other files.\ntwo lines  one");
+    ensure!(is_listed && !said.contains('\u{1b}'), "{said:?}");
+    let file = home.path().join(".config/c3po/answers.toml");
+    ensure!(fs::metadata(&file)?.permissions().mode() & 0o777 == 0o600);
+    for status in [0, 2] {
+        let removed = run(&["answers", "remove", "two lines"], "").await?;
+        ensure!(removed.status.code() == Some(status), "{removed:?}");
+    }
+    let listed = run(&["answers", "list", "--json"], "").await?;
+    let listed: Value = serde_json::from_slice(&listed.stdout)?;
+    let expected = json!({"answers": {"style": "As in the other files."}});
+    assert_eq!(listed, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_asker_reads_that_an_answer_was_saved_and_whose_it_is() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("agent", "*", &[]).await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&key)).await?;
+    web.hello(&Who::new("web")).await?.expect("an agent");
+    let run =
+        async |words: &[&str], input: &str| c3po(&gate, home.path(), &key, words, input).await;
+    let url = format!("http://{}", gate.served.address);
+    let code = gate.login_code("answer").await?;
+    ensure!(
+        run(&["login", &url, "--yes"], &code)
+            .await?
+            .status
+            .success()
+    );
+    let add = ["answers", "add", "style", "As in the other files."];
+    ensure!(run(&add, "").await?.status.success());
+    let mut ask = async |needs_person: bool| {
+        let call = json!({"question": "Which style?", "wait": false, "needs_person": needs_person});
+        let asked = web.call("ask_user", call).await?;
+        anyhow::Ok(asked["id"].as_str().context("an id")?.to_owned())
+    };
+    let (id, of_person) = (ask(false).await?, ask(true).await?);
+    for (id, name) in [(&id, "none"), (&of_person, "style")] {
+        let refused = run(&["answer", id, "--saved", name], "").await?;
+        ensure!(!refused.status.success(), "{refused:?}");
+    }
+    let done = run(&["answer", &id, "--saved", "style", "--json"], "").await?;
+    let sent: Value = serde_json::from_slice(&done.stdout)?;
+    let text = "[saved answer style of ann] As in the other files.";
+    assert_eq!(sent["response"], text);
+    let outcome = web.call("ask_user", json!({"question_id": id})).await?;
+    assert_eq!(outcome["answered_by"], "ann");
+    let note = "It is the saved answer style of ann, not written for this question.";
+    assert_eq!(outcome["note"], note);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_script_asks_people_and_ends_with_4_if_nobody_answers() -> Result<()> {
     let (gate, home) = (Gate::start().await?, TempDir::new()?);
     let key = gate.key("agent", "*", &[]).await?;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 pub(super) const LAST: &str = "this is the last one";
 /// The commands that print nothing of another side: they work on files of this host, or speak to a client.
 pub(super) const LOCAL: &[&str] = &[
+    "answers",
     "completions",
     "help",
     "hook",
