@@ -8,10 +8,10 @@ const device = /** @type {HTMLInputElement} */ (part("device"));
 const leaves = /** @type {HTMLButtonElement} */ (part("leave"));
 const spends = /** @type {HTMLButtonElement} */ (part("spend"));
 
-// The code leaves the address at once, so that neither the history nor a copied address has it.
+// The code and its id leave the address at once, so that neither the history nor a copied address has them.
 const linked = location.hash.slice(1);
 const back = wayBack(location.search);
-if (linked) history.replaceState(null, "", location.pathname + (back ? location.search : ""));
+if (linked) history.replaceState(null, "", "/login" + (back ? location.search : ""));
 
 /** @param {unknown} error */
 function showError(error) {

@@ -17,7 +17,8 @@ pub const ME_PATH: &str = "/api/v1/me";
 pub const INPUT_PATH: &str = "/api/v1/me/input";
 /// The REST path of all logins.
 pub const LOGINS_PATH: &str = "/api/v1/logins";
-/// The page on which a person logs in. Its link ends with `#` and the code.
+/// The page on which a person logs in. Its link ends with `/`, the id of the code, `#` and the code: no browser has a copy of
+/// that path, so its request reaches the coordinator.
 pub const PAGE: &str = "/login";
 /// The prefix of every token of a login. It differs from that of keys, so neither stands for the other.
 pub const TOKEN_PREFIX: &str = "c3po-login_";

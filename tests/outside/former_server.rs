@@ -8,14 +8,17 @@ use harness::coordinator::Coordinator;
 use harness::skip::skipped;
 use tempfile::TempDir;
 
-use crate::login_page::{log_in, offer};
+use crate::login_page::{link, log_in};
 
-/// A page that leaves a worker, if its address ends with `worker`, and a long-lived copy of a script of the coordinator.
+/// A page that leaves long-lived copies of scripts of the coordinator; if its address ends with `worker`, a worker too, and with
+/// `pages`, copies of its pages.
 const PAGE: &str = r#"<!doctype html><title>down</title><script>
-    const copies = ["/web/login.js", "/web/q.js"].map((part) => fetch(part, {cache: "reload"}));
+    const pages = location.search === "?pages" ? ["/login", "/q"] : [];
+    const copies = ["/web/login.js", "/web/q.js", ...pages].map((part) => fetch(part, {cache: "reload"}));
     const worker = location.search === "?worker" && navigator.serviceWorker.register("/sw.js").then(() => navigator.serviceWorker.ready);
     Promise.all([...copies, worker]).then(() => document.title = "ready");</script>"#;
 const SCRIPT: &str = r#"document.title = "poisoned";"#;
+const COPY: &str = "<!doctype html><title>poisoned</title>";
 /// It sends each code and token to `COLLECTOR`.
 const WORKER: &str = r#"self.addEventListener("install", () => self.skipWaiting());
     self.addEventListener("activate", (event) => event.waitUntil(clients.claim()));
@@ -33,13 +36,14 @@ const FREE: &str = "(await navigator.serviceWorker.getRegistrations()).length ==
 
 /// Returns the answer of the foreign server to a request with that first line.
 fn foreign(line: &str, worker: &str) -> String {
-    let content = match line {
-        line if line.contains("/sw.js") => worker,
-        line if line.contains("/web/") => SCRIPT,
+    let (media, content) = match line {
+        line if line.contains("/sw.js") => ("javascript", worker),
+        line if line.contains("/web/") => ("javascript", SCRIPT),
+        line if line.contains("/login ") || line.contains("/q ") => ("html", COPY),
         _ => return format!("Content-Type: text/html\r\nCache-Control: no-store\r\n\r\n{PAGE}"),
     };
     format!(
-        "Content-Type: text/javascript\r\nCache-Control: max-age=31536000, immutable\r\n\r\n{content}"
+        "Content-Type: text/{media}\r\nCache-Control: max-age=31536000, immutable\r\n\r\n{content}"
     )
 }
 
@@ -48,7 +52,7 @@ async fn a_login_is_safe_from_the_server_that_had_the_port_before() -> Result<()
     if !browser::is_installed() {
         return skipped("former_server", "chromium-driver is not installed");
     }
-    for left in ["worker", "copies"] {
+    for left in ["worker", "copies", "pages"] {
         let work = TempDir::new()?;
         let store = format!("sqlite:{}", work.path().join("c3po.db").display());
         let mut coordinator = Coordinator::absent(work.path(), &store)?;
@@ -78,11 +82,15 @@ async fn a_login_is_safe_from_the_server_that_had_the_port_before() -> Result<()
         }
         let seen = stolen.lock().unwrap_or_else(PoisonError::into_inner).len();
         browser.open("about:blank").await?;
-        let token = log_in(&browser, &base, &offer(work.path(), &coordinator).await?).await?;
+        let token = log_in(&browser, &base, &link(work.path(), &coordinator).await?).await?;
         ensure!(
             browser.run("return document.title").await? == "c3po: log in",
             "{left}"
         );
+        browser.open(&format!("{base}/login")).await?;
+        browser
+            .wait_for("document.title === 'c3po: log in'")
+            .await?;
         browser.open(&format!("{base}/q")).await?;
         browser
             .wait_for("document.title.endsWith('waiting - c3po')")

@@ -18,8 +18,8 @@ const LOGGED_IN: &str = "!document.querySelector('#login').hidden";
 /// A page that tries everything on the coordinator at `TARGET`, and lists what it got.
 const ATTACK: &str = include_str!("login_attack.js");
 
-/// Makes a link with the coordinator's own command. Returns the code.
-pub(super) async fn offer(work: &Path, coordinator: &Coordinator) -> Result<String> {
+/// Makes a link with the coordinator's own command. Returns it.
+pub(super) async fn link(work: &Path, coordinator: &Coordinator) -> Result<String> {
     let mut program = command(program("c3po-coordinator")?, work);
     let listen = coordinator.address().to_string();
     program.args([
@@ -28,15 +28,26 @@ pub(super) async fn offer(work: &Path, coordinator: &Coordinator) -> Result<Stri
     let made = program.output().await?;
     let made: Value = serde_json::from_slice(&made.stdout)
         .with_context(|| String::from_utf8_lossy(&made.stderr).into_owned())?;
-    let (link, code) = (&made["link"], made["code"].as_str().context("a code")?);
-    ensure!(*link == format!("http://{listen}/login#{code}"), "{made}");
+    let said = |name: &str| made[name].as_str().context("a text");
+    let (link, id, code) = (said("link")?, said("id")?, said("code")?);
+    ensure!(
+        link == format!("http://{listen}/login/{id}#{code}"),
+        "{made}"
+    );
     ensure!(made["warning"].is_null(), "{made}");
+    Ok(link.to_owned())
+}
+
+/// Makes a link. Returns its code.
+pub(super) async fn offer(work: &Path, coordinator: &Coordinator) -> Result<String> {
+    let link = link(work, coordinator).await?;
+    let (_, code) = link.split_once('#').context("a code")?;
     Ok(code.to_owned())
 }
 
-/// Logs in with the page as a person does. Returns the token.
-pub(super) async fn log_in(browser: &Browser, base: &str, code: &str) -> Result<String> {
-    browser.open(&format!("{base}/login#{code}")).await?;
+/// Logs in with a link as a person does. Returns the token.
+pub(super) async fn log_in(browser: &Browser, base: &str, link: &str) -> Result<String> {
+    browser.open(link).await?;
     spend(browser, base).await
 }
 
@@ -88,9 +99,9 @@ async fn a_person_logs_in_and_out_and_no_other_page_gets_anything() -> Result<()
     let coordinator = Coordinator::start(work.path()).await?;
     let port = coordinator.address().port();
     let browser = Browser::start(work.path()).await?;
-    let code = offer(work.path(), &coordinator).await?;
     let base = format!("http://127.0.0.1:{port}");
-    let token = log_in(&browser, &base, &code).await?;
+    let first = link(work.path(), &coordinator).await?;
+    let token = log_in(&browser, &base, &first).await?;
 
     let (evil, _running) = development_server().await?;
     let code = offer(work.path(), &coordinator).await?;

@@ -104,6 +104,10 @@ fn ending(made: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
     ))
 }
 
+/// Nothing identifies a server without TLS.
+const ADVICE: &str = "Note: without TLS, a program that once had this port can read the login. If other users or agents of \
+                      this machine serve pages, start the coordinator with `--tls auto`.\n\n";
+
 /// Returns the text about a new link: the link and its QR code, the same for a terminal, and until when both work.
 pub(super) fn offered(answer: &Value) -> anyhow::Result<String> {
     let said = |name: &str| required(answer, name);
@@ -112,12 +116,14 @@ pub(super) fn offered(answer: &Value) -> anyhow::Result<String> {
         format!("The browser warns about the coordinator's own certificate: {fingerprint}\n\n")
     });
     let link = said("link")?;
+    let advice = link.starts_with("http://").then_some(ADVICE);
     Ok(format!(
-        "{}\n{} logs in with this link, once, before {}:\n\n  {link}\n\n{}{}On a terminal: `c3po login {}`, with the \
+        "{}\n{} logs in with this link, once, before {}:\n\n  {link}\n\n{}{}{}On a terminal: `c3po login {}`, with the \
          code {}\n",
         qr_code(&link)?,
         said("name")?,
         said("expires_at")?,
+        advice.unwrap_or_default(),
         warning.unwrap_or_default(),
         fingerprint.unwrap_or_default(),
         said("url")?,

@@ -166,11 +166,12 @@ pub(super) async fn create(
     );
     notify_people(&server.services, title, notice).await;
     let url = server.joins.url();
+    let id = code.id;
     Ok(Json(LoginLink {
-        id: code.id,
         name: code.name,
         scope: code.scope,
-        link: format!("{url}{PAGE}#{secret}"),
+        link: format!("{url}{PAGE}/{id}#{secret}"),
+        id,
         code: secret,
         url,
         fingerprint: server.joins.fingerprint().map(|found| found.to_string()),

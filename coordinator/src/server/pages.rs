@@ -26,6 +26,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// The beginning of the paths of scripts and styles.
 pub(super) const PARTS: &str = "/web/";
 
+/// The page of the link of a code.
+const LINKED: &str = "/login/{id}";
+
 /// The page that lists the questions to people. Followed by `/` and an id, it is the page of one question.
 const QUESTIONS: &str = "/q";
 
@@ -84,8 +87,9 @@ const fn file(path: &'static str, media: &'static str, content: &'static [u8]) -
     }
 }
 
-const FILES: [PageFile; 18] = [
+const FILES: [PageFile; 19] = [
     file(login::PAGE, HTML, include_bytes!("../../web/login.html")),
+    file(LINKED, HTML, include_bytes!("../../web/login.html")),
     file(QUESTIONS, HTML, include_bytes!("../../web/q.html")),
     file("/q/{id}", HTML, include_bytes!("../../web/q.html")),
     file("/web/page.css", STYLE, include_bytes!("../../web/page.css")),
@@ -181,8 +185,10 @@ fn tag(content: &[u8]) -> HeaderValue {
 
 /// Returns whether that path is a page, which links on other sites may lead to.
 pub(super) fn is_page(path: &str) -> bool {
-    let is_question = |rest: &str| rest.is_empty() || rest.starts_with('/');
-    path == login::PAGE || path.strip_prefix(QUESTIONS).is_some_and(is_question)
+    let is_below = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    [login::PAGE, QUESTIONS]
+        .iter()
+        .any(|page| path.strip_prefix(page).is_some_and(is_below))
 }
 
 #[cfg(test)]
@@ -191,7 +197,13 @@ mod tests {
 
     #[test]
     fn only_the_pages_themselves_are_pages() {
-        for page in ["/login", "/q", "/q/", "/q/web::human::0000000a"] {
+        for page in [
+            "/login",
+            "/login/0a1b2c3d",
+            "/q",
+            "/q/",
+            "/q/web::human::0000000a",
+        ] {
             assert!(is_page(page), "{page}");
         }
         for other in [
@@ -200,7 +212,7 @@ mod tests {
             "/qx",
             "/web/q.js",
             "/api/v1/questions",
-            "/login/q",
+            "/web/login/q",
         ] {
             assert!(!is_page(other), "{other}");
         }
@@ -209,8 +221,8 @@ mod tests {
     #[test]
     fn a_page_without_tls_empties_the_cache() {
         let clears = |at: usize, has_tls| own_headers(&FILES[at], has_tls).contains_key(&CLEARED.0);
-        assert!(clears(0, false) && clears(1, false) && clears(2, false));
-        assert!(!clears(0, true) && !clears(3, false), "with TLS, or a part");
+        assert!((0..4).all(|at| clears(at, false)));
+        assert!(!clears(0, true) && !clears(4, false), "with TLS, or a part");
     }
 
     #[test]

@@ -121,7 +121,7 @@ async fn no_key_makes_a_login_over_any_path_tool_or_frame() -> Result<()> {
         }
         ensure!(heard.len() > 900, "{} answers", heard.len());
         let spilt = heard.iter().find(|text| {
-            text.contains("c3po-login_") || text.contains("/login#") || text.contains("\"link\"")
+            text.contains("c3po-login_") || text.contains("/login/") || text.contains("\"link\"")
         });
         assert_eq!(spilt, None);
         let store = &gate.served.store;

@@ -15,7 +15,7 @@ use harness::skip::skipped;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::login_page::{log_in, offer};
+use super::login_page::{link, log_in};
 
 /// Whether the page shows the end of the question.
 const IS_OVER: &str = "document.querySelector('#outcome')";
@@ -46,8 +46,8 @@ impl Desk {
         let mut coordinator = change(Coordinator::absent(work.path(), &store)?);
         coordinator.restart().await?;
         let browser = Browser::start(work.path()).await?;
-        let code = offer(work.path(), &coordinator).await?;
-        let token = log_in(&browser, &coordinator.url(), &code).await?;
+        let link = link(work.path(), &coordinator).await?;
+        let token = log_in(&browser, &coordinator.url(), &link).await?;
         let (agent, _) = Link::join(&coordinator.address().to_string(), "web").await?;
         Ok(Some(Self {
             work,
