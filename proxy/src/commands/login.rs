@@ -16,7 +16,7 @@ use super::confirm::confirmed;
 use super::failure::Failure;
 use super::join::code;
 use super::print::Printer;
-use crate::config::{Config, PersonLogin, Source, private};
+use crate::config::{Config, PersonLogin, Places, Source, private};
 use crate::link::http::{delete, post_json};
 use crate::link::{Trust, as_written};
 
@@ -40,8 +40,12 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let file = &config.places.person_file;
     let url = known(&config, &arguments.url)?;
-    if !arguments.yes && !is_wanted(file)? {
-        return Err(Failure::Usage("no login was stored".to_owned()));
+    let own = Places::config_file_of_user();
+    let is_moved = own.is_some_and(|own| !is_same(&own, &config.places.config_file));
+    let receiver = identified(&config, &url, is_moved);
+    eprintln!("{}", harmless(&receiver, false));
+    if !arguments.yes {
+        consent(&config, is_moved)?;
     }
     // Before the code is spent: a token that cannot be stored would be lost.
     private::make_folder(file.parent().unwrap_or(file))
@@ -106,16 +110,54 @@ fn known(config: &Config, url: &str) -> Result<String, Failure> {
     })
 }
 
+/// Returns whether two paths are one file, as far as the folders show it.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let folder = |path: &Path| path.parent().and_then(|path| fs::canonicalize(path).ok());
+    one == other || folder(one).is_some_and(|found| folder(other) == Some(found))
+}
+
+/// Returns the line about the receiver of the code: how it is identified, and by which file.
+fn identified(config: &Config, url: &str, is_moved: bool) -> String {
+    let (coordinators, file) = (&config.coordinators, config.places.config_file.display());
+    let prints = coordinators.fingerprints.iter().map(ToString::to_string);
+    let prints: Vec<_> = prints.collect();
+    let proof = match () {
+        () if url.starts_with("http://") => "nothing identifies it without TLS".to_owned(),
+        () if prints.is_empty() => "an authority of the system identifies it".to_owned(),
+        () => format!("its certificate is {}", prints.join(" or ")),
+    };
+    let place = match coordinators.source {
+        Source::Environment => "the environment".to_owned(),
+        _ if !config.places.config_file.exists() => "the defaults".to_owned(),
+        _ => file.to_string(),
+    };
+    let moved = format!(". The environment (XDG_CONFIG_HOME or HOME) moved that to {file}");
+    let moved = if is_moved { &moved } else { "" };
+    format!("The code goes to {url}: {proof}, by {place}{moved}.")
+}
+
 /// Asks whether to store a login, because every program of this user can read it.
-fn is_wanted(file: &Path) -> Result<bool, Failure> {
+///
+/// Errors: the person does not want that, or the environment moved the configuration, which a project may have done.
+fn consent(config: &Config, is_moved: bool) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         let why = "storing a login needs your consent: run this on a terminal, or pass --yes";
         return Err(Failure::Usage(why.to_owned()));
     }
-    Ok(confirmed(&format!(
+    if is_moved {
+        let why = "the environment moved the configuration of this host, and a project may have done that: unset \
+                   XDG_CONFIG_HOME and HOME, or pass --yes if you set them";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    let asked = format!(
         "Store a login in {}? Every program of your user can then answer and send as you. [y/N] ",
-        file.display()
-    )))
+        config.places.person_file.display()
+    );
+    if confirmed(&asked) {
+        Ok(())
+    } else {
+        Err(Failure::Usage("no login was stored".to_owned()))
+    }
 }
 
 async fn ask(config: &Config, url: &str, code: String) -> Result<LoginReply, Failure> {

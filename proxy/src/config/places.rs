@@ -91,6 +91,14 @@ impl HookEnvironment {
 }
 
 impl Places {
+    /// Returns the configuration file of this process's user, whatever the environment names. `None` if the user is not in
+    /// `/etc/passwd`, as those of a directory service.
+    pub fn config_file_of_user() -> Option<PathBuf> {
+        let users = std::fs::read_to_string("/etc/passwd").ok()?;
+        let home = home_of(&users, rustix::process::geteuid().as_raw())?;
+        Some(Self::in_home(&home).config_file)
+    }
+
     /// Returns the default places below a home folder.
     pub fn in_home(home: &Path) -> Self {
         Self::of(&|name| (name == "HOME").then(|| home.display().to_string()))
@@ -114,6 +122,17 @@ impl Places {
     }
 }
 
+/// Returns the home of a user in the text of `/etc/passwd`.
+fn home_of(users: &str, user: u32) -> Option<PathBuf> {
+    let mut lines = users
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>());
+    lines.find_map(|fields| match fields[..] {
+        [_, _, uid, _, _, home, _] if uid.parse() == Ok(user) => Some(PathBuf::from(home)),
+        _ => None,
+    })
+}
+
 /// Returns a base directory: the value of the variable, or a folder in the home.
 pub(super) fn base(
     variable: &dyn Fn(&str) -> Option<String>,
@@ -134,6 +153,14 @@ pub(super) fn base(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_home_is_found_by_the_number_of_its_user() {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\nodd\nann:x:1000:1000:Ann,,,:/home/ann:/bin/bash\n";
+        assert_eq!(home_of(users, 1000), Some("/home/ann".into()));
+        assert_eq!(home_of(users, 1001), None);
+    }
 
     #[test]
     fn folders_are_in_the_home_unless_variables_name_others() {

@@ -75,6 +75,30 @@ async fn a_code_does_not_go_to_a_coordinator_that_only_the_environment_names() -
 }
 
 #[tokio::test]
+async fn a_login_names_the_certificate_and_its_file_before_the_code_is_sent() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("agent", "*", &[]).await?;
+    let url = format!("http://{}", gate.served.address);
+    let run = async |words: &[&str]| {
+        let ran = c3po(&gate, home.path(), &key, words, "wrong\n").await?;
+        anyhow::Ok(String::from_utf8(ran.stderr)?)
+    };
+    let said = run(&["login", &url, "--yes"]).await?;
+    let first = said.lines().next().unwrap_or_default();
+    ensure!(
+        first.starts_with(&format!("The code goes to {url}: nothing identifies it")),
+        "{said}"
+    );
+    // The home of this test is not that of its user.
+    let moved = format!(
+        "moved that to {}",
+        home.path().join(".config/c3po/config.toml").display()
+    );
+    ensure!(first.contains(&moved), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn commands_of_a_host_with_a_login_act_as_the_person() -> Result<()> {
     let (gate, home) = (Gate::start().await?, TempDir::new()?);
     let key = gate.key("agent", "*", &[]).await?;
