@@ -52,10 +52,20 @@ impl From<NoRandomness> for Refusal {
     }
 }
 
+/// The verb of the entry for a new secret of a key.
+pub(super) const ROTATED: &str = "rotated";
+/// The beginning of the reason in an entry for a change.
+const BY: &str = "by ";
+
 /// Returns the entry in the log for a change of a key or an invite.
 pub(crate) fn entry(verb: &str, id: &str, by: &str) -> Entry {
     let entry = Entry::new(Event::KeyChanged).verb(verb);
-    entry.under(Some(id)).because(format!("by {by}"))
+    entry.under(Some(id)).because(format!("{BY}{by}"))
+}
+
+/// Returns the one that made the change of an entry, by its reason.
+pub(super) fn maker_in(why: &str) -> Option<&str> {
+    why.strip_prefix(BY)
 }
 
 /// Makes a key. Returns it with its secret, which is not stored.
@@ -162,7 +172,7 @@ pub(crate) async fn rotate(
     by: &Principal,
 ) -> Result<(Key, String), Refusal> {
     let fresh = Fresh::of(secret::KEY_PREFIX, id.to_owned())?;
-    let entry = entry("rotated", id, by.name());
+    let entry = entry(ROTATED, id, by.name());
     let (key, _) = change(store, id, by.presented(), &entry, |key| {
         if !key.is_valid(Timestamp::now()) {
             return Err(Refusal::new(

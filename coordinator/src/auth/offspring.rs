@@ -1,13 +1,17 @@
 //! The credentials that a login has made, itself or through others. They outlive it.
 
+use c3po_shared::audit::Event;
+use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::LoginScope;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Principal;
+use super::issue::{ROTATED, maker_in};
 use crate::store::{Invite, Key, Login, Store, StoreError};
 
-/// A valid credential that a login has made.
+/// A valid credential that a login has made, or a key that it rotated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct MadeCredential {
     /// `login`, `key` or `invite`.
@@ -21,6 +25,9 @@ pub(crate) struct MadeCredential {
     scope: &'static str,
     /// Its maker: `login-ID`, the id of a key, or `invite ID`.
     made_by: String,
+    /// Of a key that the login rotated, itself or through others, and so has had: the one that did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rotated_by: Option<String>,
     /// Absent if the login has made it. True if only the login may have: the key was made after it, with an invite that is
     /// used up and no longer stored.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -37,7 +44,39 @@ pub(crate) async fn of(
         store.keys().await?,
         store.invites().await?,
     );
-    Ok(made(login, all))
+    let rotations = match login.scope {
+        LoginScope::Admin => rotations(store).await?,
+        _ => Vec::new(),
+    };
+    Ok(made(login, all, &rotations))
+}
+
+/// A key got a new secret.
+struct Rotation {
+    key: String,
+    by: String,
+}
+
+/// Returns the rotations that the log has. One that it has lost is not found.
+async fn rotations(store: &dyn Store) -> Result<Vec<Rotation>, StoreError> {
+    let (mut found, mut after) = (Vec::new(), 0);
+    loop {
+        let page = store.audit(after, AUDIT_PAGE_MAX).await?;
+        let Some(last) = page.last() else {
+            return Ok(found);
+        };
+        after = last.position;
+        let rotated = page.into_iter().filter(|entry| {
+            entry.event == Event::KeyChanged && entry.verb.as_deref() == Some(ROTATED)
+        });
+        found.extend(rotated.filter_map(|entry| {
+            let by = maker_in(entry.why.as_deref()?)?.to_owned();
+            Some(Rotation {
+                key: entry.key?,
+                by,
+            })
+        }));
+    }
 }
 
 /// A credential with its name as a maker.
@@ -107,6 +146,7 @@ fn credential(
         name,
         scope,
         made_by,
+        rotated_by: None,
         is_uncertain: false,
     }
 }
@@ -119,22 +159,28 @@ pub(super) fn label_of_invite(id: &str) -> String {
     format!("{INVITE}{id}")
 }
 
-fn made(login: &Login, all: Vec<Record>) -> Vec<MadeCredential> {
-    let certain = with_offspring(vec![Principal::label_of_login(&login.id)], &all);
+fn made(login: &Login, all: Vec<Record>, rotations: &[Rotation]) -> Vec<MadeCredential> {
+    let first = vec![Principal::label_of_login(&login.id)];
+    let certain = with_offspring(first, &all, rotations);
     let is_later = |record: &Record| record.created_at.is_some_and(|at| at >= login.created_at);
     let is_lost =
         |maker: &str| maker.starts_with(INVITE) && all.iter().all(|record| record.label != maker);
     let lost = all.iter().filter(|record| is_later(record));
     let lost = lost.map(|record| record.credential.made_by.clone());
-    let possible = with_offspring(lost.filter(|maker| is_lost(maker)).collect(), &all);
+    let lost = lost.filter(|maker| is_lost(maker)).collect();
+    let possible = with_offspring(lost, &all, rotations);
     let found = all
         .iter()
         .filter(|record| record.is_valid)
         .filter_map(|record| {
             let maker = &record.credential.made_by;
-            let is_certain = certain.contains(maker);
+            let rotated = rotations
+                .iter()
+                .find(|rotation| rotation.key == record.label && certain.contains(&rotation.by));
+            let is_certain = certain.contains(maker) || rotated.is_some();
             let is_listed = is_certain || (possible.contains(maker) && is_later(record));
             is_listed.then(|| MadeCredential {
+                rotated_by: rotated.map(|rotation| rotation.by.clone()),
                 is_uncertain: !is_certain,
                 ..record.credential.clone()
             })
@@ -142,16 +188,21 @@ fn made(login: &Login, all: Vec<Record>) -> Vec<MadeCredential> {
     found.collect()
 }
 
-/// Returns these makers, and all that they have made.
-fn with_offspring(mut makers: Vec<String>, all: &[Record]) -> Vec<String> {
+/// Returns these makers, and all that they have made or rotated.
+fn with_offspring(mut makers: Vec<String>, all: &[Record], rotations: &[Rotation]) -> Vec<String> {
     let mut at = 0;
     while let Some(maker) = makers.get(at).cloned() {
-        for record in all
+        let made = all
             .iter()
             .filter(|record| record.credential.made_by == maker)
-        {
-            if !makers.contains(&record.label) {
-                makers.push(record.label.clone());
+            .map(|record| &record.label);
+        let rotated = rotations
+            .iter()
+            .filter(|rotation| rotation.by == maker)
+            .map(|rotation| &rotation.key);
+        for label in made.chain(rotated) {
+            if !makers.contains(label) {
+                makers.push(label.clone());
             }
         }
         at += 1;
@@ -175,7 +226,7 @@ mod tests {
             id: "a".into(),
             hash: String::new(),
             name: "ann".into(),
-            scope: c3po_shared::vocabulary::LoginScope::Admin,
+            scope: LoginScope::Admin,
             created_at: Timestamp::from_millis(10),
             expires_at: Timestamp::from_millis(20),
             revoked_at: None,
@@ -193,8 +244,23 @@ mod tests {
             record("k4", "invite gone", 9, true),
             record("k5", "invite gone", 13, true),
             record("k6", "k5", 14, true),
+            record("k7", "local", 1, true),
+            record("k8", "k7", 15, true),
+            record("k9", "local", 1, true),
         ];
-        let found = made(&login, all);
+        let rotated = |key: &str, by: &str| Rotation {
+            key: key.to_owned(),
+            by: by.to_owned(),
+        };
+        // A key that hides who has it, by a rotation of its own, is found too.
+        let rotations = [
+            rotated("k7", "k1"),
+            rotated("k7", "k7"),
+            rotated("k9", "k3"),
+        ];
+        let found = made(&login, all, &rotations);
+        let of_k7 = found.iter().find(|one| one.id == "k7");
+        assert_eq!(of_k7.and_then(|one| one.rotated_by.as_deref()), Some("k1"));
         let found: Vec<_> = found
             .iter()
             .map(|one| (one.id.as_str(), one.is_uncertain))
@@ -205,6 +271,8 @@ mod tests {
             ("k2", false),
             ("k5", true),
             ("k6", true),
+            ("k7", false),
+            ("k8", false),
         ];
         assert_eq!(found, expected);
     }

@@ -87,7 +87,7 @@ fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
     Ok(text)
 }
 
-const MADE: &str = "It made these, which are still valid:";
+const MADE: &str = "It made or rotated these, which are still valid:";
 const PERHAPS_MADE: &str = "The invites of these hosts are used up, so they may be the work of this login too. \
                             `audit` lists the invites with their makers:";
 
@@ -96,10 +96,12 @@ fn ending(made: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
     let said = |name: &str| required(made, name);
     let (kind, id) = (said("kind")?, said("id")?);
     let of = plain(made, "name").map_or_else(String::new, |name| format!(" of {name}"));
+    let rotated = plain(made, "rotated_by").map(|by| format!(", rotated by {by}"));
     Ok(format!(
-        "  {kind} {id}{of}, scope {}, made by {}:\n    {}",
+        "  {kind} {id}{of}, scope {}, made by {}{}:\n    {}",
         said("scope")?,
         said("made_by")?,
+        rotated.unwrap_or_default(),
         typed.line(&format!("{kind}s revoke {id}"))
     ))
 }

@@ -249,8 +249,13 @@ async fn a_code_ends_with_the_login_that_made_it() -> Result<()> {
     Ok(())
 }
 
-/// Makes a login, a key and an invite with an admin login, and a key with that key. Returns their kinds and ids.
-async fn make_everything(gate: &Gate, admin: &str) -> Result<Vec<(&'static str, String)>> {
+/// Makes a login, a key and an invite with an admin login, and a key with that key, and rotates an older key. Returns their
+/// kinds and ids.
+async fn make_everything(
+    gate: &Gate,
+    admin: &str,
+    older: &str,
+) -> Result<Vec<(&'static str, String)>> {
     let make = async |path: &str, with: &str, body: &str| {
         read(&ask(gate, "POST", path, Some(with), None, body).await?)
     };
@@ -261,11 +266,13 @@ async fn make_everything(gate: &Gate, admin: &str) -> Result<Vec<(&'static str, 
     let key = make("/api/v1/keys", admin, admins).await?;
     let other = make("/api/v1/keys", &text(&key, "key")?, admins).await?;
     let invite = make("/api/v1/invites", admin, "{}").await?;
+    make(&format!("/api/v1/keys/{older}/rotate"), admin, "").await?;
     Ok(vec![
         ("login", text(&login["login"], "id")?),
         ("key", text(&key, "id")?),
         ("key", text(&other, "id")?),
         ("invite", text(&invite, "id")?),
+        ("key", older.to_owned()),
     ])
 }
 
@@ -282,7 +289,9 @@ async fn a_revocation_lists_the_offspring_of_the_login() -> Result<()> {
         .await?;
         let (admin, person) = (gate.login("admin").await?, gate.login("person").await?);
         gate.key("agent", "*", &[]).await?;
-        let made = make_everything(&gate, &admin).await?;
+        let older = gate.key("admin", "*", &[]).await?;
+        let older = older.split('_').nth(1).context("an id")?;
+        let made = make_everything(&gate, &admin, older).await?;
         let said = gate.ask(&["logins", "revoke", id(&admin)?]).await?;
         for (kind, id) in &made {
             let command = format!(" {kind}s revoke {id} --data-dir");
@@ -301,7 +310,7 @@ async fn a_revocation_lists_the_offspring_of_the_login() -> Result<()> {
         let left = left["made"].as_array().context("a list")?;
         let ids: Vec<_> = left.iter().map(|made| made["id"].as_str()).collect();
         ensure!(
-            ids.len() == 3 && ids.contains(&Some(&made[2].1)),
+            ids.len() == 4 && ids.contains(&Some(&made[2].1)),
             "{left:?}"
         );
         let said = gate.ask(&["logins", "revoke", id(&person)?]).await?;
