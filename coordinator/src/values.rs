@@ -105,6 +105,14 @@ pub(crate) fn url_of_hosts(text: &str) -> Result<String, String> {
     if place.is_empty() || !place.chars().all(is_harmless) {
         return Err("write it as https://HOST:PORT, without a path".to_owned());
     }
+    let (host, port) = place.split_at(place.find(':').unwrap_or(place.len()));
+    let is_two = host.trim_end_matches('.').eq_ignore_ascii_case("localhost");
+    if is_two && text.starts_with("http://") {
+        return Err(format!(
+            "without TLS, another user of this machine may answer at localhost, which means both 127.0.0.1 and [::1]: \
+             write http://127.0.0.1{port}"
+        ));
+    }
     Ok(text.trim_end_matches('/').to_owned())
 }
 
@@ -160,5 +168,10 @@ mod tests {
         ] {
             assert!(url_of_hosts(url).is_err(), "{url}");
         }
+        for url in ["http://localhost:8420/", "http://LocalHost.:8420"] {
+            let error = url_of_hosts(url).expect_err("two addresses");
+            assert!(error.ends_with("write http://127.0.0.1:8420"), "{error}");
+        }
+        assert!(url_of_hosts("https://localhost:8420").is_ok());
     }
 }

@@ -41,12 +41,12 @@ pub(super) fn are_safe(has_tls: bool, listen: IpAddr, public_url: Option<&str>) 
     has_tls || is_local || public_url.is_some_and(|url| url.starts_with("https://"))
 }
 
-/// Returns whether the host of a URL is a loopback address or `localhost`.
+/// Returns whether the host of a URL is a loopback address. `localhost` is two of them, and another user may hold the other.
 fn is_of_this_machine(url: &str) -> bool {
     let url = url.parse::<Uri>().ok();
     let host = url.as_ref().and_then(Uri::host).unwrap_or_default();
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Returns the entry in the log for a change of a login or its code, which has that scope and is for that person.
@@ -282,6 +282,7 @@ mod tests {
         check(false, "127.0.0.1", Some("http://127.0.0.1:8420"), true);
         check(true, "127.0.0.1", Some("http://nas"), true);
         check(false, "127.0.0.1", Some("http://127.evil.example"), false);
+        check(false, "127.0.0.1", Some("http://localhost:8420"), false);
         check(false, "::1", Some("http://[::1]:8420"), true);
         check(false, "0.0.0.0", None, false);
         check(false, "0.0.0.0", Some("http://nas"), false);
