@@ -7,7 +7,7 @@ use c3po_shared::ids::MessageId;
 use harness::eventually::eventually;
 
 use super::Fixture;
-use super::fixture::{SOON, message};
+use super::fixture::{SHORT, SOON, message};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -70,6 +70,49 @@ pub(crate) async fn an_answer_or_its_time_ends_a_wait(fixture: Fixture) -> Resul
             .then_some(())
     })
     .await?;
+    Ok(())
+}
+
+pub(crate) async fn a_wait_for_an_answered_or_expired_message_is_not_recorded(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.pair().await?;
+    // A lease of zero counts for nobody.
+    let back = asked("b", "a");
+    let back = async || {
+        let cycle = fixture.store.await_answer(&back, Duration::ZERO).await?;
+        anyhow::Ok(cycle.is_empty())
+    };
+    let waits = async |id: &MessageId| fixture.store.await_answer(id, LONG).await;
+    // The waiter looked before the answer, and is recorded after it.
+    let question = fixture.say("a", "b", "question").await?;
+    fixture.answer(&question, "answer").await?;
+    assert!(waits(&question.id).await?.is_empty() && back().await?);
+
+    let mut brief = message("a", "b", "another question");
+    brief.expires_at = brief.timestamp + SHORT;
+    let brief = fixture.post(brief).await?.id;
+    assert!(waits(&brief).await?.is_empty());
+    eventually("the question has expired", SOON, async || {
+        back().await.ok()?.then_some(())
+    })
+    .await?;
+    assert!(waits(&brief).await?.is_empty() && back().await?);
+    Ok(())
+}
+
+pub(crate) async fn an_answer_at_the_same_time_ends_a_wait(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let back = asked("b", "a");
+    for _ in 0..200 {
+        let question = fixture.say("a", "b", "question").await?;
+        let waits = fixture.store.await_answer(&question.id, LONG);
+        let (answered, waited) = tokio::join!(fixture.answer(&question, "answer"), waits);
+        answered?;
+        waited?;
+        let cycle = fixture.store.await_answer(&back, Duration::ZERO).await?;
+        assert!(cycle.is_empty());
+    }
     Ok(())
 }
 

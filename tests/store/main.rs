@@ -173,6 +173,8 @@ macro_rules! every_promise {
             cycles:
                 a_wait_that_would_close_a_cycle_is_found,
                 an_answer_or_its_time_ends_a_wait,
+                a_wait_for_an_answered_or_expired_message_is_not_recorded,
+                an_answer_at_the_same_time_ends_a_wait,
                 a_check_follows_a_bounded_number_of_waits,
                 a_long_row_of_waits_is_no_cycle;
             auditing:

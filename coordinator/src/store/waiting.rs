@@ -15,7 +15,8 @@ const LOOKED_AT_MAX: usize = 1_024;
 /// The interface for waits of every store.
 #[async_trait]
 pub trait WaitStore: Send + Sync {
-    /// Records that the sender of this message waits for its answer, until the lease ends or the message is answered.
+    /// Records that the sender of this message waits for its answer, until the lease ends or the message is answered or
+    /// expires. A message that was answered since the waiter looked is not recorded.
     ///
     /// If the wait would close a cycle, records nothing and returns the messages of that cycle. The first is the message
     /// whose answer the recipient waits for. Usually there is no cycle. A check looks at a bounded number of waits, and finds
@@ -28,6 +29,8 @@ pub trait WaitStore: Send + Sync {
 pub(super) struct Waits {
     /// For each waiting agent: the messages whose answers it waits for, and the end of each wait.
     by_waiter: HashMap<AgentId, HashMap<MessageId, Instant>>,
+    /// How many messages were answered so far, whether or not anyone waited.
+    pub(super) ended: u64,
 }
 
 impl Waits {
@@ -49,6 +52,7 @@ impl Waits {
 
     /// Ends the wait for this message, which is answered.
     pub(super) fn end(&mut self, message: &MessageId) {
+        self.ended += 1;
         let waiter = message.from();
         if let Some(waits) = self.by_waiter.get_mut(&waiter) {
             waits.remove(message);

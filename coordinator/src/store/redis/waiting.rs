@@ -11,7 +11,9 @@ use crate::store::{Result, WaitStore};
 #[async_trait]
 impl WaitStore for RedisStore {
     async fn await_answer(&self, message: &MessageId, lease: Duration) -> Result<Vec<MessageId>> {
-        let mut call = self.names.call("await_answer", []);
+        let mut call = self
+            .names
+            .call("await_answer", [self.names.message(message)]);
         call.arg(message.as_str()).arg(millis(lease));
         let cycle: Vec<String> = self.within(self.connection.invoke(&call)).await?;
         cycle.iter().map(|id| records::parse(id)).collect()

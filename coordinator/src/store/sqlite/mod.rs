@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -355,10 +355,7 @@ impl Store for SqliteStore {
         if let (AnswerOutcome::Sent(SendOutcome::Stored), Some(question)) =
             (&outcome, &answer.message.reply_to)
         {
-            self.waits
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .end(question);
+            self.waits().end(question);
         }
         Ok(outcome)
     }
@@ -408,10 +405,7 @@ impl Store for SqliteStore {
             .run(move |work| progress::conclude(work, &report))
             .await?;
         if recorded == Some(true) && conclusion.stage == Stage::Withdrawn {
-            self.waits
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .end(&conclusion.question);
+            self.waits().end(&conclusion.question);
         }
         Ok(recorded)
     }

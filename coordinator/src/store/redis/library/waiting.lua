@@ -29,12 +29,21 @@ local function waits_of(agent_name, limit)
   return waits
 end
 
--- Records that the sender of a message waits for its answer, for the given time. Returns nothing. If the wait would close a
--- cycle, records nothing and returns the messages of that cycle, beginning with the recipient's own.
--- KEYS: -. ARGV: message, lease
+-- Records that the sender of a message waits for its answer, for the given time, unless it is answered or expired. Returns
+-- nothing. If the wait would close a cycle, records nothing and returns the messages of that cycle, beginning with the
+-- recipient's own. KEYS: -, the message. ARGV: message, lease
 define('await_answer', SMALL, function(keys, args)
   begin(keys)
   local id, lease = args[1], tonumber(args[2])
+  local kept = redis.call('HMGET', keys[2], 'facts', 'reply')
+  local facts = read_facts(kept[1], id)
+  if facts then
+    local left = kept[2] and 0 or tonumber(facts.expires) - now
+    if left <= 0 then
+      return {}
+    end
+    lease = math.min(lease, left)
+  end
   local waiter, whom = string.match(id, '^(.-)::(.-)::')
   -- Each agent that the recipient directly or indirectly waits for, and the message that led to it.
   local reached, reached_by, queue, left = {}, {}, { whom }, WAITS_MAX
