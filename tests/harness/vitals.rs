@@ -15,6 +15,9 @@ pub struct Vitals {
     pub processor: Duration,
     /// Its resident memory, in bytes.
     pub resident: u64,
+    /// Its own memory, resident or swapped out, in bytes. The pages of files, which the system drops and reads again at any
+    /// time, are in `resident` only.
+    pub private: u64,
     /// The most resident memory so far, in bytes.
     pub peak: u64,
     /// The number of its open descriptors.
@@ -35,9 +38,11 @@ impl Vitals {
             .count();
         let status = read("status")?;
         let (resident, peak) = (memory(&status, "VmRSS:")?, memory(&status, "VmHWM:")?);
+        let private = memory(&status, "RssAnon:")? + memory(&status, "VmSwap:")?;
         Ok(Self {
             processor: processor(&read("stat")?)?,
             resident,
+            private,
             peak,
             descriptors,
         })

@@ -1,9 +1,10 @@
 //! `lab soak`: an hour of all activities at a moderate rate, with people who type, while the memory and descriptors of
-//! every process are watched.
+//! every process are watched. No action may fail.
 
 mod samples;
 mod sessions;
 mod verdict;
+mod waits;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ const SENDERS: usize = 6;
 const LINK_LIFE: Duration = Duration::from_secs(600);
 /// The guard against loops, with the default setting.
 const LOOPS: (&str, &str) = ("C3PO_LOOP_MESSAGES", "60");
+/// A broadcast to the crowd counts once per recipient, and would block its sender with the default setting.
+const SENDS: (&str, &str) = ("C3PO_RATE_LIMIT", "1000");
 /// How long the crowd may take to connect.
 const GATHERING: Duration = Duration::from_secs(60);
 
@@ -101,6 +104,7 @@ async fn start(work: &Path, redis: &Redis, roster: &Roster) -> Result<Vec<Coordi
         // Without keys, all agents share one quota.
         coordinator = coordinator
             .with(LOOPS.0, Path::new(LOOPS.1))
+            .with(SENDS.0, Path::new(SENDS.1))
             .with("C3PO_STORE_QUOTA", Path::new("0"));
         coordinator.restart().await?;
         roster.enter(

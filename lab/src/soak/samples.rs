@@ -15,6 +15,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::say;
 
+/// The mark in the name of a count that must stay zero.
+pub(crate) const FAILED: &str = "FAILED";
+/// Failures for want of time: of the machine, if it does other work too. They are counted only.
+const LATE: [&str; 2] = ["STORE_UNAVAILABLE", "COORD_DOWN"];
+
 /// The processes by name.
 #[derive(Debug, Default)]
 pub(crate) struct Roster(Mutex<BTreeMap<String, u32>>);
@@ -59,6 +64,15 @@ impl Roster {
     }
 }
 
+/// Returns the name of the count of a failure.
+pub(crate) fn failure(what: &str, reason: &str) -> String {
+    let is_late = LATE.iter().any(|code| reason.contains(code));
+    format!(
+        "{what}: {}: {reason}",
+        if is_late { "late" } else { FAILED }
+    )
+}
+
 impl Traffic {
     /// Adds one to a count.
     pub(crate) fn count(&self, what: impl Into<String>) {
@@ -86,7 +100,7 @@ impl Samples {
             began: Instant::now(),
             processes: create(
                 processes,
-                "seconds,process,pid,resident_kb,descriptors,processor_seconds",
+                "seconds,process,pid,resident_kb,private_kb,descriptors,processor_seconds",
             )?,
             traffic: create(
                 traffic,
@@ -132,9 +146,10 @@ impl Samples {
             };
             writeln!(
                 self.processes,
-                "{:.1},{name},{process},{},{},{:.2}",
+                "{:.1},{name},{process},{},{},{},{:.2}",
                 at.as_secs_f64(),
                 vitals.resident / 1024,
+                vitals.private / 1024,
                 vitals.descriptors,
                 vitals.processor.as_secs_f64()
             )?;
@@ -156,7 +171,8 @@ impl Samples {
             *self.counts.entry(name.to_owned()).or_default() += count as u64;
         }
         for (trouble, count) in counted.troubles {
-            *self.counts.entry(format!("crowd: {trouble}")).or_default() += count;
+            let what = failure("crowd", &trouble);
+            *self.counts.entry(what).or_default() += count;
         }
         let milliseconds = |time: Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
         let at = self.began.elapsed().as_secs_f64();

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use harness::dice::Dice;
-use harness::mcp::McpClient;
+use harness::mcp::{McpClient, ToolResult};
 use harness::proxy::{prompt, session};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::samples::{Roster, Traffic};
+use super::samples::{Roster, Traffic, failure};
+use super::waits::{Alarm, OngoingWait, Picture};
 
 /// One session in this number is restarted periodically.
 const RESTARTED: usize = 5;
@@ -28,10 +29,8 @@ const WAIT_END: Duration = Duration::from_secs(WAIT_SECONDS + 20);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long a person leaves a session alone, in seconds: shortest and longest.
 const PERSON_AWAY: (u64, u64) = (60, 240);
-/// The code of a refusal by the loop guard.
-const LOOP: &str = "LOOP_SUSPECTED";
-/// The name of the count of such refusals. None are expected, because people type into every session.
-pub(crate) const LOOP_ALARMS: &str = "sessions: LOOP ALARMS";
+/// The code of a wait that would close a cycle.
+const CYCLE: &str = "WOULD_DEADLOCK";
 /// One action in this number is a broadcast to all agents.
 const BROADCAST_ONE_IN: usize = 400;
 
@@ -43,6 +42,7 @@ pub(crate) struct Sessions {
     crowd: usize,
     roster: Arc<Roster>,
     traffic: Arc<Traffic>,
+    picture: Arc<Picture>,
 }
 
 impl Sessions {
@@ -59,12 +59,13 @@ impl Sessions {
             crowd,
             roster,
             traffic,
+            picture: Arc::default(),
         }
     }
 
     /// Runs one session after another under one name, until it is stopped.
     pub(crate) async fn live(self, number: usize, count: usize, stop: CancellationToken) {
-        let name = format!("session-{number}");
+        let name = name_of(number);
         let mut chance = Dice::new(number as u64 + 1);
         let mut lives = 0_u32;
         while !stop.is_cancelled() {
@@ -73,7 +74,7 @@ impl Sessions {
                 .await
             {
                 self.traffic
-                    .count(format!("sessions: a session failed: {error:#}"));
+                    .count(failure("sessions: a session", &format!("{error:#}")));
                 sleep(PAUSE).await;
             }
             lives += 1;
@@ -119,7 +120,7 @@ impl Sessions {
         }
         self.traffic.count("sessions: ended");
         let status = client.end(GOODBYE).await?;
-        anyhow::ensure!(status.success(), "a proxy ended with {status}");
+        ensure!(status.success(), "a proxy ended with {status}");
         Ok(())
     }
 
@@ -169,7 +170,7 @@ impl Sessions {
                 match deed {
                     0..=4 => {
                         let other = (number + 1 + chance.below(count - 1)) % count;
-                        asked = self.ask(client, &format!("session-{other}")).await?;
+                        asked = self.ask(client, &name_of(number), &name_of(other)).await?;
                     }
                     5 => read_and_acknowledge(client).await?,
                     6 => drop(client.reply("list_agents", json!({"limit": 20})).await?),
@@ -208,24 +209,25 @@ impl Sessions {
     }
 
     /// Asks, and waits for the answer. Returns the question's id.
-    async fn ask(&self, client: &McpClient, other: &str) -> Result<Value> {
+    async fn ask(&self, client: &McpClient, own: &str, other: &str) -> Result<Value> {
         let question = client
             .reply(
                 "send_message",
                 json!({"target": other, "message": "is it so?", "title": "a question"}),
             )
             .await?;
-        let answer = wait(
-            client,
-            json!({"message_id": question["id"], "timeout": WAIT_SECONDS}),
-        )
-        .await?;
-        // The other session may just have been restarted, and answer later.
-        let what = if answer["timeout"] == true {
-            "sessions: questions without an answer in time"
-        } else {
-            "sessions: questions answered"
+        let waiting = self.picture.begin(own, other);
+        let arguments = json!({"message_id": question["id"], "timeout": WAIT_SECONDS});
+        let result = wait_result(client, arguments).await?;
+        let answer = result.json()?;
+        let what = match answer["timeout"].as_bool() {
+            _ if answer["code"] == CYCLE => judge(&waiting, &answer)?,
+            _ if result.is_error => bail!("a wait was refused: {}", result.text),
+            // The other session may just have been restarted, and answer later.
+            Some(true) => "sessions: questions without an answer in time",
+            _ => "sessions: questions answered",
         };
+        ensure!(!waiting.end(), "a wait was in a cycle that did not end");
         self.traffic.count(what);
         Ok(question["id"].clone())
     }
@@ -233,27 +235,46 @@ impl Sessions {
     async fn note(&self, what: &str, outcome: Result<()>) {
         if let Err(error) = outcome {
             let error = format!("{error:#}");
-            if error.contains(LOOP) {
-                self.traffic.count(LOOP_ALARMS);
-            }
             let reason = error
                 .split("the server's log")
                 .next()
                 .unwrap_or_default()
                 .chars()
-                .take(200)
+                .take(400)
                 .collect::<String>();
             self.traffic
-                .count(format!("sessions: {what} failed: {reason}"));
+                .count(failure(&format!("sessions: {what}"), &reason));
             sleep(PAUSE).await;
         }
     }
 }
 
-async fn wait(client: &McpClient, arguments: Value) -> Result<Value> {
+fn name_of(number: usize) -> String {
+    format!("session-{number}")
+}
+
+/// Judges a refusal as a cycle, by the picture. Returns the name of its count.
+///
+/// Errors: it is a false alarm.
+fn judge(waiting: &OngoingWait<'_>, refusal: &Value) -> Result<&'static str> {
+    let cycle: Vec<String> = serde_json::from_value(refusal["details"]["cycle"].clone())?;
+    match waiting.judge(&cycle) {
+        Alarm::True => Ok("sessions: wait cycles refused"),
+        Alarm::OfCancelledWait => {
+            Ok("sessions: wait cycles refused, of a wait cancelled within 30 s")
+        }
+        Alarm::False => bail!("a FALSE ALARM: {refusal}"),
+    }
+}
+
+async fn wait_result(client: &McpClient, arguments: Value) -> Result<ToolResult> {
     let id = client.begin_call("wait_for_message", arguments).await?;
-    let result = client.call_result(id, WAIT_END).await.context("a wait")?;
-    anyhow::ensure!(!result.is_error, "a wait was refused: {}", result.text);
+    client.call_result(id, WAIT_END).await.context("a wait")
+}
+
+async fn wait(client: &McpClient, arguments: Value) -> Result<Value> {
+    let result = wait_result(client, arguments).await?;
+    ensure!(!result.is_error, "a wait was refused: {}", result.text);
     result.json()
 }
 

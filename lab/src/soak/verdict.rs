@@ -1,11 +1,10 @@
-//! Whether memory and descriptors stay flat, by medians that no single sample moves.
+//! Whether memory and descriptors stay flat, by medians that no single sample moves, and whether nothing failed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::samples::{Sample, Samples};
-use super::sessions::LOOP_ALARMS;
+use super::samples::{FAILED, Sample, Samples};
 
 /// Growth in an hour that counts as none: this share of the total, or so many bytes, whichever is more.
 const SHARE: f64 = 0.05;
@@ -29,7 +28,7 @@ pub(crate) struct Verdict {
 #[derive(Debug)]
 struct Row {
     name: String,
-    resident: f64,
+    private: f64,
     growth_per_hour: f64,
     descriptors: f64,
     descriptors_per_hour: f64,
@@ -53,10 +52,10 @@ pub(crate) fn of(samples: &Samples, warm_up: Duration) -> Verdict {
 }
 
 impl Verdict {
-    /// Returns whether nothing grows that should not, and no pair of agents was refused as a loop.
+    /// Returns whether nothing grows that should not, and nothing failed.
     pub(crate) fn holds(&self) -> bool {
         self.rows.iter().all(|row| row.flat != Some(false))
-            && !self.counts.contains_key(LOOP_ALARMS)
+            && !self.counts.keys().any(|what| what.contains(FAILED))
     }
 }
 
@@ -73,10 +72,10 @@ fn row(name: &str, taken: &[Sample], warm_up: Duration) -> Option<Row> {
     let per_hour = |read: &dyn Fn(&Sample) -> f64| {
         (median(third, read) - median(second, read)) / (hours / 3.0)
     };
-    let resident = |sample: &Sample| sample.vitals.resident as f64;
+    let private = |sample: &Sample| sample.vitals.private as f64;
     let descriptors = |sample: &Sample| sample.vitals.descriptors as f64;
-    let (growth_per_hour, descriptors_per_hour) = (per_hour(&resident), per_hour(&descriptors));
-    let (held, open) = (median(third, &resident), median(third, &descriptors));
+    let (growth_per_hour, descriptors_per_hour) = (per_hour(&private), per_hour(&descriptors));
+    let (held, open) = (median(third, &private), median(third, &descriptors));
     let restarted = judged.iter().any(|sample| sample.process != first.process);
     let memory_is_flat = name == KEEPS
         || growth_per_hour <= (held * SHARE).max(BYTES)
@@ -91,7 +90,7 @@ fn row(name: &str, taken: &[Sample], warm_up: Duration) -> Option<Row> {
     };
     Some(Row {
         name: name.to_owned(),
-        resident: held,
+        private: held,
         growth_per_hour,
         descriptors: open,
         descriptors_per_hour,
@@ -124,7 +123,7 @@ impl fmt::Display for Verdict {
                 f,
                 "{:<16} {:>10.2} {:>12.3} {:>12.0} {:>10.2} {:>8.2}  {verdict}",
                 row.name,
-                row.resident / 1e6,
+                row.private / 1e6,
                 row.growth_per_hour / 1e6,
                 row.descriptors,
                 row.descriptors_per_hour,
