@@ -14,6 +14,7 @@ WITH_CLAUDE := cargo nextest run --locked --workspace -E 'package(c3po-outside) 
 LISTEN ?= $(or $(C3PO_LISTEN),127.0.0.1:8420)
 PREFIX ?= $(HOME)/.local
 SECONDS_EACH ?= 600
+SEED ?= 1
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -112,10 +113,10 @@ hostile: ## half an hour of real sessions with unpredictable users: no message l
 	$(LAB) quick
 	@exec $(QUICK)/lab hostile $(ARGS)
 
-race: ## half an hour of races between a person at the terminal and people elsewhere, by five seeds
-	@tests/setup/install tmux claude
-	@for seed in 1 2 3 4 5; do C3PO_RACE_SEED=$$seed C3PO_RACE_SECONDS=360 cargo nextest run --locked --workspace \
-	    -E 'test(last_hop::race)' || exit 1; done
+race: ## every decision against every other way, about every kind of request, on each store (hours); SEED=7 repeats a run
+	@tests/setup/install tmux claude redis
+	@for store in sqlite redis; do C3PO_RACE_STORE=$$store C3PO_RACE_TABLE=1 C3PO_RACE_SEED='$(SEED)' \
+	    cargo nextest run --locked --workspace --profile race -E 'test(last_hop::race)' || exit 1; done
 
 siege: ## 20,000 hostile connections to a coordinator with 512 MB, on each store; ARGS='--seconds 20 --store sqlite' for less
 	@tests/setup/install redis

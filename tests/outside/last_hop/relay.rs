@@ -50,11 +50,6 @@ fn writes(names: &[&'static str]) -> Script {
 }
 
 impl Relayed {
-    /// Returns whether the dialog is open.
-    pub(super) async fn is_asking(&self) -> Result<bool> {
-        Ok(self.session.screen().await?.contains(DIALOG))
-    }
-
     pub(super) async fn start(test: &str, script: Script, mode: &[&str]) -> Result<Option<Self>> {
         Self::start_with(test, script, mode, |_| Ok(())).await
     }
@@ -65,6 +60,33 @@ impl Relayed {
             shorten(&scene.work().join("plugin"))
         })
         .await
+    }
+
+    /// Starts one whose client asks about every command and every message, with a coordinator on that store.
+    pub(super) async fn start_asking(
+        test: &str,
+        script: Script,
+        store: Option<String>,
+    ) -> Result<Option<Self>> {
+        let script = script.otherwise([Block::text("done")]);
+        let Some(mut scene) = Scene::set_on(test, script, store).await? else {
+            return Ok(None);
+        };
+        let rules = ["Bash", "mcp__plugin_c3po_c3po__send_message"];
+        let ask = json!({"permissions": {"ask": rules}});
+        scene.options = relays(scene.options.clone()).settings(ask);
+        let ann = Person::log_in(scene.work(), &scene.coordinator, "ann", "person").await?;
+        let session = scene.start().await?;
+        Ok(Some(Self {
+            scene,
+            session,
+            ann,
+        }))
+    }
+
+    /// Lets the clients of later sessions give each hook 3 s for a decision from elsewhere.
+    pub(super) fn lose_patience(&self) -> Result<()> {
+        shorten(&self.scene.work().join("plugin"))
     }
 
     async fn start_with(
