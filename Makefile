@@ -101,8 +101,8 @@ soak: ## an hour of mixed load: memory and file descriptors must not grow; ARGS=
 	$(LAB) quick
 	@exec $(QUICK)/lab soak $(ARGS)
 
-chaos: ## 10,000 messages while everything is killed: none lost, none twice; ARGS='--help' lists the options
-	@tests/setup/install redis
+chaos: ## 10,000 messages and 200 questions to people while everything is killed: none lost, none twice; ARGS='--help' lists the options
+	@tests/setup/install redis ntfy
 	@tests/setup/say 'building'
 	$(LAB) quick
 	@exec $(QUICK)/lab chaos $(ARGS)

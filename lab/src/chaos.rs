@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use harness::inquiry::{self, Inquiry};
+use harness::ntfy::Ntfy;
 use harness::storm::{self, Aftermath, Storm};
 use serde_json::json;
 
@@ -26,6 +28,9 @@ pub(crate) struct Options {
     /// How long an agent pauses at the most between two sends, in milliseconds
     #[arg(long, default_value_t = 600)]
     pace: u64,
+    /// How many questions to people are to be accepted
+    #[arg(long, default_value_t = 200)]
+    questions: usize,
     /// Print JSON, one line for each store
     #[arg(long)]
     json: bool,
@@ -72,11 +77,34 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
         clean &= aftermath.report.findings.is_empty() && aftermath.scripts.are_short();
         tell(*store, seed, &aftermath, options.json);
     }
+    if options.questions > 0 {
+        clean &= ask(options, options.seed.unwrap_or(now)).await?;
+    }
     Ok(if clean {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Runs the inquiry. Returns whether nothing was found.
+async fn ask(options: &Options, seed: u64) -> Result<bool> {
+    eprintln!("{} questions to people, --seed {seed}", options.questions);
+    let inquiry = Inquiry {
+        questions: options.questions,
+        agents: 4,
+        seed,
+    };
+    let answers = inquiry::run(inquiry, Ntfy::start().await?).await?;
+    if options.json {
+        let summary = json!({"questions": answers.questions, "seed": seed, "answers": {"rest": answers.answers[0],
+            "phone": answers.answers[1]}, "kills": {"coordinators": answers.kills[0], "store": answers.kills[1],
+            "proxies": answers.kills[2], "ntfy": answers.kills[3]}, "findings": answers.findings});
+        println!("{summary}");
+    } else {
+        println!("seed {seed}: {answers:#?}");
+    }
+    Ok(answers.findings.is_empty())
 }
 
 fn tell(store: Store, seed: u64, aftermath: &Aftermath, as_json: bool) {

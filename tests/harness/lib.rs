@@ -12,6 +12,7 @@
 //! - [`breaker`]: a link that loses, holds, cuts or delays its traffic
 //! - [`storm`]: agents that send while everything is killed; [`checker`]: the guarantees that must hold; [`dice`]:
 //!   repeatable randomness
+//! - [`inquiry`]: questions to people while everything is killed
 //! - [`hostile`]: real sessions whose people do anything, by a seed, and the guarantees for their messages
 //! - [`corpus`]: hostile texts; [`impostor`]: a hostile coordinator; [`pty`]: a terminal whose bytes are kept
 //! - [`siege`]: malformed and excessive input; [`unfinished`]: unfinished input; [`entry`]: how both connect
@@ -35,6 +36,7 @@ pub mod fake_api;
 pub mod hostile;
 pub mod http;
 pub mod impostor;
+pub mod inquiry;
 pub mod link;
 pub mod loaded;
 pub mod mcp;

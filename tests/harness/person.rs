@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::coordinator::Coordinator;
 use crate::eventually::eventually;
@@ -32,7 +33,35 @@ impl Person {
         name: &str,
         scope: &str,
     ) -> Result<Self> {
-        let mut program = command(program("c3po-coordinator")?, work);
+        Self::log_in_with(
+            command(program("c3po-coordinator")?, work),
+            coordinator,
+            name,
+            scope,
+        )
+        .await
+    }
+
+    /// Does the same with a coordinator whose data folder is `folder`.
+    ///
+    /// Errors: as for [`Self::log_in`].
+    pub async fn log_in_at(
+        folder: &Path,
+        coordinator: &Coordinator,
+        name: &str,
+        scope: &str,
+    ) -> Result<Self> {
+        let mut program = command(program("c3po-coordinator")?, folder);
+        program.env("C3PO_DATA_DIR", folder);
+        Self::log_in_with(program, coordinator, name, scope).await
+    }
+
+    async fn log_in_with(
+        mut program: Command,
+        coordinator: &Coordinator,
+        name: &str,
+        scope: &str,
+    ) -> Result<Self> {
         let address = coordinator.address();
         let listen = address.to_string();
         program.args([
@@ -49,6 +78,13 @@ impl Person {
             address,
             token: token.with_context(|| answer.to_string())?.to_owned(),
         })
+    }
+
+    /// Returns the same person at another coordinator of the fleet.
+    #[must_use]
+    pub fn at(&self, address: SocketAddr) -> Self {
+        let token = self.token.clone();
+        Self { address, token }
     }
 
     /// Returns the open questions.
