@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::SqliteStore;
 use super::messages::MessageRow;
-use super::worker::Work;
+use super::group::Work;
 use crate::store::waiting::Waits;
 use crate::store::{Result, WaitStore};
 
