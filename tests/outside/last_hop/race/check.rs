@@ -43,6 +43,17 @@ impl Story {
         self.stages.iter().any(|step| step.starts_with(stage))
     }
 
+    /// Returns whether the answer that the model read is not that of the receipt.
+    fn reads_another_answer(&self, killed: bool) -> bool {
+        // A proxy that was killed may have passed the verdict on, and cannot record it.
+        let may_be_unrecorded = killed && self.reached("answered");
+        match self.is_of_terminal {
+            Some(true) => self.reached("taken"),
+            Some(false) => !self.reached("taken") && !may_be_unrecorded,
+            None => false,
+        }
+    }
+
     /// Returns everything that must not be.
     pub(super) fn violations(&self, column: Column, scenery: &Scenery) -> Vec<&'static str> {
         let checks = self.of_answers(scenery).into_iter();
@@ -61,7 +72,6 @@ impl Story {
         let (answered, withdrawn) = (self.reached("answered"), self.reached("withdrawn"));
         let (killed, timed) = (scenery.has(Deed::kills), scenery.has(is_time_out));
         let keyed = scenery.has(Deed::is_at_the_terminal);
-        let taken = self.reached("taken");
         vec![
             (accepted.clone().count() > 1, "two verdicts were accepted"),
             (
@@ -100,8 +110,7 @@ impl Story {
                 "a late answer was not refused with the right status",
             ),
             (
-                self.is_of_terminal
-                    .is_some_and(|is_of_it| is_of_it == taken),
+                self.reads_another_answer(killed),
                 "the model read another answer",
             ),
         ]

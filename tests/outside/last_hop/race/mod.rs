@@ -165,7 +165,7 @@ impl Race {
                 if since.elapsed() > Duration::from_millis(500) {
                     return Ok(());
                 }
-            } else if since.elapsed() > LEFT_OPEN && self.column == Column::Background {
+            } else if since.elapsed() > LEFT_OPEN && self.column.may_lack_a_dialog() {
                 self.decide_elsewhere(arena, dice).await?;
                 rests_since = None;
             }

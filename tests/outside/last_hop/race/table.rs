@@ -118,6 +118,12 @@ impl Column {
         }
     }
 
+    /// Returns whether a request of it may have no dialog while its hook waits. The client puts every subagent into the background
+    /// after some time.
+    pub(super) fn may_lack_a_dialog(self) -> bool {
+        matches!(self, Self::Background | Self::Subagent)
+    }
+
     /// Returns whether its effect is a line in a file, by the program of [`mark`].
     pub(super) fn marks(self) -> bool {
         !matches!(self, Self::Mcp | Self::Choice | Self::Plan)
