@@ -11,10 +11,12 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::SessionChange;
 use futures_util::future::try_join_all;
+use harness::redis::Redis;
 use tokio::time::timeout;
 
 use super::Fixture;
 use super::fixture::{SHORT, SOON, claim, id, message, progress, reply, send};
+use super::redis::fixture_on;
 
 /// A limit that these tests do not reach.
 const PLENTY: u64 = 100_000;
@@ -423,5 +425,20 @@ pub(crate) async fn readers_of_the_log_are_woken(fixture: Fixture) -> Result<()>
     grows.mark_unchanged();
     fixture.say("a", "b", "hello").await?;
     timeout(SOON, grows.changed()).await??;
+    Ok(())
+}
+
+/// Redis deletes at most 10,000 entries of a stream at once, and a flood of changes brings more between two sweeps.
+#[tokio::test]
+async fn the_log_keeps_its_bound_between_sweeps_in_redis() -> Result<()> {
+    let redis = Redis::start().await?;
+    let fixture = fixture_on(redis.url(), ()).await?;
+    fixture.store.keep_log(Some(500)).await?;
+    for number in 0..3_000 {
+        fixture.store.note(&entries("a", [number])).await?;
+    }
+    let length = redis.tell(&["XLEN", "{c3po}:audit"]).await?;
+    let length: u64 = length.trim().trim_start_matches(':').parse()?;
+    assert!((500..800).contains(&length), "{length} entries are kept");
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(super) async fn keep(store: &RedisStore, bound: Option<u64>) -> Result<()> {
         let end = end.arg(store.names.key("audit_end")).to_owned();
         return store.connection.run::<u64>(&end).await.map(drop);
     };
-    let keys = ["audit", "audit_end"].map(|name| store.names.key(name));
+    let keys = ["audit", "audit_end", "audit_most"].map(|name| store.names.key(name));
     let mut call = store.names.call("keep_log", keys);
     store
         .connection

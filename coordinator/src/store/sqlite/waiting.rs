@@ -8,8 +8,8 @@ use c3po_shared::ids::MessageId;
 use tokio::time::Instant;
 
 use super::SqliteStore;
-use super::messages::MessageRow;
 use super::group::Work;
+use super::messages::MessageRow;
 use crate::store::waiting::Waits;
 use crate::store::{Result, WaitStore};
 

@@ -114,18 +114,31 @@ local function log(event, who, fields)
   log_whole(entry .. '}')
 end
 
+-- After how many entries the log is shortened. Redis deletes at most 10,000 at once.
+local SHORTENED_EVERY = 100
+
+-- Deletes the oldest entries of the log beyond that number, if there is one.
+local function shorten_log(log, position, most)
+  if most then
+    redis.call('XTRIM', log, 'MINID', '~', string.format('%.0f', math.max(position - tonumber(most) + 1, 0)))
+  end
+end
+
 -- Appends the new entries of the call to the log, if one is kept: then `audit_end` is the position of its last entry. The id
 -- of an entry of the stream is the position of the last log entry in it, so that the id serves to trim and to find both.
 -- Returns the error if the log cannot be written: the change of the call stays, and readers notice that positions are missing.
 local function append_log()
-  local entries, end_key = logged, fleet .. 'audit_end'
+  local entries, end_key, log = logged, fleet .. 'audit_end', fleet .. 'audit'
   logged = {}
   if #entries == 0 or redis.call('EXISTS', end_key) == 0 then
     return
   end
   local position = redis.call('INCRBY', end_key, #entries)
   local text = '[' .. table.concat(entries, ',') .. ']'
-  local added = redis.pcall('XADD', fleet .. 'audit', string.format('%.0f-0', position), 'e', text)
+  local added = redis.pcall('XADD', log, string.format('%.0f-0', position), 'e', text)
+  if position % SHORTENED_EVERY < #entries then
+    shorten_log(log, position, redis.call('GET', fleet .. 'audit_most'))
+  end
   return type(added) == 'table' and added.err and added or nil
 end
 

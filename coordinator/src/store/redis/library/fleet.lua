@@ -1,14 +1,15 @@
 -- The fleet: its audit, its coordinators, and the decisions of people about pairs of agents.
 
 -- Begins the log if there is none, and deletes its oldest entries beyond the limit. An earlier build kept no `audit_end`.
--- KEYS: -, audit, audit_end. ARGV: limit of entries
+-- KEYS: -, audit, audit_end, audit_most. ARGV: limit of entries
 define('keep_log', SMALL, function(keys, args)
   local last = redis.call('XREVRANGE', keys[2], '+', '-', 'COUNT', 1)[1]
   local position = last and tonumber(string.match(last[1], '^%d+')) or 0
   if tonumber(redis.call('GET', keys[3]) or '-1') < position then
     redis.call('SET', keys[3], string.format('%.0f', position))
   end
-  redis.call('XTRIM', keys[2], 'MINID', '~', string.format('%.0f', math.max(position - tonumber(args[1]) + 1, 0)))
+  redis.call('SET', keys[4], args[1])
+  shorten_log(keys[2], position, args[1])
   return position
 end)
 

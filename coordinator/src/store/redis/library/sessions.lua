@@ -160,6 +160,9 @@ local function forget(life)
   redis.call('DEL', agent, unshown, shown, repeated, asked_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
   cancel('expire', name)
+  if redis.call('HEXISTS', claims_key(), 'withdraw ' .. name) == 0 then
+    cancel('withdraw', name)
+  end
   if redis.call('HGET', folded_key(), string.lower(name)) == name then
     redis.call('HDEL', folded_key(), string.lower(name))
   end
