@@ -57,8 +57,10 @@ async fn a_push_waits(test: &str, redis: Option<Redis>) -> Result<()> {
     ensure!(push["message"] == "The cellar is dry.", "{push}");
 
     let path = format!("/api/v1/questions/{answered}/answer");
+    let bearer = format!("Bearer {}", scene.login);
+    let headers = [("Authorization", bearer.as_str())];
     let answer = r#"{"parts": [{"text": "Tea"}]}"#;
-    let answer = http::post(scene.gate.address()?, &path, &[], answer).await?;
+    let answer = http::post(scene.gate.address()?, &path, &headers, answer).await?;
     ensure!(answer.status == 201, "{}", answer.body);
     eventually(
         "a push after the last use",
