@@ -21,14 +21,16 @@ pub(super) enum SavedAnswers {
     /// Save an answer, or replace the one of that name
     Add {
         /// Its name
-        name: String,
+        #[arg(value_name = "NAME")]
+        answer: String,
         /// Its text; - reads it from standard input
         text: String,
     },
     /// Delete a saved answer
     Remove {
         /// Its name
-        name: String,
+        #[arg(value_name = "NAME")]
+        answer: String,
     },
 }
 
@@ -45,7 +47,7 @@ pub(super) fn run(config: &Config, printer: &Printer, action: SavedAnswers) -> R
                 harmless(text, false)
             ))
         }),
-        SavedAnswers::Add { name, text } => {
+        SavedAnswers::Add { answer: name, text } => {
             let text = super::text(text)?;
             check("the name", &name, SAVED_NAME_MAX)?;
             check("the text", &text, TEXT_MAX)?;
@@ -56,7 +58,7 @@ pub(super) fn run(config: &Config, printer: &Printer, action: SavedAnswers) -> R
                 "Saved {name}. Send it with `c3po answer ID --saved {name}`."
             ))
         }
-        SavedAnswers::Remove { name } => {
+        SavedAnswers::Remove { answer: name } => {
             if answers.remove(&name).is_none() {
                 return Err(unknown(&name));
             }
