@@ -397,10 +397,11 @@ mod tests {
     #[test]
     fn a_trusted_file_is_a_regular_one() -> io::Result<()> {
         let place = tempfile::tempdir()?;
-        let round = place.path().join("round");
+        let (round, folder) = (place.path().join("round"), place.path().join("folder"));
         symlink(&round, &round)?;
         assert!(read_trusted(&round, 10).is_err(), "a link to itself");
-        let error = read_trusted(place.path(), 10).expect_err("a folder");
+        fs::create_dir(&folder)?;
+        let error = read_trusted(&folder, 10).expect_err("a folder");
         assert_eq!(error.to_string(), "this is not a regular file");
         Ok(())
     }
