@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 /// The number of windows above which expired windows are removed.
 const SWEEP_AT: usize = 4_096;
+/// The capacity that a window keeps: the first one of a queue.
+const FEW: usize = 4;
 
 /// The items counted in the last minute, or in that many seconds.
 #[derive(Debug)]
@@ -88,6 +90,10 @@ impl<T, const SECONDS: u64> Window<T, SECONDS> {
             .is_some_and(|counted| now.duration_since(counted.at) >= Self::LENGTH)
         {
             self.0.pop_front();
+        }
+        // Otherwise the memory of thousands of windows would grow with the busiest time of each.
+        if self.0.capacity() > FEW.max(4 * self.0.len()) {
+            self.0.shrink_to(FEW.max(2 * self.0.len()));
         }
     }
 }
@@ -186,6 +192,16 @@ pub(crate) struct RateAllowance {
 mod tests {
     use super::*;
     use c3po_shared::refusal::ErrorCode;
+
+    #[test]
+    fn a_window_gives_back_the_memory_of_a_busy_time() {
+        let (mut window, start) = (Window::<u32>::default(), Instant::now());
+        for number in 0..60 {
+            assert!(window.take(number, 60, start).is_ok());
+        }
+        assert!(window.take(60, 60, start + Duration::from_secs(60)).is_ok());
+        assert!(window.0.capacity() <= 2 * FEW, "{}", window.0.capacity());
+    }
 
     #[test]
     fn the_window_rolls() {
