@@ -1,5 +1,5 @@
-//! The codes of pushes: each stands for one person, one question with its text, time and request, and one option. An id alone
-//! may be that of another question in another fleet.
+//! The codes of pushes: each stands for one person, one question with all that a push of it shows, and one option. An id and a
+//! time alone may be those of another question in another fleet.
 //!
 //! A code is a MAC under a key that is made of the coordinator's token for the topic. All coordinators of a fleet make the
 //! same codes without storing them, and a holder of that token could read the codes in the topic anyway. A code works once,
@@ -8,7 +8,9 @@
 use c3po_shared::message::Message;
 use data_encoding::BASE32_NOPAD;
 use ring::hmac::{HMAC_SHA256, Key, sign};
+use serde_json::json;
 use subtle::ConstantTimeEq;
+use uuid::Uuid;
 
 use super::config::Person;
 
@@ -24,11 +26,12 @@ const BUTTON_BYTES: usize = 20;
 pub(super) struct Codes(Key);
 
 impl Codes {
-    /// Returns the codes of this person, or `None` without a token: then anyone could read them.
-    pub(super) fn of(person: &Person) -> Option<Self> {
+    /// Returns the codes of this person in the fleet with that random id, or `None` without a token: then anyone could read
+    /// them.
+    pub(super) fn of(person: &Person, fleet: Uuid) -> Option<Self> {
         let token = person.token.as_ref()?;
         let place = format!(
-            "c3po push codes 1\n{}\n{}\n{}",
+            "c3po push codes 2\n{}\n{}\n{}\n{fleet}",
             person.server, person.topic, person.name
         );
         let base = Key::new(HMAC_SHA256, token.reveal().as_bytes());
@@ -55,19 +58,21 @@ impl Codes {
     }
 }
 
-/// Returns the fields that distinguish a question from all others.
+/// Returns the fields that distinguish a question from all others, and its texts and options.
 fn subject(message: &Message) -> String {
-    let request = message
-        .question
-        .as_deref()
-        .and_then(|question| question.request.as_ref());
-    let hash = request.map_or("", |request| &request.hash);
-    format!(
-        "{}\n{}\n{hash}\n{}",
+    let question = message.question.as_deref();
+    let request = question.and_then(|question| question.request.as_ref());
+    json!([
         message.id,
         message.timestamp,
-        message.text()
-    )
+        message.from_host,
+        message.title,
+        message.text(),
+        message.context,
+        question.map(|question| (question.kind, &question.parts)),
+        request.map(|request| (&request.tool, &request.hash)),
+    ])
+    .to_string()
 }
 
 /// Returns whether two codes are the same, in constant time.
@@ -100,20 +105,54 @@ pub(super) mod tests {
     use crate::notify::render::tests::message;
 
     #[test]
-    fn a_code_is_for_one_person_one_question_and_one_option() {
+    fn a_code_is_for_one_fleet_one_person_one_question_and_one_option() {
         let mut of_another_fleet = message(json!({}));
         of_another_fleet.message = Some("rm -r build".to_owned());
         let mut later = message(json!({}));
         later.timestamp = later.timestamp + std::time::Duration::from_millis(1);
+        let with = |kind: &str, options: [&str; 2], text: &str| {
+            let options = options.map(|label| json!({"id": "1", "label": label}));
+            let part = json!({"id": "1", "text": text, "options": options});
+            message(json!({"question": {"kind": kind, "parts": [part]}}))
+        };
         let messages = [
             message(json!({})),
             message(json!({"id": "ha::human::0a1b2c3e"})),
             of_another_fleet,
             later,
+            message(json!({"context": "of the test"})),
+            message(json!({"title": "Which database?"})),
+            message(json!({"from_host": "laptop"})),
+            with(
+                "ask",
+                ["Delete production", "Delete the test copy"],
+                "Which?",
+            ),
+            with(
+                "ask",
+                ["Delete the test copy", "Delete production"],
+                "Which?",
+            ),
+            with(
+                "ask",
+                ["Delete the test copy", "Delete production"],
+                "What?",
+            ),
+            with(
+                "choice",
+                ["Delete the test copy", "Delete production"],
+                "Which?",
+            ),
         ];
         let mut other = person();
         other.name = "bob".to_owned();
-        let all = [person(), other].map(|person| Codes::of(&person).expect("codes"));
+        let fleets = [1, 2].map(Uuid::from_u128);
+        let all = [
+            (person(), fleets[0]),
+            (person(), fleets[1]),
+            (other, fleets[0]),
+        ]
+        .map(|(person, fleet)| Codes::of(&person, fleet).expect("codes"));
         let mut seen = std::collections::HashSet::new();
         for (codes, message) in all
             .iter()
@@ -131,7 +170,7 @@ pub(super) mod tests {
         }
         let mut open = person();
         open.token = None;
-        assert!(Codes::of(&open).is_none());
+        assert!(Codes::of(&open, fleets[0]).is_none());
     }
 
     #[test]

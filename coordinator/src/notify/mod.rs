@@ -23,12 +23,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use c3po_shared::ids::AgentId;
 use futures_util::future::join_all;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::bounds::Pace;
 use self::client::ClientError;
+use self::codes::Codes;
 use self::config::Person;
 pub(crate) use self::push::do_push;
 use self::standing::Standing;
@@ -37,6 +39,7 @@ pub(crate) use self::trial::test;
 use crate::config::{Config, NtfyFlags, StoreAddress};
 use crate::files;
 use crate::request::Services;
+use crate::store;
 
 /// The name of the file, beside that of the policy.
 const FILE: &str = "notify.toml";
@@ -120,6 +123,13 @@ impl Notifier {
     /// Returns the present people.
     fn people(&self) -> People {
         Arc::clone(&self.people.borrow())
+    }
+
+    /// Returns the codes of a person, or `None` without a token or before the first question. The record of people has a random
+    /// id, so each fleet has codes of its own.
+    async fn codes(&self, person: &Person) -> store::Result<Option<Codes>> {
+        let human = self.services.store.agent(&AgentId::human()).await?;
+        Ok(human.and_then(|human| Codes::of(person, human.uid)))
     }
 
     /// Changes or reads the state about a person.

@@ -139,7 +139,8 @@ impl Notifier {
 
     /// Pushes a message to a person. Returns the time after which the duty is due again.
     async fn push(&self, person: &Person, message: &Message, taken_over: bool) -> Result<Duration> {
-        let pushed = self.try_push(person, message, taken_over).await;
+        let codes = self.codes(person).await?;
+        let pushed = self.try_push(person, message, codes, taken_over).await;
         self.record(person, PUSHES, &pushed);
         let metrics = &self.services.metrics;
         match pushed.with_context(|| format!("the push to {}", person.name))? {
@@ -161,6 +162,7 @@ impl Notifier {
         &self,
         person: &Person,
         message: &Message,
+        codes: Option<Codes>,
         taken_over: bool,
     ) -> Result<Option<Duration>, ClientError> {
         let turn = self.turn(person);
@@ -170,7 +172,6 @@ impl Notifier {
             self.services.metrics.pushed(PushOutcome::Refused);
             return Ok(Some(LOOK));
         }
-        let codes = Codes::of(person);
         let frame = self.frame(person, standing, codes.as_ref());
         let push = frame.push(&with_parts(message.clone()));
         if taken_over && is_there(person, &push).await? {

@@ -28,7 +28,7 @@ const STABLE: Duration = Duration::from_secs(10);
 
 /// Reads a person's reply topic for ever.
 pub(super) async fn follow(notifier: &Notifier, person: &Person) {
-    let (Some(reply), Some(codes)) = (&person.reply, Codes::of(person)) else {
+    let Some(reply) = person.reply.as_ref().filter(|_| person.token.is_some()) else {
         return std::future::pending().await;
     };
     let mut wrong = WrongReplies::default();
@@ -39,13 +39,7 @@ pub(super) async fn follow(notifier: &Notifier, person: &Person) {
         notifier.record(person, ANSWERS, &lines);
         let opened = Instant::now();
         if let Ok(mut lines) = lines {
-            let read = read(
-                notifier,
-                person,
-                &codes,
-                (&mut lines, &mut wrong, &mut since),
-            )
-            .await;
+            let read = read(notifier, person, (&mut lines, &mut wrong, &mut since)).await;
             notifier.record(person, ANSWERS, &read);
         }
         if opened.elapsed() >= STABLE {
@@ -60,7 +54,6 @@ pub(super) async fn follow(notifier: &Notifier, person: &Person) {
 async fn read(
     notifier: &Notifier,
     person: &Person,
-    codes: &Codes,
     (lines, wrong, since): (&mut Lines, &mut WrongReplies, &mut String),
 ) -> Result<(), ClientError> {
     while let Some(text) = lines.next().await? {
@@ -68,7 +61,7 @@ async fn read(
             continue;
         };
         if line.event == "message" {
-            apply(notifier, person, codes, wrong, &line).await?;
+            apply(notifier, person, wrong, &line).await?;
             *since = line.id;
         }
     }
@@ -81,16 +74,19 @@ async fn read(
 async fn apply(
     notifier: &Notifier,
     person: &Person,
-    codes: &Codes,
     wrong: &mut WrongReplies,
     line: &Line,
 ) -> Result<(), ClientError> {
     if wrong.ignores(line.time) {
         return Ok(());
     }
+    let codes = notifier.codes(person).await.map_err(unavailable)?;
+    let Some(codes) = codes else {
+        return Ok(());
+    };
     let found = match Reply::parse(&line.message) {
-        Reply::Tap(tap) => tapped(notifier, person, codes, &tap).await?,
-        Reply::Words { code, text } => in_own_words(notifier, codes, &code, &text).await?,
+        Reply::Tap(tap) => tapped(notifier, person, &codes, &tap).await?,
+        Reply::Words { code, text } => in_own_words(notifier, &codes, &code, &text).await?,
         Reply::Test => return Ok(()),
         Reply::Unreadable => Found::Wrong,
     };
@@ -184,7 +180,8 @@ async fn in_own_words(
     while let Some(after) = next {
         let page = open_after(&notifier.services, after).await;
         let page = page.map_err(unavailable)?;
-        let meant = page.questions.into_iter().find(is_meant).map(with_parts);
+        let mut questions = page.questions.into_iter().map(with_parts);
+        let meant = questions.find(is_meant);
         if let Some(question) = meant {
             let part = question
                 .question

@@ -35,7 +35,7 @@ fn question(kind: &str, options: &[&str], request: Value) -> Value {
 fn pushed(message: &Message, change: impl FnOnce(&mut Person, &mut Frame<'_>)) -> Value {
     let mut person = person();
     let of = person.clone();
-    let codes = Codes::of(&of).expect("codes");
+    let codes = Codes::of(&of, uuid::Uuid::nil()).expect("codes");
     let mut frame = Frame {
         person: &of,
         codes: Some(&codes),
