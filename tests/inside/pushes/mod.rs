@@ -110,8 +110,9 @@ impl Scene {
         let options: Vec<Value> = options
             .map(|(at, label)| json!({"id": (at + 1).to_string(), "label": label}))
             .collect();
-        let part = json!({"id": "q", "text": text, "options": options, "allow_text": true});
-        let request = json!({"tool": "AskUserQuestion", "input": text});
+        let part = json!({"id": "q", "text": text, "options": &options, "allow_text": true});
+        let input = json!({"questions": [{"question": text, "options": options}]}).to_string();
+        let request = json!({"tool": "AskUserQuestion", "input": input});
         self.request(
             text,
             json!({"kind": "choice", "parts": [part], "request": request}),

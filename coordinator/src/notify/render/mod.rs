@@ -3,12 +3,12 @@
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::PUSH_BYTES_MAX;
 use c3po_shared::message::Message;
-use c3po_shared::question::{Choice, Question};
+use c3po_shared::question::{Choice, Part, Question};
 use c3po_shared::text::harmless;
 use c3po_shared::vocabulary::{Priority, QuestionKind};
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::codes::Codes;
@@ -20,6 +20,8 @@ use super::reply::{ALLOW, DENY, Line, takes_words};
 pub(super) const WAITING: &str = "c3po-waiting";
 /// The most buttons with options.
 const BUTTONS_MAX: usize = 2;
+/// The most lines and characters of a text with buttons for a verdict: a notification has no room for more.
+const SHOWN_MAX: (usize, usize) = (10, 450);
 /// The longest title, in characters.
 const TITLE_MAX: usize = 120;
 /// The mark in place of a text that was cut out.
@@ -160,6 +162,26 @@ impl Frame<'_> {
         harmless(&title, false).chars().take(TITLE_MAX).collect()
     }
 
+    /// Returns whether a push shows all that a verdict decides about: the tool in the title, and the whole text.
+    fn is_whole(&self, message: &Message, question: &Question) -> bool {
+        let Some(request) = &question.request else {
+            return false;
+        };
+        let text = text_of(message);
+        let size = (text.lines().count(), text.chars().count());
+        let is_shown = size.0 <= SHOWN_MAX.0
+            && size.1 <= SHOWN_MAX.1
+            && masked(&text) == text
+            && !text.contains(has_no_ink);
+        let is_hidden = |c: char| c.is_whitespace() || has_no_ink(c);
+        let has_tool = !request.tool.is_empty()
+            && !request.tool.contains(is_hidden)
+            && self
+                .title(message)
+                .ends_with(&format!("] {}", request.tool));
+        is_shown && has_tool && (question.kind != QuestionKind::Choice || has_its_parts(question))
+    }
+
     /// Returns the options that have buttons, with their labels: none without a reply topic, if there are more than two, if
     /// the text is not shown, and for requests of clients unless the person wants that and the whole text is shown.
     pub(super) fn buttons(&self, message: &Message) -> Vec<(String, String)> {
@@ -173,10 +195,7 @@ impl Frame<'_> {
             return Vec::new();
         }
         if question.needs_verdict() {
-            let text = text_of(message);
-            let is_whole =
-                text.len() <= PUSH_BYTES_MAX && masked(&text) == text && !text.contains(has_no_ink);
-            if !self.person.verdict_buttons || !is_whole {
+            if !self.person.verdict_buttons || !self.is_whole(message, question) {
                 return Vec::new();
             }
         }
@@ -282,16 +301,46 @@ fn text_of(message: &Message) -> String {
     harmless(&text, true)
 }
 
-/// Returns whether a phone shows nothing for a character: the default ignorable code points of Unicode, and blanks that are no
-/// spaces.
+/// Returns whether the parts of a question of the client, which a push shows, are those of its request, which a verdict is about.
+fn has_its_parts(question: &Question) -> bool {
+    let input = question.request.as_ref().map(|request| &request.input);
+    let input = input.and_then(|input| serde_json::from_str::<ChoiceInput>(input).ok());
+    let asked = input.map(|input| input.questions).unwrap_or_default();
+    let is_same = |(part, asked): (&Part, &ChoiceQuestion)| {
+        let labels = part.options.iter().map(|option| &option.label);
+        part.text == asked.question && labels.eq(asked.options.iter().map(|option| &option.label))
+    };
+    asked.len() == question.parts.len() && question.parts.iter().zip(&asked).all(is_same)
+}
+
+/// The input of a question of the client.
+#[derive(Debug, Deserialize)]
+struct ChoiceInput {
+    questions: Vec<ChoiceQuestion>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChoiceQuestion {
+    question: String,
+    options: Vec<ChoiceOption>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ChoiceOption {
+    label: String,
+}
+
+/// Returns whether a phone shows nothing for a character: the default ignorable code points of Unicode, and blanks that are
+/// neither spaces nor ends of lines.
 fn has_no_ink(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-    )
+    (c.is_whitespace() && !matches!(c, ' ' | '\n'))
+        || matches!(
+            c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        )
 }
 
 /// Returns the lines of the options.

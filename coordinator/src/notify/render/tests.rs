@@ -195,6 +195,10 @@ fn a_request_with_a_character_without_ink_has_no_buttons() {
         ("echo hello", 2),
         ("echo hello\u{e0072}", 0),
         ("echo\u{3164}hello", 0),
+        ("echo\u{a0}hello", 0),
+        ("echo\u{2003}hello", 0),
+        ("echo\u{3000}hello", 0),
+        ("echo hello\n\n\nrm -rf /", 2),
     ] {
         let request = json!({"tool": "Bash", "input": input});
         let question = question("permission", &[], request);
@@ -208,4 +212,57 @@ fn a_request_with_a_character_without_ink_has_no_buttons() {
             .count();
         assert_eq!(buttons, expected, "{input:?}: {found:?}");
     }
+}
+
+/// Returns the labels of the buttons of a request with that tool and input.
+fn buttons_of(kind: &str, tool: &str, input: &str, part: &str) -> Vec<String> {
+    let request = json!({"tool": tool, "input": input});
+    let mut question = question(kind, &["Red", "Blue"], request);
+    question["parts"][0]["text"] = json!(part);
+    let push = pushed(&message(json!({"question": question})), |person, _| {
+        person.verdict_buttons = true;
+    });
+    let found = labels(&push).into_iter().filter(|label| *label != "Open");
+    found.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_verdict_has_buttons_only_if_the_tool_and_all_lines_are_shown() {
+    let count = |tool: &str, input: &str| buttons_of("permission", tool, input, "?").len();
+    assert_eq!(count("mcp__files__write_file", "a"), 2);
+    for tool in [
+        "B".repeat(200).as_str(),
+        "token=abcdefgh",
+        "Re\u{200b}ad",
+        "Read\u{3164}",
+        "Read     Bash",
+        "",
+    ] {
+        assert_eq!(count(tool, "a"), 0, "{tool:?}");
+    }
+    let lines = |number| format!("echo hello{}rm -rf /", "\n".repeat(number));
+    assert_eq!(count("Bash", &lines(9)), 2);
+    assert_eq!(count("Bash", &lines(10)), 0);
+    assert_eq!(count("Bash", &"a".repeat(450)), 2);
+    assert_eq!(count("Bash", &"a".repeat(451)), 0);
+}
+
+#[test]
+fn a_choice_has_buttons_only_if_its_parts_are_those_of_the_request() {
+    let input = |text: &str, labels: [&str; 2]| {
+        let options = labels.map(|label| json!({"label": label, "description": "as it is"}));
+        let asked = json!({"question": text, "header": "Colour", "options": options});
+        json!({"questions": [asked]}).to_string()
+    };
+    let text = "Which colour should the button have?";
+    let check = |input: &str, expected: &[&str]| {
+        let found = buttons_of("choice", "AskUserQuestion", input, text);
+        assert_eq!(found, expected, "{input}");
+    };
+    check(&input(text, ["Red", "Blue"]), &["Red", "Blue"]);
+    check(&input("Really wipe it?", ["Red", "Blue"]), &[]);
+    check(&input(text, ["Blue", "Red"]), &[]);
+    check(r#"{"questions":[{"question":"Really wipe it?"}]}"#, &[]);
+    check(r#"{"questions":[]}"#, &[]);
+    check("rm", &[]);
 }
