@@ -72,6 +72,17 @@ pub(crate) fn read_trusted(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Checks that no other user can put a file at that path, or replace the one that is there.
+///
+/// Errors: the reason with the command that helps.
+pub(crate) fn check_place(path: &Path) -> io::Result<()> {
+    match trusted_place(path) {
+        // Each folder that is there was checked before.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        placed => placed.map(drop),
+    }
+}
+
 /// Where a file or a folder is on the way to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -391,6 +402,22 @@ mod tests {
             let error = read_trusted(&file, 10).expect_err("foreign").to_string();
             assert!(error.contains("own belongs to uid 12345"), "{error}");
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_that_others_could_make_or_replace_has_a_bad_place() -> io::Result<()> {
+        let place = tempfile::tempdir()?;
+        let folder = place.path().join("folder");
+        fs::create_dir(&folder)?;
+        for path in [folder.join("c3po.db"), folder.join("none/c3po.db")] {
+            for (mode, is_good) in [(0o755, true), (0o777, false), (0o2775, false)] {
+                fs::set_permissions(&folder, Permissions::from_mode(mode))?;
+                assert_eq!(check_place(&path).is_ok(), is_good, "{path:?} {mode:o}");
+            }
+        }
+        fs::set_permissions(&folder, Permissions::from_mode(0o1777))?;
+        assert!(check_place(&folder.join("c3po.db")).is_err());
         Ok(())
     }
 

@@ -35,6 +35,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::limits::EVENT_READERS;
 use c3po_shared::time::Timestamp;
@@ -47,7 +48,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::audit::Audit;
 use crate::auth::Auth;
-use crate::config::Config;
+use crate::config::{Config, StoreAddress};
 use crate::guard::Guard;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
@@ -154,9 +155,16 @@ fn services(
     })
 }
 
-/// Creates the data folder if it is missing, and refuses one that is not writable.
+/// Creates the data folder if it is missing, and refuses one that is not writable. Refuses a database elsewhere whose files
+/// other users could replace, too.
 pub fn prepare_data_folder(config: &Config) -> anyhow::Result<()> {
-    data_folder::prepare(&config.data_dir)
+    data_folder::prepare(&config.data_dir)?;
+    match &config.store {
+        StoreAddress::Sqlite(path) if path.parent() != Some(&config.data_dir) => {
+            files::check_place(path).with_context(|| format!("the database {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Binds the port on which [`run`] serves.

@@ -299,19 +299,23 @@ async fn a_folder_or_a_lock_that_another_user_prepared_is_refused() -> Result<()
             .success()
     );
     let store = format!("sqlite:{database}");
-    let refused = victim
-        .says(&[
-            "c3po-coordinator",
-            "--listen",
-            "127.0.0.1:0",
-            "--store",
-            &store,
-        ])
-        .await?;
-    ensure!(
-        refused.contains("symbolic link") && !precious.exists(),
-        "{refused}"
-    );
+    for mode in [0o777, 0o1777] {
+        fs::set_permissions(&shared, Permissions::from_mode(mode))?;
+        let refused = victim
+            .says(&[
+                "c3po-coordinator",
+                "--listen",
+                "127.0.0.1:0",
+                "--store",
+                &store,
+            ])
+            .await?;
+        ensure!(
+            refused.contains("shared is writable by other users"),
+            "{refused}"
+        );
+        ensure!(!precious.exists() && !Path::new(&database).exists());
+    }
     Ok(())
 }
 
