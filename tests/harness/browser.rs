@@ -106,6 +106,22 @@ impl Browser {
         self.tell(&path, &json!({})).await.map(drop)
     }
 
+    /// Clicks at a place of the window, so many times, with a pause before each.
+    ///
+    /// Errors: the browser refuses.
+    pub async fn click_at(&self, (x, y): (f64, f64), times: usize, pause: Duration) -> Result<()> {
+        let one = [
+            json!({"type": "pointerMove", "duration": 0, "x": x.round(), "y": y.round()}),
+            json!({"type": "pause", "duration": pause.as_millis()}),
+            json!({"type": "pointerDown", "button": 0}),
+            json!({"type": "pointerUp", "button": 0}),
+        ];
+        let mouse = json!({"type": "pointer", "id": "mouse", "actions": vec![one; times].concat()});
+        self.tell("/actions", &json!({"actions": [mouse]}))
+            .await
+            .map(drop)
+    }
+
     /// Types into the element of a CSS selector. Keys without a character are those of WebDriver.
     ///
     /// Errors: there is none, or it takes no text.

@@ -19,14 +19,11 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::MCP_PATH;
 use super::endpoint::Refused;
-use super::pages::{PARTS, is_page};
+use super::pages::{PARTS, is_of_other_site, is_page};
 use crate::config::Config;
 
 /// Suffixes that never resolve in public DNS (RFC 6761, 6762 and 8375, and ICANN's `internal`), and the one of home routers.
 const OWN: [&str; 5] = [".localhost", ".local", ".home.arpa", ".internal", ".lan"];
-
-/// The header in which a browser reports whether the requesting page is of the same site.
-const FETCH_SITE: &str = "sec-fetch-site";
 
 /// The paths that the coordinator's own pages call, and those of their parts: a browser sends `Origin` for a module, too.
 const OF_PAGES: [&str; 2] = ["/api/v1/", PARTS];
@@ -103,10 +100,9 @@ impl Names {
                  coordinator with --public-url and the address of the page.",
             ));
         }
-        let site = headers.get(FETCH_SITE).map(|site| site.as_bytes());
         // A link on another site may lead to a page, which has no data.
         let is_checked = !path.starts_with(MCP_PATH) && !is_page(path);
-        if matches!(site, Some(b"cross-site" | b"same-site")) && is_checked {
+        if is_checked && is_of_other_site(headers) {
             let error = "requests from pages of other sites (with Sec-Fetch-Site) are not accepted";
             return Err(Refusal::new(ErrorCode::Forbidden, error)
                 .suggest("Send the request without the Sec-Fetch-Site header."));
@@ -179,6 +175,8 @@ pub(super) async fn layer(State(names): State<Names>, request: Request, next: Ne
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FETCH_SITE: &str = "sec-fetch-site";
 
     fn open(further: &[&str]) -> Names {
         Names {

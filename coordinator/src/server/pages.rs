@@ -31,6 +31,13 @@ const LINKED: &str = "/login/{id}";
 
 /// The page that lists the questions to people. Followed by `/` and an id, it is the page of one question.
 const QUESTIONS: &str = "/q";
+const QUESTION: &str = "/q/{id}";
+
+/// The page in place of a question to which another site led: presses that were meant for that site decide nothing.
+const STEP: PageFile = file(QUESTION, HTML, include_bytes!("../../web/step.html"));
+
+/// The header in which a browser reports whether the requesting page is of the same site.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The headers of every page and of its parts. A browser asks each time whether its copy is the present one.
 const HEADERS: [(HeaderName, HeaderValue); 6] = [
@@ -91,7 +98,7 @@ const FILES: [PageFile; 19] = [
     file(login::PAGE, HTML, include_bytes!("../../web/login.html")),
     file(LINKED, HTML, include_bytes!("../../web/login.html")),
     file(QUESTIONS, HTML, include_bytes!("../../web/q.html")),
-    file("/q/{id}", HTML, include_bytes!("../../web/q.html")),
+    file(QUESTION, HTML, include_bytes!("../../web/q.html")),
     file("/web/page.css", STYLE, include_bytes!("../../web/page.css")),
     file("/web/q.css", STYLE, include_bytes!("../../web/q.css")),
     file(
@@ -144,10 +151,24 @@ const FILES: [PageFile; 19] = [
 /// Returns the routes of the pages.
 pub(super) fn router(has_tls: bool) -> Router<AppState> {
     FILES.iter().fold(Router::new(), |router, file| {
-        let own = own_headers(file, has_tls);
-        let answer = move |headers: HeaderMap| ready(respond(file, &own, &headers));
+        let (own, of_step) = (own_headers(file, has_tls), own_headers(&STEP, has_tls));
+        let answer = move |headers: HeaderMap| {
+            let is_led = file.path == QUESTION && is_of_other_site(&headers);
+            let (file, own) = if is_led {
+                (&STEP, &of_step)
+            } else {
+                (file, &own)
+            };
+            ready(respond(file, own, &headers))
+        };
         router.route(file.path, get(answer))
     })
+}
+
+/// Returns whether a page of another site, or of another port of this one, made a browser send the request.
+pub(super) fn is_of_other_site(headers: &HeaderMap) -> bool {
+    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
+    matches!(site, Some(b"cross-site" | b"same-site"))
 }
 
 /// Answers the browser's request for the script of a worker, whose server had the port before, with one that ends itself.

@@ -3,6 +3,7 @@
 mod answering;
 mod correcting;
 mod input;
+mod led_here;
 mod looks;
 mod verdicts;
 
