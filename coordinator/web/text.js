@@ -5,10 +5,17 @@ const OBEYED = /(?![\n\t])[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u20
 /** The same, every other invisible character, and every space but the plain one. */
 const INVISIBLE = /(?![\n\t ])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u;
 
+/** So many blanks inside a line or at its beginning, or so many ends of lines, that what follows them is out of sight. */
+const GAP = /((?<=\S)[ \t]{17,}|[ \t]{81,}|\n(?:[ \t]*\n){4,})/u;
+
+/** How many marks a letter may have: a higher pile leaves its box. */
+const MARKS_MAX = 4;
+
 /** @typedef {{text: string, isEscape: boolean}} Piece */
 
 /**
- * Splits a text into pieces to be shown as they are, and escapes. Joiners inside words and emoji are kept unless `strict`.
+ * Splits a text into pieces to be shown as they are, and escapes. Joiners inside words and emoji are kept unless `strict`, and
+ * gaps are counted if so.
  * @param {string} text
  * @param {boolean} strict
  * @returns {Piece[]}
@@ -17,13 +24,26 @@ export function pieces(text, strict) {
   const hidden = strict ? INVISIBLE : OBEYED;
   /** @type {Piece[]} */
   const found = [];
-  for (const c of text.replaceAll("\r\n", strict ? "\r\n" : "\n")) {
-    const isEscape = hidden.test(c);
-    const shown = isEscape ? `U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}` : c;
+  const add = (/** @type {string} */ shown, /** @type {boolean} */ isEscape) => {
     const last = found.at(-1);
     if (last && !isEscape && !last.isEscape) last.text += shown;
     else found.push({ text: shown, isEscape });
-  }
+  };
+  let marks = 0;
+  const parts = strict ? text.split(GAP) : [text.replaceAll("\r\n", "\n")];
+  parts.forEach((part, index) => {
+    if (index % 2 === 1) {
+      const ends = part.split("\n").length - 1;
+      add(ends > 0 ? `${ends} line ends` : `${part.length} blanks`, true);
+      if (ends > 0) add("\n", false);
+      return;
+    }
+    for (const c of part) {
+      marks = /\p{M}/u.test(c) ? marks + 1 : 0;
+      const isEscape = hidden.test(c) || marks > MARKS_MAX;
+      add(isEscape ? `U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}` : c, isEscape);
+    }
+  });
   return found;
 }
 

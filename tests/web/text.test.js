@@ -23,6 +23,23 @@ test("a request shows every character that has no ink", () => {
   assert.equal(shown("a\r\nb", false), "a\nb");
 });
 
+test("a request counts the blanks and the ends of lines that move a text out of sight", () => {
+  assert.equal(shown(`a${" ".repeat(6_000)}b`, true), "a[6000 blanks]b");
+  assert.equal(shown(`a${"\t".repeat(17)}b`, true), "a[17 blanks]b");
+  assert.equal(shown(`a${"\n".repeat(1_500)}b`, true), "a[1500 line ends]\nb");
+  assert.equal(shown("a\n \n\t\n\n\nb", true), "a[5 line ends]\nb");
+  assert.equal(shown(`${" ".repeat(81)}b`, true), "[81 blanks]b");
+  for (const usual of [`a${" ".repeat(16)}b`, `a\n${" ".repeat(80)}b`, "a\n\n\n\nb"]) assert.equal(shown(usual, true), usual);
+  assert.equal(shown(`a${" ".repeat(6_000)}b`, false), `a${" ".repeat(6_000)}b`);
+});
+
+test("a letter has no pile of marks", () => {
+  for (const strict of [true, false]) {
+    assert.equal(shown(`a${"\u0301".repeat(6)}b`, strict), `a${"\u0301".repeat(4)}[U+0301][U+0301]b`);
+    assert.equal(shown("เนื้อที่ ệ", strict), "เนื้อที่ ệ");
+  }
+});
+
 test("an input is split only if JSON repeats it exactly", () => {
   const check = (input, expected) => assert.deepEqual(members(input), expected);
   check('{"command":"a\\nb","timeout":5}', [["command", "a\nb"], ["timeout", "5"]]);

@@ -147,6 +147,12 @@ pub(super) async fn check_page(desk: &Desk, url: &str, page: &str) -> Result<()>
             "{page} on {screen:?}"
         );
     }
+    let bare = "return [...document.querySelectorAll(':is(p, pre, bdi, legend span).foreign')]
+        .filter((one) => getComputedStyle(one).borderTopStyle !== 'solid').length";
+    ensure!(
+        desk.browser.run(bare).await? == 0,
+        "{page} has a text without a box"
+    );
     let made = "return [window.owned ?? null, document.querySelectorAll('main :is(script, img, iframe, svg, style, input)').length]";
     ensure!(desk.browser.run(made).await? == json!([null, 0]), "{page}");
     ensure!(!desk.browser.has_box().await?, "{page} opened a box");
