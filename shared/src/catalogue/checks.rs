@@ -50,6 +50,10 @@ impl Call {
             Self::EscalateToHuman(call) => check_escalation(call),
             Self::RequestPermission(call) => {
                 filled("message", &call.message)?;
+                if call.question.request.is_none() {
+                    // A question in words shows its message: its part must not have another text.
+                    return Err(Refusal::invalid("request_permission needs a request"));
+                }
                 call.question.check()
             }
             Self::Conclude(call) => match call.stage {

@@ -148,7 +148,12 @@ fn arguments_are_an_object() {
 }
 
 /// Returns the arguments that are invalid, by the tool.
-fn invalid_arguments() -> [(&'static str, Vec<Value>); 8] {
+fn invalid_arguments() -> [(&'static str, Vec<Value>); 9] {
+    // A person would read the message, and answer the part.
+    let options = json!([{"id": "1", "label": "yes"}, {"id": "2", "label": "no"}]);
+    let part = json!({"id": "1", "text": "Delete the production database?", "options": options});
+    let in_words =
+        json!({"message": "Fix the typo?", "question": {"kind": "ask", "parts": [part]}});
     let sends = vec![
         json!({"target": "b", "message": ""}),
         json!({"target": "", "message": "hi"}),
@@ -176,6 +181,7 @@ fn invalid_arguments() -> [(&'static str, Vec<Value>); 8] {
         ("ack_messages", vec![json!({"message_ids": []})]),
         ("get_agent_status", vec![json!({"agent_id": "agent@home"})]),
         ("set_status", vec![json!({"status": "sleeping"})]),
+        ("request_permission", vec![in_words]),
         (
             "register_agent",
             vec![json!({"capabilities": vec!["x"; 51]})],
