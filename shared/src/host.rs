@@ -62,9 +62,15 @@ pub fn is_generated(host: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Returns whether two hosts count as the same: their persons would have the same name, as those of `lab`, `LAB` and `láb`.
+pub fn is_same(one: &str, other: &str) -> bool {
+    let person = |host: &str| AgentId::of_person(host).as_str().to_ascii_lowercase();
+    one.eq_ignore_ascii_case(other) || person(one) == person(other)
+}
+
 /// Returns the host's name, or if it is taken the name with the lowest free number: `nas-2`.
 pub fn unique<'a>(name: &str, taken: impl Iterator<Item = &'a str> + Clone) -> String {
-    let is_taken = |name: &str| taken.clone().any(|taken| taken.eq_ignore_ascii_case(name));
+    let is_taken = |name: &str| taken.clone().any(|taken| is_same(taken, name));
     let numbered = (2_u64..).map(|number| format!("{name}-{number}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
     names
@@ -98,5 +104,18 @@ mod tests {
         check("nas", &[], "nas");
         check("nas", &["laptop", "NAS"], "nas-2");
         check("nas", &["nas", "nas-2", "nas-4"], "nas-3");
+        check("láb", &["lab"], "láb-2");
+        check("lab-2", &["láb 2"], "lab-2-2");
+    }
+
+    #[test]
+    fn hosts_with_long_names_have_persons_of_their_own() {
+        let long = |end: &str| format!("{}{end}", "x".repeat(70));
+        let (one, other) = (long("one"), long("two"));
+        assert!(!is_same(&one, &other));
+        assert_eq!(unique(&one, [one.as_str()].into_iter()), long("one-2"));
+        let person = AgentId::of_person(&one);
+        assert!(person.is_person_of_a_host() && person.as_str().len() <= 64);
+        assert_eq!(AgentId::of_person(&"y".repeat(59)).as_str().len(), 63);
     }
 }

@@ -14,6 +14,9 @@ pub const RESERVED: [&str; 3] = ["human", "system", "all"];
 /// The longest agent id, in characters.
 pub const AGENT_ID_MAX: usize = 64;
 
+/// The end of the id of the person at a host.
+const PERSON: &str = "cli";
+
 /// The reason why a text is not an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
@@ -109,9 +112,15 @@ impl AgentId {
         &*self.0 == "human"
     }
 
-    /// Returns the id of the person at a host who has no login to act as [`Self::human`]: `nas-cli`.
+    /// Returns the id of the person at a host who has no login to act as [`Self::human`]: `nas-cli`. That of a host with a long
+    /// name has a hash of the name, because such names may begin alike.
     pub fn of_person(host: &str) -> Self {
-        Self::of_folder(host).with_suffix("cli")
+        let person = Self::of_folder(host);
+        if in_latin(host).len() + PERSON.len() < AGENT_ID_MAX {
+            return person.with_suffix(PERSON);
+        }
+        let hash = &blake3::hash(host.as_bytes()).to_hex()[..8];
+        person.with_suffix(&format!("{hash}-{PERSON}"))
     }
 
     /// Returns whether it has the form of [`Self::of_person`], in any case.

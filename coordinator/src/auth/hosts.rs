@@ -39,7 +39,7 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
         others.retain(|other| other.id != key.id);
         let same: Vec<&Key> = others
             .iter()
-            .filter(|other| other.host().eq_ignore_ascii_case(key.host()))
+            .filter(|other| host::is_same(other.host(), key.host()))
             .collect();
         if same.is_empty() {
             return Ok(key);
