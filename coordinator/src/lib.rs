@@ -28,6 +28,7 @@ mod request;
 mod server;
 mod session;
 pub mod store;
+mod trusted;
 mod unfinished;
 mod values;
 
@@ -161,7 +162,7 @@ pub fn prepare_data_folder(config: &Config) -> anyhow::Result<()> {
     data_folder::prepare(&config.data_dir)?;
     match &config.store {
         StoreAddress::Sqlite(path) if path.parent() != Some(&config.data_dir) => {
-            files::check_place(path).with_context(|| format!("the database {}", path.display()))
+            trusted::check_place(path).with_context(|| format!("the database {}", path.display()))
         }
         _ => Ok(()),
     }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::quiet::QuietHours;
 use super::server::Server;
 use crate::config::{NtfyFlags, Secret};
-use crate::files;
+use crate::trusted;
 
 /// The default server of the environment, as in the earlier program.
 const PUBLIC_SERVER: &str = "https://ntfy.sh";
@@ -118,7 +118,7 @@ struct Table {
 ///
 /// Errors: the reason why the settings are invalid, with the place.
 pub(super) fn read(path: &Path, flags: &NtfyFlags) -> Result<Vec<Person>, String> {
-    match files::read_trusted(path, NOTIFY_BYTES_MAX) {
+    match trusted::read_trusted(path, NOTIFY_BYTES_MAX) {
         Ok(bytes) => {
             let people = parse(&bytes, path.parent().unwrap_or(Path::new(".")));
             people.map_err(|why| format!("{}: {why}", path.display()))
@@ -219,7 +219,7 @@ impl Person {
 
 /// Returns the token in a file, without white space at its ends.
 fn token(path: &Path) -> Result<Secret, String> {
-    let bytes = files::read_trusted(path, TOKEN_BYTES_MAX)
+    let bytes = trusted::read_trusted(path, TOKEN_BYTES_MAX)
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let text = String::from_utf8(bytes).unwrap_or_default();
     let text = text.trim();

@@ -9,7 +9,7 @@ use c3po_shared::policy::PolicyInForce;
 use tokio_util::sync::CancellationToken;
 
 use super::Policy;
-use crate::files;
+use crate::{files, trusted};
 
 /// The rules in force and their file.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ pub(crate) async fn keep(policies: Arc<Policies>, note: impl Fn(String), stop: C
 }
 
 fn read(path: &Path) -> FoundRules {
-    match files::read_trusted(path, POLICY_BYTES_MAX) {
+    match trusted::read_trusted(path, POLICY_BYTES_MAX) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{}: {error}", path.display())),

@@ -163,10 +163,13 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(100);
 
-    /// Returns waits that begin one step after another: sender, recipient, and the step in which one ended.
-    fn waits(start: Instant, rows: &[(&str, &str, Option<(u32, bool)>)]) -> Vec<WaitEdge> {
+    /// A wait: sender, recipient, and the step in which it ended, and whether by cancelling.
+    type Row<'a> = (&'a str, &'a str, Option<(u32, bool)>);
+
+    /// Returns waits that begin one step after another.
+    fn waits(start: Instant, rows: &[Row<'_>]) -> Vec<WaitEdge> {
         let mut since = start;
-        let wait = |(from, to, end): &(&str, &str, Option<(u32, bool)>)| {
+        let wait = |(from, to, end): &Row<'_>| {
             since += STEP;
             WaitEdge {
                 from: (*from).to_owned(),

@@ -194,10 +194,9 @@ impl Frame<'_> {
         if !self.buttons || self.codes.is_none() || self.content != Content::Full {
             return Vec::new();
         }
-        if question.needs_verdict() {
-            if !self.person.verdict_buttons || !self.is_whole(message, question) {
-                return Vec::new();
-            }
+        let may_decide = self.person.verdict_buttons && self.is_whole(message, question);
+        if question.needs_verdict() && !may_decide {
+            return Vec::new();
         }
         if !matches!(question.kind, QuestionKind::Ask | QuestionKind::Choice) {
             return [(ALLOW, "Allow"), (DENY, "Deny")]
