@@ -104,10 +104,10 @@ pub(super) mod tests {
     use crate::notify::config::tests::person;
     use crate::notify::render::tests::message;
 
-    #[test]
-    fn a_code_is_for_one_fleet_one_person_one_question_and_one_option() {
-        let mut of_another_fleet = message(json!({}));
-        of_another_fleet.message = Some("rm -r build".to_owned());
+    /// Returns messages that differ in one thing each.
+    fn alike() -> Vec<Message> {
+        let mut of_another_text = message(json!({}));
+        of_another_text.message = Some("rm -r build".to_owned());
         let mut later = message(json!({}));
         later.timestamp = later.timestamp + std::time::Duration::from_millis(1);
         let with = |kind: &str, options: [&str; 2], text: &str| {
@@ -115,10 +115,10 @@ pub(super) mod tests {
             let part = json!({"id": "1", "text": text, "options": options});
             message(json!({"question": {"kind": kind, "parts": [part]}}))
         };
-        let messages = [
+        vec![
             message(json!({})),
             message(json!({"id": "ha::human::0a1b2c3e"})),
-            of_another_fleet,
+            of_another_text,
             later,
             message(json!({"context": "of the test"})),
             message(json!({"title": "Which database?"})),
@@ -143,7 +143,12 @@ pub(super) mod tests {
                 ["Delete the test copy", "Delete production"],
                 "Which?",
             ),
-        ];
+        ]
+    }
+
+    #[test]
+    fn a_code_is_for_one_fleet_one_person_one_question_and_one_option() {
+        let messages = alike();
         let mut other = person();
         other.name = "bob".to_owned();
         let fleets = [1, 2].map(Uuid::from_u128);
