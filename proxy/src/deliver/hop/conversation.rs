@@ -11,6 +11,7 @@ use super::Hop;
 use crate::deliver::client::ClientState;
 use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight, READ_MAX, STEP_MAX};
+use crate::deliver::proof::Proven;
 use crate::deliver::push::CONFIRM;
 use crate::deliver::transcript::Recorded;
 use crate::deliver::turn::BUSY_SILENCE;
@@ -154,11 +155,21 @@ impl Hop {
 
     /// A step of the model proves these to be seen, if they stood in the conversation: another plugin may have taken them out
     /// of a result before. The transcript decides, where there is one.
-    pub(super) fn seen_by_hook(&mut self, event: &Event, mut seen: Vec<MessageId>, now: Instant) {
+    pub(super) fn seen_by_hook(&mut self, event: &Event, proven: Proven, now: Instant) {
+        let Proven {
+            of_turn: mut seen,
+            of_earlier,
+        } = proven;
         let has_transcript = self.evidence.has_transcript();
-        let is_open = event.agent_id.is_none()
+        let mut is_open = event.agent_id.is_none()
             && (event.name == Name::Stop && self.shown.may_be_left(&mut seen, has_transcript, now)
                 || has_transcript && self.shown.unrecorded(&mut seen, now));
+        if !has_transcript {
+            seen.extend(of_earlier);
+        } else if !of_earlier.is_empty() {
+            self.shown.await_record(&of_earlier, now);
+            is_open = true;
+        }
         if is_open {
             // A one-shot session may end at any moment, and its client has written the result long ago.
             self.evidence

@@ -75,6 +75,17 @@ enum Awaits {
     LateAnswer,
     /// Its name in the transcript: hooks have shown the step after it.
     Record,
+    /// An answer below it in the transcript: hooks have shown a step of a later turn, before which a person may have gone back.
+    LaterRecord,
+}
+
+/// The messages that a step proves to be seen, if they stand in the conversation.
+#[derive(Debug, Default)]
+pub(super) struct Proven {
+    /// Those that came in the turn of the step.
+    pub(super) of_turn: Vec<MessageId>,
+    /// Those that came in an earlier turn.
+    pub(super) of_earlier: Vec<MessageId>,
 }
 
 impl Shown {
@@ -117,7 +128,8 @@ impl Shown {
         now: Instant,
     ) -> Vec<MessageId> {
         let is_unread = |awaits: &Awaits| {
-            *awaits == Awaits::LateAnswer || (also_others && *awaits == Awaits::Answer)
+            let is_other = matches!(awaits, Awaits::Answer | Awaits::LaterRecord);
+            *awaits == Awaits::LateAnswer || (also_others && is_other)
         };
         self.pressing(|unproven| is_unread(&unproven.awaits) && unproven.since + age <= now)
             .into_iter()
@@ -186,7 +198,11 @@ impl Shown {
         now: Instant,
     ) -> (Vec<MessageId>, Option<Instant>) {
         let is_open = |unproven: &&Unproven| match unproven.awaits {
-            Awaits::EndOf(Some(_)) | Awaits::Answer | Awaits::LateAnswer | Awaits::Record => true,
+            Awaits::EndOf(Some(_))
+            | Awaits::Answer
+            | Awaits::LateAnswer
+            | Awaits::Record
+            | Awaits::LaterRecord => true,
             Awaits::Queue(_) => is_idle,
             Awaits::EndOf(None) | Awaits::NextInput | Awaits::StepOf(_) | Awaits::AnyStep => false,
         };
@@ -201,7 +217,9 @@ impl Shown {
             let until = unproven.since + RESULT_LATE;
             if until <= now {
                 dropped.extend(missing.cloned());
-            } else if missing.peek().is_some() || unproven.awaits == Awaits::LateAnswer {
+            } else if missing.peek().is_some()
+                || matches!(unproven.awaits, Awaits::LateAnswer | Awaits::LaterRecord)
+            {
                 next = Some(next.map_or(until, |next: Instant| next.min(until)));
             }
         }
@@ -347,24 +365,18 @@ impl Shown {
         }
     }
 
-    /// Returns the messages that an event proves to be seen.
-    pub(super) fn proven_by(&mut self, event: &Event) -> Vec<MessageId> {
+    /// Returns the messages that an event proves to be seen: those that came in the turn of the step, and those of any earlier
+    /// turn.
+    pub(super) fn proven_by(&mut self, event: &Event) -> Proven {
         let who = &event.agent_id;
-        let is_proof = |awaits: &Awaits| match awaits {
-            Awaits::StepOf(of) => of == who,
-            Awaits::AnyStep => who.is_none(),
-            Awaits::EndOf(_)
-            | Awaits::NextInput
-            | Awaits::Queue(_)
-            | Awaits::Answer
-            | Awaits::LateAnswer
-            | Awaits::Record => false,
-        };
-        let seen = if is_step(event) {
-            self.take(is_proof, |_| true)
-        } else {
-            Vec::new()
-        };
+        let mut seen = Proven::default();
+        if is_step(event) {
+            let is_of_it = |awaits: &Awaits| matches!(awaits, Awaits::StepOf(of) if of == who);
+            seen.of_turn = self.take(is_of_it, |_| true);
+            if who.is_none() {
+                seen.of_earlier = self.take(|awaits| *awaits == Awaits::AnyStep, |_| true);
+            }
+        }
         match event.name {
             Name::PostToolBatch => self.step_ends(event),
             Name::UserPromptSubmit => self.model_is_given_more(),
@@ -410,10 +422,18 @@ impl Shown {
         !open.is_empty()
     }
 
+    /// Messages of earlier turns, which hooks prove to be seen, await an answer in the transcript.
+    pub(super) fn await_record(&mut self, ids: &[MessageId], now: Instant) {
+        self.add(ids, Awaits::LaterRecord, now);
+    }
+
     /// Returns the messages that hooks have proven to be seen and the transcript names; all of them without a transcript.
     pub(super) fn recorded(&mut self, named: Option<&HashSet<MessageId>>) -> Vec<MessageId> {
         let is_named = |id: &MessageId| named.is_none_or(|named| named.contains(id));
-        self.take(|awaits| *awaits == Awaits::Record, is_named)
+        let waits = |awaits: &Awaits| {
+            *awaits == Awaits::Record || (named.is_none() && *awaits == Awaits::LaterRecord)
+        };
+        self.take(waits, is_named)
     }
 
     /// A turn was interrupted: a person may have taken back messages of this age that no step followed, and a client that
@@ -467,7 +487,8 @@ impl Shown {
                 | Awaits::Queue(_)
                 | Awaits::Answer
                 | Awaits::LateAnswer
-                | Awaits::Record => false,
+                | Awaits::Record
+                | Awaits::LaterRecord => false,
             };
             if is_of_it {
                 unproven.awaits = Awaits::StepOf(event.agent_id.clone());

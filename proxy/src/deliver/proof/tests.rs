@@ -18,31 +18,41 @@ fn of_subagent(event: Event) -> Event {
     }
 }
 
+/// Returns the messages that an event proves to be seen, of whichever turn.
+fn seen_by(shown: &mut Shown, event: &Event) -> Vec<MessageId> {
+    let Proven {
+        of_turn,
+        of_earlier,
+    } = shown.proven_by(event);
+    [of_turn, of_earlier].concat()
+}
+
 #[test]
 fn a_result_is_seen_when_a_step_follows_the_one_it_belongs_to() {
     let mut shown = Shown::default();
     shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
     assert!(shown.holds(&id(1)));
     assert!(
-        shown.proven_by(&Event::new(Name::PreToolUse)).is_empty(),
+        seen_by(&mut shown, &Event::new(Name::PreToolUse)).is_empty(),
         "another call of the same step"
     );
-    assert!(shown.proven_by(&batch(&["t1", "t2"])).is_empty());
+    assert!(seen_by(&mut shown, &batch(&["t1", "t2"])).is_empty());
     assert!(
-        shown
-            .proven_by(&Event::new(Name::UserPromptSubmit))
-            .is_empty(),
+        seen_by(&mut shown, &Event::new(Name::UserPromptSubmit)).is_empty(),
         "a prompt is a person's"
     );
-    assert_eq!(shown.proven_by(&batch(&["t3"])), [id(1)]);
-    assert!(shown.proven_by(&Event::new(Name::Stop)).is_empty(), "once");
+    assert_eq!(seen_by(&mut shown, &batch(&["t3"])), [id(1)]);
+    assert!(
+        seen_by(&mut shown, &Event::new(Name::Stop)).is_empty(),
+        "once"
+    );
 }
 
 #[test]
 fn the_end_of_a_turn_is_a_step() {
     let mut shown = Shown::default();
     shown.by_hook(&[id(1), id(2)], Instant::now());
-    assert_eq!(shown.proven_by(&Event::new(Name::Stop)), [id(1), id(2)]);
+    assert_eq!(seen_by(&mut shown, &Event::new(Name::Stop)), [id(1), id(2)]);
 }
 
 #[test]
@@ -50,10 +60,10 @@ fn a_message_shown_to_a_subagent_is_seen_by_a_subagent_alone() {
     let mut shown = Shown::default();
     shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
     shown.by_hook(&[id(2)], Instant::now());
-    assert!(shown.proven_by(&of_subagent(batch(&["t1"]))).is_empty());
-    assert_eq!(shown.proven_by(&batch(&["t9"])), [id(2)]);
+    assert!(seen_by(&mut shown, &of_subagent(batch(&["t1"]))).is_empty());
+    assert_eq!(seen_by(&mut shown, &batch(&["t9"])), [id(2)]);
     assert_eq!(
-        shown.proven_by(&of_subagent(Event::new(Name::SubagentStop))),
+        seen_by(&mut shown, &of_subagent(Event::new(Name::SubagentStop))),
         [id(1)]
     );
 }
@@ -61,15 +71,11 @@ fn a_message_shown_to_a_subagent_is_seen_by_a_subagent_alone() {
 #[test]
 fn a_result_that_came_after_its_step_waits_for_the_next_input() {
     let mut shown = Shown::default();
-    shown.proven_by(&batch(&["t1"]));
+    seen_by(&mut shown, &batch(&["t1"]));
     shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
-    assert!(shown.proven_by(&Event::new(Name::Stop)).is_empty());
-    assert!(
-        shown
-            .proven_by(&Event::new(Name::UserPromptSubmit))
-            .is_empty()
-    );
-    assert_eq!(shown.proven_by(&Event::new(Name::Stop)), [id(1)]);
+    assert!(seen_by(&mut shown, &Event::new(Name::Stop)).is_empty());
+    assert!(seen_by(&mut shown, &Event::new(Name::UserPromptSubmit)).is_empty());
+    assert_eq!(seen_by(&mut shown, &Event::new(Name::Stop)), [id(1)]);
 }
 
 #[test]
@@ -88,7 +94,7 @@ fn memory_is_bounded() {
 #[test]
 fn a_tool_that_runs_in_the_background_is_over_in_the_next_context_too() {
     let mut shown = Shown::default();
-    shown.proven_by(&batch(&["t1"]));
+    seen_by(&mut shown, &batch(&["t1"]));
     shown.forget();
     assert!(shown.has_ended(Some(&"t1".to_owned())));
 }

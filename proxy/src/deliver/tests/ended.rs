@@ -37,7 +37,10 @@ fn the_results_of_a_step_that_ends_its_turn_are_seen_once_the_model_answers_them
     scene.prompt(&reminder);
     scene.hear(&event(Name::Stop));
     scene.reads(&[1], &[1]);
-    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::Seen, Via::Transcript)]
+    );
 }
 
 #[test]
