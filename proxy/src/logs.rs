@@ -30,6 +30,8 @@ pub fn start(config: &Config) {
     let logger = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false)
+        // An error is printed to standard error, which may be the stream that failed: that panics.
+        .log_internal_errors(false)
         .fmt_fields(fields);
     // A second start in one process, as in tests, keeps the first logger.
     let _ = match file {

@@ -19,7 +19,13 @@ impl SmallDisk {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let mut mount = Command::new("mount");
         mount
-            .args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "c3po-tests"])
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={kib}k,mode=755"),
+                "c3po-tests",
+            ])
             .arg(folder);
         let mounted = mount.stdin(Stdio::null()).stderr(Stdio::null()).status();
         let is_mounted = mounted.is_ok_and(|status| status.success());

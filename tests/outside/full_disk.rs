@@ -1,13 +1,15 @@
 //! A full disk: accepted messages are kept, others are refused with a clear error, and everything continues when there is
 //! room.
 
-use std::fs;
+use std::fs::{self, File};
+use std::net::TcpListener;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::mcp::McpClient;
+use harness::process::{command, program};
 use harness::proxy::{proxy_command, session};
 use harness::skip::skipped;
 use harness::small_disk::SmallDisk;
@@ -167,4 +169,22 @@ async fn a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers() 
     });
     assert_eq!(count.await?, accepted + 1);
     Ok(())
+}
+
+#[tokio::test]
+async fn a_coordinator_whose_log_cannot_be_written_goes_on() -> Result<()> {
+    let work = TempDir::new()?;
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let mut coordinator = command(program("c3po-coordinator")?, work.path());
+    coordinator
+        .args(["--listen", &address.to_string()])
+        .stderr(File::options().write(true).open("/dev/full")?)
+        .kill_on_drop(true);
+    let _running = coordinator.spawn()?;
+    let connected = async || {
+        let session = session(work.path(), "one", &format!("http://{address}")).await;
+        let listed = session.ok()?.call("list_agents", json!({})).await.ok()?;
+        (!listed.is_error).then_some(())
+    };
+    eventually("a session is connected", SOON, connected).await
 }

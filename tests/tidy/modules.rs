@@ -47,6 +47,7 @@ const MAPS: &[Map] = &[
                 "unfinished",
             ],
             &["config"],
+            &["trusted"],
             &[
                 "address",
                 "bytes",

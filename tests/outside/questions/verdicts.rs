@@ -33,7 +33,8 @@ async fn a_request_is_allowed_only_after_its_end_was_shown_and_the_page_reports_
         desk.browser.run(&may_allow).await? == false,
         "the end is unseen"
     );
-    let script = "document.querySelector('#allow').disabled = false; document.querySelector('#allow').click()";
+    let script = "const allow = document.querySelector('#allow');
+        allow.disabled = false; allow.click(); allow.disabled = true";
     desk.browser.run(script).await?;
     desk.browser
         .run("document.querySelector('#end').scrollIntoView({block: 'center'})")

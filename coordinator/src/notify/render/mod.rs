@@ -172,7 +172,9 @@ impl Frame<'_> {
         let is_shown = size.0 <= SHOWN_MAX.0
             && size.1 <= SHOWN_MAX.1
             && masked(&text) == text
-            && !text.contains(has_no_ink);
+            && ![&text, &request.input]
+                .iter()
+                .any(|text| text.contains(has_no_ink));
         let is_hidden = |c: char| c.is_whitespace() || has_no_ink(c);
         let has_tool = !request.tool.is_empty()
             && !request.tool.contains(is_hidden)

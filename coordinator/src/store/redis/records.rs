@@ -183,7 +183,7 @@ pub(super) fn history(text: &str) -> Result<Vec<Step>> {
     text.lines().map(step).collect()
 }
 
-/// What precedes the name of a person, in the place of a session.
+/// The prefix of the name of a person, in the place of a session.
 const PERSON: char = '@';
 
 /// Returns a person as a step of a history names it.

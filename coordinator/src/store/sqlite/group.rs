@@ -236,7 +236,7 @@ fn transact(
     Ok(done)
 }
 
-/// What a connection has written: the rows it changed, and the bytes of the pages in use.
+/// The extent of a connection's writes: the rows it changed, and the bytes of the pages in use.
 struct Extent {
     rows: u64,
     used: u64,

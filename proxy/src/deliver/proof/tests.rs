@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::deliver::testing::id;
+use crate::local::protocol::{Event, Name};
 
 fn batch(tool_use_ids: &[&str]) -> Event {
     let tool_use_ids = tool_use_ids.iter().map(|id| (*id).to_owned()).collect();
