@@ -24,6 +24,8 @@ async fn a_request_is_allowed_only_after_its_end_was_shown_and_the_page_reports_
     desk.browser.imitate((390, 844), "light").await?;
     desk.show(&id).await?;
     desk.wait_for_text("wants to use a tool").await?;
+    // A click that brings the window to the front presses no button.
+    desk.browser.click("main").await?;
     // The other button becomes active at the same time, so this one had its chance.
     desk.browser
         .wait_for("document.querySelector('#deny:enabled')")
