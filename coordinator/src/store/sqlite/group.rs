@@ -9,13 +9,13 @@ use c3po_shared::time::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use super::room::Pages;
+use super::room::pages_in_use;
 use crate::store::{Result, StoreError, Wake};
 
 /// How many writes share a commit: enough that the disk is not the bottleneck, few enough for a short delay.
 pub(super) const GROUP_MAX: usize = 256;
 
-/// The size of a page, at which a changed row counts.
+/// The size of a page. A changed row counts as one, and so does each new page.
 const PAGE: u64 = 4_096;
 /// How many bytes a transaction may write before its group ends: about as much as the largest group of short sends. The
 /// operations of the rest have the next one.
@@ -236,23 +236,23 @@ fn transact(
     Ok(done)
 }
 
-/// The extent of a connection's writes: the rows it changed, and the bytes of the pages in use.
+/// The extent of a connection's writes: the rows it changed, and the pages in use.
 struct Extent {
     rows: u64,
-    used: u64,
+    pages: u64,
 }
 
 impl Extent {
     fn of(connection: &Connection) -> Result<Self> {
         Ok(Self {
             rows: connection.total_changes(),
-            used: Pages::of(connection)?.used(),
+            pages: pages_in_use(connection)?,
         })
     }
 
     /// Returns about how many bytes were written since then: a page for each row, and new pages.
     fn since(&self, before: &Self) -> u64 {
-        (self.rows - before.rows) * PAGE + self.used.saturating_sub(before.used)
+        (self.rows - before.rows + self.pages.saturating_sub(before.pages)) * PAGE
     }
 }
 

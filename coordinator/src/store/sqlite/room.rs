@@ -31,47 +31,35 @@ pub(super) struct DiskRoom {
 impl DiskRoom {
     /// Returns how full the store is. Pages on the free list count as free, because later messages reuse them.
     pub(super) fn measure(&self, connection: &Connection) -> Result<Fill> {
-        let pages = Pages::of(connection)?;
+        let size = number(connection, "PRAGMA page_size")?;
         let disk = disk_of(&self.path)?;
         Ok(Fill {
-            bytes: pages.used(),
+            bytes: pages_in_use(connection)? * size,
             max: self.max,
             free: disk
                 .f_bavail
                 .saturating_mul(disk.f_frsize)
-                .saturating_add(pages.reusable * pages.size),
+                .saturating_add(reusable_pages(connection)? * size),
             floor: floor(&disk),
         })
     }
 }
 
-/// The pages of the file.
-pub(super) struct Pages {
-    size: u64,
-    count: u64,
-    reusable: u64,
+/// Returns the number of pages in use. The connection may be in a transaction.
+pub(super) fn pages_in_use(connection: &Connection) -> Result<u64> {
+    let count = number(connection, "PRAGMA page_count")?;
+    Ok(count.saturating_sub(reusable_pages(connection)?))
 }
 
-impl Pages {
-    /// Returns those of the connection, which may be in a transaction.
-    pub(super) fn of(connection: &Connection) -> Result<Self> {
-        let number = |sql: &str| -> Result<u64> {
-            let number: i64 = connection
-                .prepare_cached(sql)?
-                .query_row([], |row| row.get(0))?;
-            Ok(number.cast_unsigned())
-        };
-        Ok(Self {
-            size: number("PRAGMA page_size")?,
-            count: number("PRAGMA page_count")?,
-            reusable: number("PRAGMA freelist_count")?,
-        })
-    }
+fn reusable_pages(connection: &Connection) -> Result<u64> {
+    number(connection, "PRAGMA freelist_count")
+}
 
-    /// Returns the bytes of those in use.
-    pub(super) fn used(&self) -> u64 {
-        self.count.saturating_sub(self.reusable) * self.size
-    }
+fn number(connection: &Connection, sql: &str) -> Result<u64> {
+    let number: i64 = connection
+        .prepare_cached(sql)?
+        .query_row([], |row| row.get(0))?;
+    Ok(number.cast_unsigned())
 }
 
 fn disk_of(path: &Path) -> Result<StatVfs> {
