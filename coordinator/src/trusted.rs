@@ -15,7 +15,7 @@ use crate::files::{Exposure, refused, standing};
 /// The most symbolic links on the way to a file, as Linux has it.
 const LINKS_MAX: usize = 40;
 
-/// Reads a file as [`read`] does, if only its owner, who is this user or root, could have written or replaced it.
+/// Reads a file as [`files::read`](crate::files::read) does, if only its owner, who is this user or root, could have written or replaced it.
 ///
 /// Errors: the reason with the command that helps, or that it cannot be read.
 pub(crate) fn read_trusted(path: &Path, max: u64) -> io::Result<Vec<u8>> {
@@ -119,14 +119,13 @@ fn check(part: &Path, found: &Metadata, flags: StatVfsMountFlags, place: Place) 
     };
     // In a folder such as `/tmp`, others cannot replace what is not theirs.
     let is_shared = place == Place::Above && mode & 0o1000 != 0;
-    let judged = if is_shared { mode & !0o022 } else { mode };
-    let judged = if is_own_group(owner, found.gid(), user) {
-        judged & !0o020
-    } else {
-        judged
+    let harmless = match () {
+        () if is_shared => 0o022,
+        () if is_own_group(owner, found.gid(), user) => 0o020,
+        () => 0,
     };
     let (shown, word) = (part.display(), shell_word(&part.display().to_string()));
-    let why = match standing(owner, judged, judge) {
+    let why = match standing(owner, mode & !harmless, judge) {
         Exposure::Private | Exposure::Readable => return Ok(()),
         Exposure::Writable if found.is_dir() && (owner != user || mode & 0o1000 != 0) => format!(
             "the folder {shown} is writable by other users (mode {mode:03o}): check the file, then move it to a folder \

@@ -129,7 +129,7 @@ impl Names {
 
 /// Returns the origins of the coordinator's own pages: that of its public URL, and on loopback that of the address on which
 /// it listens. `localhost` is both 127.0.0.1 and `[::1]`, and another user may hold the one that the coordinator leaves free.
-/// It is no origin of the pages, with TLS either: a browser accepts an accepted certificate on every port of a host name.
+/// It is no origin of the pages, with TLS either: a browser applies an accepted certificate to every port of a host name.
 pub(super) fn own(public_url: Option<&str>, scheme: &str, listen: SocketAddr) -> Vec<String> {
     let is_local = listen.ip().is_loopback();
     let listening = is_local.then(|| format!("{scheme}://{listen}"));

@@ -287,7 +287,7 @@ enum Reading {
 }
 
 /// Returns a part of a JSON array, and how to read on. It begins with that text, unless there are no agents after the first
-/// page, and ends with the agent that makes it long enough. The next page holds few agents more than that took.
+/// page, and ends with the agent that makes it long enough. The next page holds at most twice as many agents as that took.
 fn part(begin: &'static str, page: &[Agent], limit: usize, asking: &Asking) -> (String, Reading) {
     let (now, mut text, mut next) = (Timestamp::now(), begin.to_owned(), Reading::Ended);
     if begin == "," && page.is_empty() {

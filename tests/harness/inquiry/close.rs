@@ -17,7 +17,7 @@ const ANSWERED: Duration = Duration::from_secs(60);
 /// How many questions are asked while the ntfy server is down.
 const LEFT: usize = 6;
 
-/// Asks some more questions while the ntfy server is down, answers everything, and adds what must not be to the outcome.
+/// Asks some more questions while the ntfy server is down, answers everything, and adds each fault to the outcome.
 pub(super) async fn check(
     world: &World,
     asked: Vec<Vec<String>>,
@@ -97,7 +97,7 @@ async fn answer_all(world: &World) -> Result<()> {
     .await
 }
 
-/// Returns what is wrong with an accepted question.
+/// Returns the faults of an accepted question.
 async fn judge(
     world: &World,
     agent: usize,

@@ -128,16 +128,16 @@ end
 -- of an entry of the stream is the position of the last log entry in it, so that the id serves to trim and to find both.
 -- Returns the error if the log cannot be written: the change of the call stays, and readers notice that positions are missing.
 local function append_log()
-  local entries, end_key, log = logged, fleet .. 'audit_end', fleet .. 'audit'
+  local entries, end_key, log_key = logged, fleet .. 'audit_end', fleet .. 'audit'
   logged = {}
   if #entries == 0 or redis.call('EXISTS', end_key) == 0 then
     return
   end
   local position = redis.call('INCRBY', end_key, #entries)
   local text = '[' .. table.concat(entries, ',') .. ']'
-  local added = redis.pcall('XADD', log, string.format('%.0f-0', position), 'e', text)
+  local added = redis.pcall('XADD', log_key, string.format('%.0f-0', position), 'e', text)
   if position % SHORTENED_EVERY < #entries then
-    shorten_log(log, position, redis.call('GET', fleet .. 'audit_most'))
+    shorten_log(log_key, position, redis.call('GET', fleet .. 'audit_most'))
   end
   return type(added) == 'table' and added.err and added or nil
 end
