@@ -287,6 +287,12 @@ impl InFlight {
             .any(|held| held.id == *id && held.is_offered)
     }
 
+    /// Returns whether the session was shown the message before, and is to be shown it again.
+    pub(super) fn comes_again(&self, id: &MessageId) -> bool {
+        let mut notes = self.held.iter().filter_map(|held| held.note.as_ref());
+        notes.any(|note| note.id == *id && note.repeated)
+    }
+
     /// The conversation lacks these.
     pub(super) fn are_not_there(&mut self, ids: &[MessageId]) {
         for held in self.held.iter_mut().filter(|held| ids.contains(&held.id)) {

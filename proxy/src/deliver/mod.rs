@@ -106,7 +106,9 @@ impl Arrivals {
             hop
         };
         let hop = if config.headless { hop.headless() } else { hop };
-        let ran_before = process_age(parent_id()).is_some_and(|age| age > BEGINS);
+        let age = process_age(parent_id());
+        let hop = hop.since(age.and_then(|age| Instant::now().checked_sub(age)));
+        let ran_before = age.is_some_and(|age| age > BEGINS);
         let hop = if ran_before { hop.joined() } else { hop };
         // One push is under way at a time.
         let (notifications, notified) = mpsc::channel(1);

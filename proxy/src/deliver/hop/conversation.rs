@@ -99,7 +99,7 @@ impl Hop {
             }
         }
         if self.evidence.answered(client) {
-            self.begin_conversation();
+            self.begin_conversation(now);
         }
         if self.ways.hooks && self.evidence.has_transcript() && self.push_until().is_some() {
             // The hook that would confirm it may be lost, or switched off.
@@ -129,8 +129,11 @@ impl Hop {
         let is_taken_back =
             |standing: &Recorded, id: &MessageId| self.turn.is_idle() && standing.open.contains(id);
         let is_named = |id: &MessageId| {
-            standing
-                .is_some_and(|standing| standing.named.contains(id) && !is_taken_back(standing, id))
+            standing.is_some_and(|standing| {
+                standing.named.contains(id)
+                    && !is_taken_back(standing, id)
+                    && !self.is_of_before(standing, id, now)
+            })
         };
         let (mut there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
         // A push is there as well, whether a hook confirmed it or not. A reminder names what stands there anyway.
@@ -151,6 +154,13 @@ impl Hop {
             self.stand_there(there, &old, &standing.answered, now);
             self.compare(standing, now);
         }
+    }
+
+    /// Returns whether all copies of a message that comes again were in the conversation before the session went on with it.
+    fn is_of_before(&self, standing: &Recorded, id: &MessageId, now: Instant) -> bool {
+        let went_on = self.since.map(|since| now.duration_since(since));
+        let is_older = |age| went_on.is_some_and(|went_on| age > went_on);
+        self.in_flight.comes_again(id) && standing.ages.get(id).copied().is_some_and(is_older)
     }
 
     /// A step of the model proves these to be seen, if they stood in the conversation: another plugin may have taken them out

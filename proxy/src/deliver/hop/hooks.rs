@@ -23,7 +23,7 @@ impl Hop {
     pub(super) fn heard(&mut self, event: &Event, now: Instant) -> Answer {
         self.release(now);
         self.ways.hooks = true;
-        if self.is_of_left(event) || !self.follow_session(event) {
+        if self.is_of_left(event) || !self.follow_session(event, now) {
             return Answer::default();
         }
         if event.agent_id.is_some() {

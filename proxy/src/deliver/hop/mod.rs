@@ -63,6 +63,8 @@ pub(super) struct Hop {
     pointers: HashSet<MessageId>,
     /// Whether the session ran before this proxy, which then does not know the content of its conversation.
     joined: bool,
+    /// When the session began its conversation, or went on with it: an older part of that was shown to it by others.
+    since: Option<Instant>,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
     expects_hooks: bool,
     session_id: Option<String>,
@@ -100,6 +102,7 @@ impl Hop {
             beheaded: HashSet::new(),
             pointers: HashSet::new(),
             joined: false,
+            since: None,
             agent: wished.clone(),
             wished,
             generation: 0,
@@ -141,6 +144,14 @@ impl Hop {
     pub(super) fn joined(self) -> Self {
         Self {
             joined: true,
+            ..self
+        }
+    }
+
+    /// Returns the last hop of a session whose client began then.
+    pub(super) fn since(self, began: Option<Instant>) -> Self {
+        Self {
+            since: began,
             ..self
         }
     }
@@ -273,7 +284,7 @@ impl Hop {
     ///
     /// Returns whether the event is of this conversation. Several hooks report the beginning of one, in any order: only
     /// the deciding one begins it.
-    fn follow_session(&mut self, event: &Event) -> bool {
+    fn follow_session(&mut self, event: &Event, now: Instant) -> bool {
         let other = matches!((&self.session_id, &event.session_id), (Some(known), Some(named)) if known != named);
         if other && !decides_session(event) {
             return false;
@@ -285,7 +296,7 @@ impl Hop {
             && event.source.as_deref() == Some("compact");
         if other {
             self.evidence = Evidence::default();
-            self.begin_conversation();
+            self.begin_conversation(now);
         } else if compacted {
             self.begin_context();
         }
@@ -298,10 +309,11 @@ impl Hop {
         true
     }
 
-    /// The session is in another conversation, which holds no message.
-    fn begin_conversation(&mut self) {
+    /// The session is in another conversation, which holds no message that it was shown in this one.
+    fn begin_conversation(&mut self, now: Instant) {
         self.leave_session();
         self.joined = false;
+        self.since = Some(now);
         self.begin_context();
     }
 

@@ -1,5 +1,7 @@
 //! Pushes that come late, are not confirmed, or meet a turn.
 
+use std::time::Duration;
+
 use c3po_shared::receipt::{Stage, Via};
 use serde_json::json;
 
@@ -11,6 +13,7 @@ use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id, standing};
+use crate::deliver::transcript::Recorded;
 use crate::local::protocol::{Event, Name};
 
 #[test]
@@ -372,4 +375,38 @@ fn a_push_that_comes_late_is_kept_out_where_a_prompt_s_copy_stands_and_no_transc
         }
     });
     assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+}
+
+/// A session that a person continued 5 seconds ago is pushed a question again that its conversation has, of that age.
+fn pushed_into_a_continued_session(seconds: u64) -> (Scene, String) {
+    let mut scene = after_a_turn();
+    let began = scene.now.checked_sub(Duration::from_secs(5));
+    scene.hop = scene.hop.since(began);
+    scene.arrive(vec![message(1, json!({"repeated": true}))]);
+    scene.passes(10);
+    let text = scene.posted();
+    scene.hear(&of_turn("p0", event(Name::Stop)));
+    let ages = [(id(1), Duration::from_secs(seconds))].into();
+    let recorded = Recorded {
+        ages,
+        ..standing(&[1], &[1])
+    };
+    scene.on(Input::Conversation(Some(recorded)));
+    (scene, text)
+}
+
+#[test]
+fn a_copy_from_before_a_session_was_continued_does_not_confirm_a_push() {
+    let (mut scene, text) = pushed_into_a_continued_session(60);
+    assert_eq!(scene.receipts(), [], "that copy came before");
+    let prompt = Some(text);
+    let came = Event {
+        prompt,
+        ..of_turn("p1", event(Name::UserPromptSubmit))
+    };
+    assert!(!scene.hear(&came).stdout.contains("already"));
+
+    let (mut scene, _) = pushed_into_a_continued_session(2);
+    let confirmed = entered(1, Via::InboxSocket, Via::Transcript);
+    assert_eq!(scene.receipts(), [confirmed], "that copy is the push");
 }

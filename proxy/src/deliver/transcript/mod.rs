@@ -11,6 +11,7 @@
 //! evidence.
 
 mod names;
+mod recorded;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,6 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::surrogates;
@@ -28,6 +28,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use self::names::ids_in;
+pub(crate) use self::recorded::Recorded;
 
 /// Where the model's name stands, in answers that the client wrote itself.
 const NO_MODEL: &str = "<synthetic>";
@@ -35,27 +36,6 @@ const NO_MODEL: &str = "<synthetic>";
 const LATEST: usize = 4_096;
 /// How much of a file is read at most: the end of a longer one, of which nothing was read before.
 const READ_MAX: u64 = 64 << 20;
-
-/// The messages of ours in a conversation.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Recorded {
-    /// The messages whose text it contains.
-    pub(crate) named: HashSet<MessageId>,
-    /// The ones above an answer of the model, which was given them.
-    pub(crate) answered: HashSet<MessageId>,
-    /// The ones of a prompt at its end that nothing followed: no answer, no failure, no interruption.
-    pub(crate) open: HashSet<MessageId>,
-    /// How long ago the client wrote its latest line, if it notes the time.
-    pub(crate) age: Option<Duration>,
-    /// The turns of the file that are not in the conversation: a person took them back, or another process wrote them.
-    pub(crate) other_turns: HashSet<String>,
-    /// Whether another process of the client writes into the file as well.
-    pub(crate) is_shared: bool,
-    /// Whether another plugin ended the latest turn: the model has not read its end, and its person does not see that.
-    pub(crate) is_stopped: bool,
-    /// The latest uses of tools that have a result.
-    pub(crate) over: HashSet<String>,
-}
 
 /// The content of one file that was read so far.
 #[derive(Debug, Default)]
@@ -90,6 +70,7 @@ struct TranscriptLine {
     parent: Option<Uuid>,
     /// The messages that it names.
     ids: Vec<MessageId>,
+    written: Option<Timestamp>,
     /// Of a prompt: its turn.
     turn: Option<TurnNumber>,
     /// The prompt of its turn, if it names one.
@@ -172,12 +153,8 @@ impl Transcript {
         standing.is_stopped = unanswered.into_iter().any(|(line, _)| line.stops);
         for (line, above) in chain {
             let is_answered = answers.follow(line, above);
-            for id in line
-                .ids
-                .iter()
-                .chain(self.beside(line).flat_map(|line| &line.ids))
-            {
-                of_turn.add(id, is_answered);
+            for line in std::iter::once(line).chain(self.beside(line)) {
+                of_turn.add(line, is_answered);
             }
             if let Some(turn) = &line.turn {
                 let is_kept = line.place < self.compacted;
@@ -193,11 +170,7 @@ impl Transcript {
         }
         // Before the first prompt.
         standing.join(of_turn);
-        let age =
-            |written| u64::try_from(Timestamp::now().millis_ahead_of(written)).unwrap_or_default();
-        standing.age = self
-            .written
-            .map(|written| Duration::from_millis(age(written)));
+        standing.age = self.written.map(|written| Timestamp::now().since(written));
         if self.order.is_empty() {
             Err(io::ErrorKind::InvalidData.into())
         } else {
@@ -338,11 +311,9 @@ impl Transcript {
         let Ok(whole) = surrogates::parse::<Value>(line) else {
             return;
         };
-        self.written = self.written.max(
-            whole["timestamp"]
-                .as_str()
-                .and_then(|written| written.parse().ok()),
-        );
+        let written = whole["timestamp"].as_str();
+        let written = written.and_then(|written| written.parse().ok());
+        self.written = self.written.max(written);
         if whole["type"] == "content-replacement" {
             self.replace(&whole["replacements"]);
         }
@@ -382,6 +353,7 @@ impl Transcript {
             place,
             parent: link.parent_uuid,
             ids,
+            written,
             turn,
             prompt: link.prompt(),
             comes_with: None,
@@ -447,20 +419,6 @@ impl Transcript {
         self.lines
             .insert(uuid, TranscriptLine { comes_with, ..line });
         self.order.push(uuid);
-    }
-}
-
-impl Recorded {
-    fn add(&mut self, id: &MessageId, is_answered: bool) {
-        self.named.insert(id.clone());
-        if is_answered {
-            self.answered.insert(id.clone());
-        }
-    }
-
-    fn join(&mut self, other: Self) {
-        self.named.extend(other.named);
-        self.answered.extend(other.answered);
     }
 }
 

@@ -329,6 +329,27 @@ fn a_message_is_answered_where_the_model_answered_below_it() {
 }
 
 #[test]
+fn the_age_of_a_message_is_that_of_its_latest_copy() {
+    let written = |mut line: Value, minutes: u64| {
+        let at = Timestamp::from_millis(Timestamp::now().millis() - 60_000 * minutes);
+        line["timestamp"] = json!(at);
+        line
+    };
+    let lines = [
+        written(line(1, 0, &named(1)), 9),
+        written(line(2, 1, &named(1)), 5),
+        written(line(3, 2, &named(2)), 2),
+        line(4, 3, &named(3)),
+    ];
+    let ages = standing(&lines).ages;
+    let minutes = |number: u32| Some(ages.get(&id(number))?.as_secs() / 60);
+    assert_eq!(
+        [minutes(1), minutes(2), minutes(3)],
+        [Some(5), Some(2), None]
+    );
+}
+
+#[test]
 fn a_prompt_that_a_hook_refused_does_not_stand_in_the_conversation() {
     let refused = json!({"type": "system", "uuid": uuid(2), "parentUuid": uuid(1), "isSidechain": false,
         "content": format!("UserPromptSubmit operation blocked by hook:\nno\n\nOriginal prompt: {}", named(1))});
@@ -360,23 +381,14 @@ fn the_rest_of_the_answer_that_uses_a_tool_is_none_to_its_result() {
         result,
         part(4, 3, "msg_1"),
     ];
-    assert_eq!(
-        standing(&running),
-        Recorded {
-            named: ids(&[1]),
-            ..Recorded::default()
-        }
-    );
-    let [first, second, third, fourth] = running;
-    let answered = [first, second, third, fourth, part(5, 4, "msg_2")];
-    assert_eq!(
-        standing(&answered),
-        Recorded {
-            named: ids(&[1]),
-            answered: ids(&[1]),
-            ..Recorded::default()
-        }
-    );
+    let recorded = |answered: &[u32]| Recorded {
+        named: ids(&[1]),
+        answered: ids(answered),
+        ..Recorded::default()
+    };
+    assert_eq!(standing(&running), recorded(&[]));
+    let answered = [&running[..], &[part(5, 4, "msg_2")]].concat();
+    assert_eq!(standing(&answered), recorded(&[1]));
 }
 
 #[test]
