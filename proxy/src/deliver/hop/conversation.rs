@@ -21,7 +21,7 @@ use crate::local::protocol::{Event, Name};
 /// How old a prompt is at least that an idle client has dealt with.
 const SETTLED: Duration = Duration::from_secs(10);
 /// How soon the client may have written a turn that its hooks report: mostly. It is looked for again.
-const FIRST_LOOK: Duration = Duration::from_millis(300);
+pub(super) const FIRST_LOOK: Duration = Duration::from_millis(300);
 /// How long after the time for it the answer of a turn may be written, on a busy machine.
 const ANSWERED_LATE: Duration = Duration::from_secs(5);
 /// A message that the transcript has not named so long after the doubt is not in the conversation.
@@ -145,6 +145,13 @@ impl Hop {
         self.are_missing(missing, &old, standing.is_some() || is_elsewhere, now);
         if is_elsewhere {
             return;
+        }
+        let is_there = |id: &MessageId| standing.is_none_or(|standing| standing.named.contains(id));
+        for (ids, via) in self.shown.claim_printed(is_there) {
+            self.say(ids, Stage::InSession, via);
+        }
+        if self.shown.has_unclaimed(now) {
+            self.evidence.want(now + WRITTEN);
         }
         let recorded = self
             .shown

@@ -6,6 +6,7 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
 use tokio::time::Instant;
 
+use super::conversation::FIRST_LOOK;
 use super::{Hop, ToolUse, presses};
 use crate::deliver::in_flight::{Channel, Flight};
 use crate::deliver::note::Note;
@@ -125,6 +126,11 @@ impl Hop {
         let notes = self.in_flight.remove(&ids);
         self.shown.keep(notes);
         self.shown.by_hook(&ids, now);
+        if self.evidence.has_transcript() {
+            self.shown.claim_named(&ids, flight.via, now);
+            self.evidence.want(now + FIRST_LOOK);
+            return;
+        }
         // A person may break the turn off, of which no hook reports, and go back before it.
         self.look_soon(now);
         self.say(ids, Stage::InSession, flight.via);

@@ -199,8 +199,8 @@ impl Hop {
         let is_same = self.agent == agent
             && (renamed || self.generation == 0 || self.generation == generation);
         if !is_same {
-            self.in_flight = InFlight::default();
             self.forget_context();
+            self.in_flight = InFlight::default();
         }
         if renamed {
             self.wished = agent.clone();
@@ -335,7 +335,10 @@ impl Hop {
     /// into the old one: the client leaves its latest lines in the conversation.
     fn forget_context(&mut self) {
         self.knows_name = false;
-        self.shown.forget();
+        for note in self.shown.forget() {
+            let repeated = true;
+            self.in_flight.add(Note { repeated, ..note });
+        }
         let lost = self
             .in_flight
             .under_way(|flight| flight.channel != Channel::Prompt);

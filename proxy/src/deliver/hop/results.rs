@@ -1,5 +1,6 @@
 //! Tool calls of the session, and the messages in their results.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
@@ -48,9 +49,11 @@ impl Hop {
             self.evidence.want(now + WRITTEN);
             return;
         }
-        let seen = self
-            .shown
-            .proven_by_knowing(&named.iter().cloned().collect());
+        let named = named.iter().cloned().collect::<HashSet<_>>();
+        for (ids, via) in self.shown.claim_printed(|id| named.contains(id)) {
+            self.say(ids, Stage::InSession, via);
+        }
+        let seen = self.shown.proven_by_knowing(&named);
         self.say(seen, Stage::Seen, Via::ToolCall);
     }
 

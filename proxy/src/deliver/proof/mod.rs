@@ -39,10 +39,20 @@ pub(super) struct Shown {
     standing: HashSet<MessageId>,
     /// The texts of the latest ones, as long as the session may lose them.
     notes: VecDeque<Note>,
+    /// The texts of hooks that the receipt claims once the transcript names them, oldest first.
+    printed: VecDeque<Printed>,
     /// Tool uses whose step is over, oldest first.
     ended: VecDeque<String>,
     /// Whether the session's model was given nothing that hooks report since its tools ended.
     has_only_results: bool,
+}
+
+/// A client drops the text of a hook where a tool ends the turn.
+#[derive(Debug)]
+struct Printed {
+    ids: Vec<MessageId>,
+    via: Via,
+    since: Instant,
 }
 
 #[derive(Debug)]
@@ -98,8 +108,11 @@ impl Shown {
         self.before.contains(id)
     }
 
-    /// The context is another one: nothing is in it.
-    pub(super) fn forget(&mut self) {
+    /// The context is another one: nothing is in it. Returns the texts that the receipt has not claimed.
+    pub(super) fn forget(&mut self) -> Vec<Note> {
+        let unclaimed: HashSet<_> = self.printed.drain(..).flat_map(|text| text.ids).collect();
+        let notes = self.notes.drain(..);
+        let unclaimed = notes.filter(|note| unclaimed.contains(&note.id)).collect();
         let mut before = std::mem::take(&mut self.before);
         if before.len() >= SHOWN_MAX {
             before.clear();
@@ -111,6 +124,7 @@ impl Shown {
             ended: std::mem::take(&mut self.ended),
             ..Self::default()
         };
+        unclaimed
     }
 
     /// Returns the messages that no step of the model has followed, and that may start a turn.
@@ -241,6 +255,7 @@ impl Shown {
         }
         self.order.retain(|id| !ids.contains(id));
         self.take(|_| true, |id| ids.contains(id));
+        self.claim_printed(|id| ids.contains(id));
         self.notes
             .iter()
             .filter(|note| ids.contains(&note.id))
@@ -262,6 +277,7 @@ impl Shown {
         self.hold(ids);
         self.notes.retain(|note| !ids.contains(&note.id));
         self.take(|_| true, |id| ids.contains(id));
+        self.claim_printed(|id| ids.contains(id));
     }
 
     /// Messages came into the context by the result of a tool.
@@ -330,6 +346,37 @@ impl Shown {
     /// Messages came into the session's own context by a hook.
     pub(super) fn by_hook(&mut self, ids: &[MessageId], now: Instant) {
         self.add(ids, Awaits::StepOf(None), now);
+    }
+
+    /// The receipt claims messages of a hook only when the transcript names them.
+    pub(super) fn claim_named(&mut self, ids: &[MessageId], via: Via, since: Instant) {
+        let ids = ids.to_vec();
+        self.printed.push_back(Printed { ids, via, since });
+        if self.printed.len() > UNPROVEN_MAX {
+            self.printed.pop_front();
+        }
+    }
+
+    /// Returns the messages of hooks that the receipt is to claim now, with their hooks.
+    pub(super) fn claim_printed(
+        &mut self,
+        is_there: impl Fn(&MessageId) -> bool,
+    ) -> Vec<(Vec<MessageId>, Via)> {
+        let mut claimed = Vec::new();
+        for text in &mut self.printed {
+            let ids: Vec<_> = text.ids.extract_if(.., |id| is_there(id)).collect();
+            if !ids.is_empty() {
+                claimed.push((ids, text.via));
+            }
+        }
+        self.printed.retain(|text| !text.ids.is_empty());
+        claimed
+    }
+
+    /// Returns whether the transcript may name messages of hooks yet.
+    pub(super) fn has_unclaimed(&self, now: Instant) -> bool {
+        let latest = self.printed.back();
+        latest.is_some_and(|text| now < text.since + RESULT_LATE)
     }
 
     /// Messages stand in the conversation, and no answer of the model below them.

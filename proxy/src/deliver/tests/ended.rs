@@ -4,7 +4,10 @@ use c3po_shared::receipt::{Stage, Via};
 use serde_json::json;
 
 use super::results::{batch, waited};
-use super::{Scene, after_a_turn, event, news, of_turn, progress, socket, typed};
+use super::{
+    Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, socket, starts,
+    typed,
+};
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{id, standing};
@@ -67,4 +70,31 @@ fn without_a_transcript_the_next_prompt_and_its_step_prove_what_a_turn_ended_wit
         reads_nothing(&mut scene);
         assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
     }
+}
+
+#[test]
+fn a_hooks_text_that_the_client_dropped_is_not_claimed_and_comes_again() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&batch("p1", "t1")), 1));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.reads(&[], &[]);
+    scene.passes(20);
+    scene.reads(&[], &[]);
+    assert_eq!(scene.receipts(), [], "the conversation never held it");
+    assert!(is_marked(&Some(scene.posted())));
+}
+
+#[test]
+fn a_hooks_text_that_is_not_claimed_when_its_context_ends_comes_again() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&batch("p1", "t1")), 1));
+    scene.hear(&event(Name::PreCompact));
+    scene.hear(&starts("compact", "s1"));
+    assert_eq!(scene.receipts(), []);
+    let again = scene.print(&of_turn("p1", event(Name::PostToolBatch)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
 }

@@ -184,13 +184,15 @@ fn a_transcript_with_a_later_answer_proves_messages_of_a_cut_turn() {
         &scene.print(&of_turn("p1", event(Name::PostToolBatch))),
         1
     ));
-    scene.receipts();
     scene.hear(&typed("p2"));
     scene.hear(&of_turn("p2", event(Name::Stop)));
     scene.reads(&[1], &[1]);
     assert_eq!(
         scene.receipts(),
-        [progress(1, Stage::Seen, Via::Transcript)]
+        [
+            progress(1, Stage::InSession, Via::PostToolBatch),
+            progress(1, Stage::Seen, Via::Transcript)
+        ]
     );
 }
 
