@@ -261,6 +261,11 @@ impl CallId {
     pub fn fresh() -> Self {
         Self(Uuid::now_v7())
     }
+
+    /// Returns whether it is such an id. Ids of requests with an `Idempotency-Key` follow from it, and others may know it.
+    pub fn is_fresh(self) -> bool {
+        self.0.get_version_num() == 7
+    }
 }
 
 impl fmt::Display for CallId {

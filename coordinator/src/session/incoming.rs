@@ -112,6 +112,10 @@ impl Session {
         bytes: usize,
     ) {
         match Call::parse(&params.tool, params.arguments) {
+            Ok(_) if !params.call_id.is_fresh() => {
+                let error = "call_id is no UUIDv7";
+                self.outbox.refuse(&id, Refusal::invalid(error));
+            }
             Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
                 self.outbox.refuse(&id, Refusal::too_many_calls());
             }

@@ -44,6 +44,19 @@ async fn a_call_id_is_for_one_call() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_link_cannot_take_the_id_of_a_request_with_an_idempotency_key() -> Result<()> {
+    let (_served, mut homeassistant, _) = two_agents().await?;
+    let derived: CallId = serde_json::from_value(json!("0191e6b0-0000-5000-8000-000000000001"))?;
+    let message = json!({"target": "meshtastic", "message": "first"});
+    let id = homeassistant
+        .begin(derived, "send_message", message)
+        .await?;
+    let refused = homeassistant.end(id).await?.expect_err("links have UUIDv7");
+    assert_eq!(refused["data"]["code"], "INVALID_REQUEST");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_call_is_under_way_once() -> Result<()> {
     let (_served, _homeassistant, mut meshtastic) = two_agents().await?;
     let call = CallId::fresh();
