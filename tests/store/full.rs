@@ -22,7 +22,12 @@ async fn start() -> Result<(Redis, Fixture)> {
     Ok((redis, fixture))
 }
 
-/// Sets the server's memory limit: `1` for no more than it uses now, `0` for no limit.
+/// Sets the server's memory limit to a little less than it uses now.
+async fn fill(redis: &Redis) -> Result<()> {
+    allow(redis, used(redis).await? / 16 * 15).await
+}
+
+/// Sets the server's memory limit; `0` for no limit.
 async fn allow(redis: &Redis, bytes: usize) -> Result<()> {
     redis
         .tell(&["CONFIG", "SET", "maxmemory", &bytes.to_string()])
@@ -165,7 +170,7 @@ async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Resul
     let done = fixture.say("a", "c", "done").await?;
     let repeated = send(message("a", "c", "sent before"));
     fixture.store.send(&repeated).await?;
-    allow(&redis, 1).await?;
+    fill(&redis).await?;
 
     let refused = fixture
         .store
@@ -229,7 +234,7 @@ async fn a_full_redis_refuses_a_long_reply_and_knows_one_that_it_has() -> Result
     let long = "x".repeat(SHORT_REPLY_BYTES);
     let stored = send(reply(&first, &long));
     fixture.store.answer(&stored).await?;
-    allow(&redis, 1).await?;
+    fill(&redis).await?;
     let refused = fixture.answer(&second, &long).await;
     assert!(refused.is_err(), "{refused:?}");
     let known = SendOutcome::Repeated(Box::new(stored.message.clone()));
@@ -242,5 +247,25 @@ async fn a_full_redis_refuses_a_long_reply_and_knows_one_that_it_has() -> Result
         fixture.answer(&second, "short").await?,
         AnswerOutcome::Sent(SendOutcome::Stored)
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_full_redis_takes_short_replies_until_its_reserve_is_used() -> Result<()> {
+    let (redis, fixture) = start().await?;
+    fixture.take(&claim("c")).await?;
+    let (first, second) = (
+        fixture.say("a", "c", "first").await?,
+        fixture.say("a", "c", "second").await?,
+    );
+    fill(&redis).await?;
+    assert_eq!(
+        fixture.answer(&first, "short").await?,
+        AnswerOutcome::Sent(SendOutcome::Stored)
+    );
+    allow(&redis, used(&redis).await? / 2).await?;
+    let refused = fixture.answer(&second, "short").await;
+    let refused = refused.expect_err("the rest is for answers of people");
+    assert!(refused.to_string().contains("maxmemory"), "{refused}");
     Ok(())
 }

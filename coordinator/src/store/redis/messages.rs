@@ -10,7 +10,7 @@ use redis::{FromRedisValue, Value};
 
 use super::library::Call;
 use super::records::{self, corrupt, person};
-use super::{RedisStore, agents};
+use super::{RedisStore, agents, room};
 use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
@@ -60,20 +60,32 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
         .agent(&reply.from_agent)
         .into_iter()
         .chain([store.names.message(question)]);
-    let keys = keys
+    let keys: Vec<_> = keys
         .chain(store.names.agent(&reply.to_agent))
-        .chain(places(store, answer));
+        .chain(places(store, answer))
+        .collect();
     let envelope = records::write(reply)?;
-    let function = if answer.is_of_people() || is_short(envelope.len()) {
-        "answer"
-    } else {
-        "answer_at_length"
+    let call = |function| {
+        let mut call = store.names.call(function, keys.clone());
+        call.arg(store.wakes.origin()).arg(question.as_str());
+        describe(&mut call, answer, &envelope);
+        call
     };
-    let mut call = store.names.call(function, keys);
-    call.arg(store.wakes.origin()).arg(question.as_str());
-    describe(&mut call, answer, &envelope);
-    let told: Vec<Value> = match store.connection.invoke(&call).await {
-        // As for a message, but only a long reply is refused.
+    let (into_room, into_reserve) = (call("answer_into_room"), call("answer"));
+    let first = if answer.is_of_people() {
+        &into_reserve
+    } else {
+        &into_room
+    };
+    let mut told: Result<Vec<Value>> = store.connection.invoke(first).await;
+    if matches!(told, Err(StoreError::Full(_)))
+        && is_short(envelope.len())
+        && room::has_reserve(&store.connection).await?
+    {
+        told = store.connection.invoke(&into_reserve).await;
+    }
+    let told = match told {
+        // As for a message: a full Redis refuses the call before it checks whether this call was sent before.
         Err(StoreError::Full(why)) => {
             let earlier = sent_before(store, answer).await?;
             return earlier

@@ -23,6 +23,7 @@ mod open_error;
 mod page_use;
 mod reach;
 mod records;
+mod room;
 mod sentinels;
 mod slots;
 mod startup;

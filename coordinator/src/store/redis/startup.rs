@@ -77,7 +77,8 @@ fn older_than_7(info: &str) -> Option<String> {
 }
 
 /// Returns the value of this field of `INFO`.
-fn line<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+/// Returns the value with that name in the output of `INFO`.
+pub(super) fn line<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         .map(str::trim)

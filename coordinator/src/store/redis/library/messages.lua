@@ -212,7 +212,7 @@ local function answer(keys, args)
 end
 define('answer', SMALL, answer)
 -- The same for a long reply, which a full Redis refuses.
-define('answer_at_length', LARGE, answer)
+define('answer_into_room', LARGE, answer)
 
 -- The last words of a history that a conclusion may follow.
 local CONCLUDES = { taken = { answered = true }, applied = { answered = true, taken = true } }
