@@ -42,11 +42,11 @@ impl AgentId {
         &self.0
     }
 
-    /// Returns whether sessions may not take this name (`human`, `system`, `all`).
+    /// Returns whether sessions may not take this name: `human`, `system` and `all`, in any case, also with signs at the end
+    /// that hardly differ from the end of a sentence.
     pub fn is_reserved(&self) -> bool {
-        RESERVED
-            .iter()
-            .any(|name| self.0.eq_ignore_ascii_case(name))
+        let word = self.0.trim_end_matches(['.', '_', '-']);
+        RESERVED.iter().any(|name| word.eq_ignore_ascii_case(name))
     }
 
     /// Makes an id from any text: other scripts are transliterated to Latin letters, invalid characters become `-`.
@@ -351,6 +351,17 @@ mod tests {
             &"a".repeat(65),
         ] {
             assert!(bad.parse::<AgentId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_that_look_like_a_reserved_one_are_reserved() {
+        let is_reserved = |name: &str| name.parse::<AgentId>().is_ok_and(|id| id.is_reserved());
+        for name in ["human", "Human", "SYSTEM", "human.", "all-", "human._-"] {
+            assert!(is_reserved(name), "{name}");
+        }
+        for name in ["human-2", "humane", "a.human", "all-in"] {
+            assert!(!is_reserved(name), "{name}");
         }
     }
 

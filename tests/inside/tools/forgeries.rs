@@ -128,7 +128,7 @@ async fn a_person_cannot_act_as_a_session_that_began_later() -> Result<()> {
 #[tokio::test]
 async fn no_client_acts_as_a_reserved_name() -> Result<()> {
     let served = Served::start().await?;
-    for name in ["system", "all", "Human"] {
+    for name in ["system", "all", "Human", "human."] {
         let forged = Who {
             more: json!({"person": true, "leftover": true}),
             ..Who::new(name)
