@@ -155,7 +155,9 @@ impl Race {
                 continue;
             }
             asks_since = None;
-            if !arena.relayed.is_idle().await? {
+            // A turn whose agent in the background waits for a decision goes on until then.
+            let may_lack_a_dialog = open > 0 && self.column.may_lack_a_dialog();
+            if !may_lack_a_dialog && !arena.relayed.is_idle().await? {
                 rests_since = None;
                 continue;
             }
@@ -165,7 +167,7 @@ impl Race {
                 if since.elapsed() > Duration::from_millis(500) {
                     return Ok(());
                 }
-            } else if since.elapsed() > LEFT_OPEN && self.column.may_lack_a_dialog() {
+            } else if since.elapsed() > LEFT_OPEN && may_lack_a_dialog {
                 self.decide_elsewhere(arena, dice).await?;
                 rests_since = None;
             }
