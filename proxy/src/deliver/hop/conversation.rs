@@ -146,13 +146,7 @@ impl Hop {
         if is_elsewhere {
             return;
         }
-        let is_there = |id: &MessageId| standing.is_none_or(|standing| standing.named.contains(id));
-        for (ids, via) in self.shown.claim_printed(is_there) {
-            self.say(ids, Stage::InSession, via);
-        }
-        if self.shown.has_unclaimed(now) {
-            self.evidence.want(now + WRITTEN);
-        }
+        self.claim_texts(standing, now);
         let recorded = self
             .shown
             .recorded(standing.map(|standing| &standing.named));
@@ -160,6 +154,28 @@ impl Hop {
         if let Some(standing) = standing {
             self.stand_there(there, &old, &standing.answered, now);
             self.compare(standing, now);
+        }
+    }
+
+    /// The receipt claims the texts of hooks that the conversation has. Where the transcript is of no use, a step proves them, and
+    /// those that the client may have dropped come again.
+    fn claim_texts(&mut self, standing: Option<&Recorded>, now: Instant) {
+        let claimed = match standing {
+            Some(standing) => self.shown.claim_printed(|id| standing.named.contains(id)),
+            None => self.shown.claim_proven(),
+        };
+        for (ids, via) in claimed {
+            self.say(ids, Stage::InSession, via);
+        }
+        if self.shown.has_unclaimed(now) {
+            self.evidence.want(now + WRITTEN);
+        }
+        if standing.is_none() {
+            let (dropped, next) = self.shown.dropped(now);
+            if let Some(next) = next {
+                self.evidence.want(next);
+            }
+            self.come_again(&dropped, now);
         }
     }
 
@@ -326,13 +342,18 @@ impl Hop {
     fn rewind(&mut self, taken_out: &[MessageId], named: &HashSet<MessageId>, now: Instant) {
         self.context += 1;
         self.stalled.retain(|id| !taken_out.contains(id));
-        for mut note in self.shown.take_back(taken_out) {
+        self.come_again(taken_out, now);
+        let rest = self.shown.among(named);
+        self.say(rest, Stage::InSession, Via::Transcript);
+    }
+
+    /// The session does not have these: they are free, and marked.
+    fn come_again(&mut self, ids: &[MessageId], now: Instant) {
+        for mut note in self.shown.take_back(ids) {
             note.repeated = true;
             if note.expires_at > now {
                 self.in_flight.add(note);
             }
         }
-        let rest = self.shown.among(named);
-        self.say(rest, Stage::InSession, Via::Transcript);
     }
 }

@@ -373,10 +373,45 @@ impl Shown {
         claimed
     }
 
+    /// Returns whether the receipt has not claimed a message of a hook.
+    pub(super) fn is_unclaimed(&self, id: &MessageId) -> bool {
+        self.printed.iter().any(|text| text.ids.contains(id))
+    }
+
     /// Returns whether the transcript may name messages of hooks yet.
     pub(super) fn has_unclaimed(&self, now: Instant) -> bool {
         let latest = self.printed.back();
         latest.is_some_and(|text| now < text.since + RESULT_LATE)
+    }
+
+    /// Without a transcript, returns the messages of hooks that a step has proven, with their hooks.
+    pub(super) fn claim_proven(&mut self) -> Vec<(Vec<MessageId>, Via)> {
+        let is_open =
+            |unproven: &&Unproven| matches!(unproven.awaits, Awaits::StepOf(None) | Awaits::Answer);
+        let open = self.unproven.iter().filter(is_open);
+        let open: HashSet<_> = open.flat_map(|unproven| unproven.ids.clone()).collect();
+        self.claim_printed(|id| !open.contains(id))
+    }
+
+    /// Without a transcript, returns the messages of hooks that the client may have dropped that long ago, and when to look
+    /// for others.
+    pub(super) fn dropped(&self, now: Instant) -> (Vec<MessageId>, Option<Instant>) {
+        let open = self.unproven.iter();
+        let (mut dropped, mut next) = (Vec::new(), None);
+        for unproven in open.filter(|unproven| unproven.awaits == Awaits::Answer) {
+            let mut unclaimed = unproven
+                .ids
+                .iter()
+                .filter(|id| self.is_unclaimed(id))
+                .peekable();
+            let until = unproven.since + RESULT_LATE;
+            if until <= now {
+                dropped.extend(unclaimed.cloned());
+            } else if unclaimed.peek().is_some() {
+                next = Some(next.map_or(until, |next: Instant| next.min(until)));
+            }
+        }
+        (dropped, next)
     }
 
     /// Messages stand in the conversation, and no answer of the model below them.

@@ -47,6 +47,11 @@ impl Shown {
         if !std::mem::take(&mut self.has_only_results) || seen.is_empty() {
             return false;
         }
+        // Unlike a result, the text of a hook is not given to the model later.
+        let texts: Vec<_> = seen.extract_if(.., |id| self.is_unclaimed(id)).collect();
+        if !texts.is_empty() {
+            self.add(&texts, Awaits::Answer, now);
+        }
         let awaits = if has_transcript {
             Awaits::LateAnswer
         } else {

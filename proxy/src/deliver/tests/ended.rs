@@ -98,3 +98,47 @@ fn a_hooks_text_that_is_not_claimed_when_its_context_ends_comes_again() {
     let again = scene.print(&of_turn("p1", event(Name::PostToolBatch)));
     assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
 }
+
+/// A session whose transcript cannot be read, and that was shown message 1 at the end of a step.
+fn shown_without_a_record() -> Scene {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&batch("p1", "t1")), 1));
+    scene.on(Input::Conversation(None));
+    assert_eq!(scene.receipts(), [], "the client may drop it");
+    scene
+}
+
+#[test]
+fn without_a_transcript_a_hooks_text_that_may_have_been_dropped_comes_again() {
+    let mut scene = shown_without_a_record();
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    let again = (0..30).find_map(|_| {
+        scene.passes(1);
+        match scene.next() {
+            Todo::Read(_) => drop(scene.on(Input::Conversation(None))),
+            Todo::Post(_, text) => return Some(text),
+            _ => {}
+        }
+        None
+    });
+    assert_eq!(scene.receipts(), [], "no request held it");
+    assert!(is_marked(&again) && holds(&again, 1), "{again:?}");
+}
+
+#[test]
+fn without_a_transcript_the_next_use_of_a_tool_proves_a_hooks_text() {
+    let mut scene = shown_without_a_record();
+    scene.uses("p1", "t2");
+    scene.on(Input::Conversation(None));
+    assert_eq!(
+        scene.receipts(),
+        [
+            progress(1, Stage::InSession, Via::PostToolBatch),
+            progress(1, Stage::Seen, Via::Hook)
+        ]
+    );
+}

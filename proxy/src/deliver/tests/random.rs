@@ -61,8 +61,12 @@ struct Play {
     arrived: HashSet<u32>,
     /// Which messages are settled.
     settled: Vec<MessageId>,
-    /// Whether the client drops some texts of hooks that are not of a prompt, as where a tool ends a turn.
+    /// Whether the client drops some texts of hooks that are not of a prompt.
     drops: bool,
+    /// The text of the hook at the end of the latest step, by its place among those that reached the client.
+    of_step: Option<usize>,
+    /// Whether a tool ends the turn: the client drops the texts of the hooks that run there.
+    is_ended: bool,
     /// Whether the transcript can be read each time.
     reads_always: bool,
 }
@@ -105,6 +109,8 @@ impl Play {
             arrived: HashSet::new(),
             settled: Vec::new(),
             drops: seed.is_multiple_of(6),
+            of_step: None,
+            is_ended: false,
             reads_always: seed.is_multiple_of(6),
         }
     }
@@ -125,7 +131,7 @@ impl Play {
 
     fn prints(&mut self, offer: u64, text: String) {
         let may_drop = self.drops && !text.contains("UserPromptSubmit");
-        if !may_drop || self.dice.below(3) > 0 {
+        if !self.is_ended && (!may_drop || self.dice.below(3) > 0) {
             self.reached.push(text);
         }
         self.scene.on(Input::Printed(offer));
@@ -152,16 +158,24 @@ impl Play {
 
     /// A turn ends: with an answer, or with a tool of the step before.
     fn ends_turn(&mut self) {
-        if !self.has_results || self.dice.below(3) > 0 {
+        self.is_ended = self.has_results && self.dice.below(3) == 0;
+        if !self.is_ended {
             self.model_answers();
+        } else if self.seed.is_multiple_of(3)
+            && let Some(text) = self.of_step
+        {
+            self.reached.remove(text);
         }
+        self.is_ended &= self.seed.is_multiple_of(3);
         self.hear(&self.of_now(Name::Stop));
+        self.is_ended = false;
     }
 
     fn act(&mut self) {
-        let which = self.dice.below(23);
+        let which = self.dice.below(24);
         self.acts(which);
         self.has_results = matches!(which, 4 | 5);
+        self.of_step = self.of_step.filter(|_| self.has_results);
     }
 
     fn acts(&mut self, which: u64) {
@@ -221,6 +235,11 @@ impl Play {
                 self.model_answers();
                 self.hear(&self.of_now(Name::PermissionRequest));
             }
+            20 => {
+                self.ends_step();
+                self.has_results = true;
+                self.ends_turn();
+            }
             _ => self.push(),
         }
     }
@@ -242,11 +261,12 @@ impl Play {
     /// The results of a step are there: the next request to the model holds them, if the turn goes on.
     fn ends_step(&mut self) {
         self.model_answers();
-        let ended = self.tool_use.take();
+        let (ended, before) = (self.tool_use.take(), self.reached.len());
         self.hear(&Event {
             tool_use_ids: ended.iter().cloned().collect(),
             ..self.of_now(Name::PostToolBatch)
         });
+        self.of_step = (self.reached.len() > before).then_some(before);
         self.check_receipts();
     }
 
@@ -377,7 +397,7 @@ fn random_events_cause_no_false_receipt_and_leave_no_message_behind() {
             play.reads_always = true;
             play.is_quiet(20);
             play.reached.truncate(before);
-            play.answered = before;
+            play.answered = play.answered.min(before);
             play.is_quiet(20);
             let times = (MESSAGES..MESSAGES + REWOUND)
                 .map(|number| play.times(number))
