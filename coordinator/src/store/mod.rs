@@ -20,8 +20,8 @@ pub mod redis;
 pub mod sqlite;
 mod thread;
 mod waiting;
+mod wake;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -34,7 +34,6 @@ use c3po_shared::receipt::{Progress, Stage, Step};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
 use tokio::sync::broadcast;
-use tokio::time::Instant;
 
 pub use self::agent::{Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
@@ -52,12 +51,7 @@ pub use self::quota::{Crowded, Exceeded, Quota};
 pub use self::thread::{Excerpt, Mark, Stretch};
 pub use self::waiting::WaitStore;
 use self::waiting::Waits;
-
-/// How many wakes a slow listener may fall behind before it must read everything again.
-pub const WAKE_BACKLOG: usize = 4_096;
-
-/// The longest text, in bytes, that a wake carries. The text may stay in memory until the next wake.
-const CARRIED_MAX: usize = 4_096;
+pub use self::wake::{Arrival, WAKE_BACKLOG, Wake};
 
 /// Why a store call failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -242,64 +236,6 @@ pub struct Settled {
     pub acked: Vec<MessageId>,
     /// Messages that were never in this inbox or are no longer stored.
     pub unknown: Vec<MessageId>,
-}
-
-/// A message that this process has just committed. Listeners can use it without reading the store.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// Its position in the inbox.
-    pub position: u64,
-    /// The position of the previous message, even if that one has left the inbox. `None` if every message arrives in this
-    /// process, in order.
-    pub follows: Option<u64>,
-    /// Whether there is no earlier unshown message that this process may not have seen.
-    pub sole: bool,
-    /// When the message was committed.
-    pub at: Instant,
-    /// The envelope.
-    pub message: Message,
-}
-
-/// A hint to read the store again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wake {
-    /// The agent's inbox may have a new message, which is included if this process committed it.
-    Inbox(AgentId, Option<Arc<Arrival>>),
-    /// A message that the agent sent may have reached a later stage.
-    Receipt(AgentId),
-    /// Hints may have been lost, so every listener should read again.
-    Everyone,
-}
-
-impl Arrival {
-    /// How long the state at the commit is trusted before the store is read again.
-    const FRESH: Duration = Duration::from_secs(1);
-
-    /// Returns whether the message was committed just now.
-    pub fn is_fresh(&self) -> bool {
-        self.at.elapsed() < Self::FRESH
-    }
-}
-
-impl Wake {
-    /// Returns the wake for a message that was just committed. A message with a long text is not included and must be read
-    /// from the store.
-    fn arrived(position: u64, follows: Option<u64>, sole: bool, message: &Message) -> Self {
-        let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
-        let arrival = || {
-            Arc::new(Arrival {
-                position,
-                follows,
-                sole,
-                at: Instant::now(),
-                message: message.clone(),
-            })
-        };
-        Self::Inbox(
-            message.to_agent.clone(),
-            (text <= CARRIED_MAX).then(arrival),
-        )
-    }
 }
 
 /// How long a fleeting agent may take to come back after its link broke, before it is withdrawn.

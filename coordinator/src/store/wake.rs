@@ -1,0 +1,77 @@
+//! Wakes: hints to read the store again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::message::Message;
+use tokio::time::Instant;
+
+/// How many wakes a slow listener may fall behind before it must read everything again.
+pub const WAKE_BACKLOG: usize = 4_096;
+
+/// The longest text, in bytes, that a wake carries. The text may stay in memory until the next wake.
+const CARRIED_MAX: usize = 4_096;
+
+/// A message that this process has just committed. Listeners can use it without reading the store.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its position in the inbox.
+    pub position: u64,
+    /// The position of the previous message, even if that one has left the inbox. `None` if every message arrives in this
+    /// process, in order.
+    pub follows: Option<u64>,
+    /// Whether there is no earlier unshown message that this process may not have seen.
+    pub sole: bool,
+    /// When the message was committed.
+    pub at: Instant,
+    /// The envelope.
+    pub message: Message,
+}
+
+/// A hint to read the store again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wake {
+    /// The agent's inbox may have a new message, which is included if this process committed it.
+    Inbox(AgentId, Option<Arc<Arrival>>),
+    /// A message that the agent sent may have reached a later stage.
+    Receipt(AgentId),
+    /// Hints may have been lost, so every listener should read again.
+    Everyone,
+}
+
+impl Arrival {
+    /// How long the state at the commit is trusted before the store is read again.
+    const FRESH: Duration = Duration::from_secs(1);
+
+    /// Returns whether the message was committed just now.
+    pub fn is_fresh(&self) -> bool {
+        self.at.elapsed() < Self::FRESH
+    }
+}
+
+impl Wake {
+    /// Returns the wake for a message that was just committed. A message with a long text is not included and must be read
+    /// from the store.
+    pub(super) fn arrived(
+        position: u64,
+        follows: Option<u64>,
+        sole: bool,
+        message: &Message,
+    ) -> Self {
+        let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
+        let arrival = || {
+            Arc::new(Arrival {
+                position,
+                follows,
+                sole,
+                at: Instant::now(),
+                message: message.clone(),
+            })
+        };
+        Self::Inbox(
+            message.to_agent.clone(),
+            (text <= CARRIED_MAX).then(arrival),
+        )
+    }
+}
