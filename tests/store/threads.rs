@@ -7,10 +7,11 @@ use c3po_coordinator::store::{Excerpt, Mark, Stretch};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
+use c3po_shared::receipt::{Stage, furthest};
 use harness::eventually::eventually;
 
 use super::Fixture;
-use super::fixture::{SOON, id, message, reply, send};
+use super::fixture::{SOON, brief, id, message, reply, send};
 
 /// Creates a message in the thread of `first`, that many milliseconds after it.
 fn further(first: &Message, from: &str, to: &str, text: &str, millis: u64) -> Message {
@@ -233,5 +234,55 @@ pub(crate) async fn a_reader_of_a_thread_passes_over_what_others_said(
     assert_eq!(read, [to_b, answer.clone()]);
     let everything = fixture.thread(&thread, "a").await?;
     assert_eq!((everything.len(), everything.last()), (453, Some(&answer)));
+    Ok(())
+}
+
+pub(crate) async fn the_stages_of_sent_messages_are_read_in_stretches(
+    fixture: Fixture,
+) -> Result<()> {
+    let thread: MessageId = "a::all::0badcafe".parse()?;
+    fixture.agent("a").await?;
+    let mut copies = Vec::new();
+    for name in ["b", "c", "d", "e"] {
+        fixture.agent(name).await?;
+        let copy = if name == "d" {
+            brief("a", name, "everybody?")
+        } else {
+            message("a", name, "everybody?")
+        };
+        let thread_id = thread.clone();
+        copies.push(fixture.post(Message { thread_id, ..copy }).await?);
+    }
+    fixture.post(further(&copies[0], "b", "a", "me", 2)).await?;
+    fixture.acknowledge(&copies[1]).await?;
+    let expired = eventually("an expired copy", SOON, async || {
+        let stages = fixture.stages(&copies[2].id).await.ok()?;
+        stages.ends_with(&[Stage::Expired]).then_some(())
+    });
+    expired.await?;
+
+    let (sender, mut after, mut stages) = (id("a"), None, Vec::new());
+    loop {
+        let part = Stretch {
+            reader: &sender,
+            after: after.as_ref(),
+            limit: 2,
+            bytes: usize::MAX,
+        };
+        let sent = fixture.store.sent(&thread, part).await?;
+        ensure!(sent.stages.len() <= 2, "{sent:?}");
+        stages.extend(sent.stages);
+        let Some(next) = sent.next else { break };
+        ensure!(after.as_ref() < Some(&next), "no way forward from {next}");
+        after = Some(next);
+    }
+    let mut expected = Vec::new();
+    copies.sort_by_key(|copy| (copy.timestamp, copy.id.clone()));
+    for copy in &copies {
+        let kept = fixture.store.message(&copy.id).await?;
+        expected.extend(kept.map(|kept| furthest(&kept.history)));
+    }
+    assert_eq!(stages, expected);
+    assert!(expected.contains(&Stage::Expired) && expected.contains(&Stage::Stored));
     Ok(())
 }

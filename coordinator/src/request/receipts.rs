@@ -6,7 +6,6 @@ use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, furthest};
 use c3po_shared::refusal::Refusal;
-use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
@@ -15,9 +14,8 @@ use crate::store::{Mark, StoreError, StoredMessage, Stretch};
 
 /// How many copies of a broadcast are summed up.
 const COPIES_MAX: usize = 1_000;
-/// How many copies are read from a thread at once, and how many histories concurrently.
+/// How many of them are read at once.
 const COPIES_AT_ONCE: usize = 100;
-const READ_AT_ONCE: usize = 16;
 
 /// How many stretches of a thread one page may read. If most messages are not visible to the caller, the page then ends
 /// early.
@@ -79,17 +77,12 @@ async fn copies(
             limit: COPIES_AT_ONCE,
             bytes: usize::MAX,
         };
-        let excerpt = services.store.thread(&broadcast, stretch).await?;
-        let sent = |message: &Message| message.from_agent == caller.agent;
-        let ids = excerpt.messages.into_iter().filter(sent);
-        let kept = ids.map(|copy| async move { services.store.message(&copy.id).await });
-        let mut kept = stream::iter(kept).buffered(READ_AT_ONCE);
-        while let Some(copy) = kept.try_next().await? {
-            let Some(copy) = copy else { continue };
-            copies.count += 1;
-            *copies.stages.entry(furthest(&copy.history)).or_default() += 1;
+        let sent = services.store.sent(&broadcast, stretch).await?;
+        copies.count += sent.stages.len();
+        for stage in sent.stages {
+            *copies.stages.entry(stage).or_default() += 1;
         }
-        after = excerpt.next;
+        after = sent.next;
         if after.is_none() {
             copies.complete = true;
             break;

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use c3po_shared::ids::{AgentId, IdError, MessageId};
 use c3po_shared::message::Message;
+use c3po_shared::receipt::Stage;
 use c3po_shared::time::Timestamp;
 
 /// The position of a message in its thread. It does not change when other messages come or go.
@@ -64,6 +65,15 @@ pub struct Stretch<'a> {
 pub struct Excerpt {
     /// The messages that the reader sent or received, ordered by time and id. It may be empty even if more follow.
     pub messages: Vec<Message>,
+    /// The mark at which reading continues; `None` at the end of the thread.
+    pub next: Option<Mark>,
+}
+
+/// How far messages of a part of a thread came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// The furthest stage of each, in the order of the messages.
+    pub stages: Vec<Stage>,
     /// The mark at which reading continues; `None` at the end of the thread.
     pub next: Option<Mark>,
 }

@@ -4,7 +4,7 @@ use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::{
     NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
 };
-use c3po_shared::receipt::{Progress, Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Step, Via};
 use c3po_shared::time::Timestamp;
 use redis::{FromRedisValue, Value};
 
@@ -357,14 +357,7 @@ async fn flags<T: FromRedisValue>(
 
 /// Reads a message with its history.
 pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option<StoredMessage>> {
-    let keys = store
-        .names
-        .agent(&id.to())
-        .into_iter()
-        .chain([store.names.message(id)]);
-    let mut call = store.names.call("message", keys);
-    let kept: Option<(String, String, Option<String>)> =
-        store.connection.invoke(call.arg(id.as_str())).await?;
+    let kept: Option<(String, String, Option<String>)> = read_message(store, id, "env").await?;
     let Some((envelope, history, reply)) = kept else {
         return Ok(None);
     };
@@ -373,4 +366,25 @@ pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option
         history: records::history(&history)?,
         reply: reply.map(|reply| records::parse(&reply)).transpose()?,
     }))
+}
+
+/// Returns the history of a message alone.
+pub(super) async fn history(store: &RedisStore, id: &MessageId) -> Result<Option<Vec<Step>>> {
+    let kept: Option<(String, String)> = read_message(store, id, "facts").await?;
+    kept.map(|(_, history)| records::history(&history))
+        .transpose()
+}
+
+async fn read_message<T: FromRedisValue>(
+    store: &RedisStore,
+    id: &MessageId,
+    field: &str,
+) -> Result<T> {
+    let keys = store.names.agent(&id.to()).into_iter();
+    let keys = keys.chain([store.names.message(id)]);
+    let mut call = store.names.call("message", keys);
+    store
+        .connection
+        .invoke(call.arg(id.as_str()).arg(field))
+        .await
 }

@@ -47,7 +47,7 @@ use crate::config::{Fleet, RedisAddress};
 use crate::store::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
     Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,
-    SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
+    SendOutcome, Sent, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
 };
 use connection::RedisConnection;
 use inbox::List;
@@ -293,6 +293,10 @@ impl Store for RedisStore {
 
     async fn thread(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
         self.within(threads::read(self, thread, stretch)).await
+    }
+
+    async fn sent(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Sent> {
+        self.within(threads::sent(self, thread, stretch)).await
     }
 
     async fn sweep(&self) -> Result<()> {

@@ -1,14 +1,19 @@
 //! Reads threads through their index; only the envelopes of a page are read.
 
 use c3po_shared::ids::MessageId;
+use c3po_shared::receipt::{Stage, furthest};
 use c3po_shared::time::Timestamp;
+use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::RedisStore;
 use super::records::{self, corrupt};
-use crate::store::{Excerpt, Mark, Result, Stretch};
+use super::{RedisStore, messages};
+use crate::store::{Excerpt, Mark, Result, Sent, Stretch};
 
 /// How many messages one call scans, with up to two commands each: no call runs more than 500.
 const STEP: usize = 200;
+
+/// How many histories are read at once.
+const AT_ONCE: usize = 16;
 
 /// Returns an excerpt of a stored thread.
 pub(super) async fn read(
@@ -16,6 +21,43 @@ pub(super) async fn read(
     thread: &MessageId,
     stretch: Stretch<'_>,
 ) -> Result<Excerpt> {
+    let (envelopes, next) = walk(store, thread, stretch, "env").await?;
+    let messages = envelopes.iter().map(|text| records::envelope(text));
+    Ok(Excerpt {
+        messages: messages.collect::<Result<_>>()?,
+        next,
+    })
+}
+
+/// Returns how far the messages came that the reader sent in that part of the thread.
+pub(super) async fn sent(
+    store: &RedisStore,
+    thread: &MessageId,
+    stretch: Stretch<'_>,
+) -> Result<Sent> {
+    let (ids, next) = walk(store, thread, stretch, "sent").await?;
+    let stage = async |id: String| -> Result<Option<Stage>> {
+        let history = messages::history(store, &records::parse(&id)?).await?;
+        Ok(history.as_deref().map(furthest))
+    };
+    let stages: Vec<_> = stream::iter(ids)
+        .map(stage)
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await?;
+    Ok(Sent {
+        stages: stages.into_iter().flatten().collect(),
+        next,
+    })
+}
+
+/// Returns the envelopes of a part of a thread, or only the ids of the messages that the reader sent, and the mark at its end.
+async fn walk(
+    store: &RedisStore,
+    thread: &MessageId,
+    stretch: Stretch<'_>,
+    kind: &str,
+) -> Result<(Vec<String>, Option<Mark>)> {
     let mut call = store.names.call("thread", [store.names.thread(thread)]);
     call.arg(thread.as_str());
     match stretch.after {
@@ -25,21 +67,19 @@ pub(super) async fn read(
     call.arg(stretch.reader.as_str())
         .arg(STEP)
         .arg(stretch.limit)
-        .arg(stretch.bytes);
-    let answer: Vec<String> = store.connection.invoke(&call).await?;
-    let [at, id, envelopes @ ..] = answer.as_slice() else {
+        .arg(stretch.bytes)
+        .arg(kind);
+    let mut answer: Vec<String> = store.connection.invoke(&call).await?;
+    if answer.len() < 2 {
         return Err(corrupt("a part without its end"));
-    };
-    let messages = envelopes
-        .iter()
-        .map(|text| records::envelope(text))
-        .collect::<Result<_>>()?;
-    let next = match id.as_str() {
+    }
+    let found = answer.split_off(2);
+    let next = match answer[1].as_str() {
         "" => None,
         id => Some(Mark {
-            at: Timestamp::from_millis(records::parse(at)?),
+            at: Timestamp::from_millis(records::parse(&answer[0])?),
             id: records::parse(id)?,
         }),
     };
-    Ok(Excerpt { messages, next })
+    Ok((found, next))
 }

@@ -49,8 +49,8 @@ use super::page_use::PageUses;
 use super::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
     Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,
-    SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits,
-    Wake,
+    SendOutcome, Sent, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG,
+    Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -440,6 +440,15 @@ impl Store for SqliteStore {
             };
             threads::read(work, &thread, stretch)
         };
+        self.reader.run(read).await
+    }
+
+    async fn sent(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Sent> {
+        let thread = thread.clone();
+        let (sender, after) = (stretch.reader.clone(), stretch.after.cloned());
+        let limit = stretch.limit;
+        let read =
+            move |work: &mut Work<'_>| threads::sent(work, &thread, &sender, after.as_ref(), limit);
         self.reader.run(read).await
     }
 

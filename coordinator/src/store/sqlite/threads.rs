@@ -1,13 +1,14 @@
 //! Reads threads through their index; only the envelopes of a page are read.
 
-use c3po_shared::ids::MessageId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
-use rusqlite::named_params;
+use c3po_shared::receipt::furthest;
+use rusqlite::{Row, Rows, Statement, named_params};
 
 use super::group::Work;
-use super::messages::ENVELOPE;
+use super::messages::{ENVELOPE, MessageRow};
 use super::rows::{from_json, moment, parsed, stamp};
-use crate::store::{Excerpt, Mark, Result, Stretch};
+use crate::store::{Excerpt, Mark, Result, Sent, Stretch};
 
 /// How many messages one step scans, so that one reader does not delay the others.
 const STEP: usize = 1_000;
@@ -25,10 +26,7 @@ const BEHIND: &str = "
 /// Returns an excerpt of a stored thread.
 pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
     let mut query = work.connection.prepare_cached(BEHIND)?;
-    let mut rows = query.query(named_params! {
-        ":thread": thread.as_str(), ":at": stretch.after.map_or(-1, |mark| stamp(mark.at)),
-        ":after": stretch.after.map_or("", |mark| mark.id.as_str()),
-    })?;
+    let mut rows = behind(&mut query, thread, stretch.after)?;
     let (mut messages, mut last, mut looked, mut bytes) =
         (Vec::new(), stretch.after.cloned(), 0, 0);
     while let Some(row) = rows.next()? {
@@ -39,10 +37,7 @@ pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) ->
             });
         }
         looked += 1;
-        last = Some(Mark {
-            at: moment(row, "timestamp")?,
-            id: parsed(row, "id")?,
-        });
+        last = Some(mark(row)?);
         let (from, to): (String, String) = (row.get("from_agent")?, row.get("to_agent")?);
         let reader = stretch.reader.as_str();
         if from == reader || to == reader {
@@ -54,6 +49,51 @@ pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) ->
     Ok(Excerpt {
         messages,
         next: None,
+    })
+}
+
+/// Returns how far the messages of that sender came.
+pub(super) fn sent(
+    work: &Work<'_>,
+    thread: &MessageId,
+    sender: &AgentId,
+    after: Option<&Mark>,
+    limit: usize,
+) -> Result<Sent> {
+    let mut query = work.connection.prepare_cached(BEHIND)?;
+    let mut rows = behind(&mut query, thread, after)?;
+    let (mut stages, mut last, mut looked) = (Vec::new(), after.cloned(), 0);
+    while let Some(row) = rows.next()? {
+        if looked == STEP || stages.len() == limit {
+            return Ok(Sent { stages, next: last });
+        }
+        looked += 1;
+        let mark = mark(row)?;
+        if row.get::<_, String>("from_agent")? == sender.as_str()
+            && let Some(found) = MessageRow::find(work, &mark.id)?
+        {
+            stages.push(furthest(&found.history));
+        }
+        last = Some(mark);
+    }
+    Ok(Sent { stages, next: None })
+}
+
+fn behind<'q>(
+    query: &'q mut Statement<'_>,
+    thread: &MessageId,
+    after: Option<&Mark>,
+) -> Result<Rows<'q>> {
+    Ok(query.query(named_params! {
+        ":thread": thread.as_str(), ":at": after.map_or(-1, |mark| stamp(mark.at)),
+        ":after": after.map_or("", |mark| mark.id.as_str()),
+    })?)
+}
+
+fn mark(row: &Row<'_>) -> Result<Mark> {
+    Ok(Mark {
+        at: moment(row, "timestamp")?,
+        id: parsed(row, "id")?,
     })
 }
 

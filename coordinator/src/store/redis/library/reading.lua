@@ -104,8 +104,8 @@ define('open_questions', SMALL, function(keys, args)
   return open
 end)
 
--- Reads a message. Returns {envelope, history, reply}, or nothing if it is not stored.
--- KEYS: -, agent, unshown, shown, repeated, message. ARGV: id
+-- Reads a message. Returns {that field of it, history, reply}, or nothing if it is not stored.
+-- KEYS: -, agent, unshown, shown, repeated, message. ARGV: id, field
 define('message', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -118,7 +118,7 @@ define('message', SMALL, function(keys, args)
     expire_one(args[1], found.expires, found.expires)
     publish('-')
   end
-  local kept = redis.call('HMGET', keys[6], 'env', 'history', 'reply')
+  local kept = redis.call('HMGET', keys[6], args[2], 'history', 'reply')
   return { kept[1], 'stored ' .. read_further_facts(facts).stored .. ' - - -' .. (kept[2] or ''), kept[3] }
 end)
 
@@ -197,10 +197,10 @@ end
 -- Reads a part of a thread after a mark in it. Returns {time of acceptance and id of the last message looked at, or '' and ''
 -- at the end of the thread, envelope, ...}, in order.
 -- KEYS: -, thread. ARGV: thread, time and id of the mark or '' and '', the reader, limit of messages to look at, limit of
--- messages to find, bytes after which to stop
+-- messages to find, bytes after which to stop, 'env', or 'sent' for only the ids of the messages that the reader sent
 define('thread', SMALL, function(keys, args)
   begin(keys)
-  local limit, room = tonumber(args[6]), tonumber(args[7])
+  local limit, room, ids_only = tonumber(args[6]), tonumber(args[7]), args[8] == 'sent'
   local sent, received = args[4] .. '::', '::' .. args[4] .. '::'
   local page, last_at, last_id, gone = { '', '' }, '', '', {}
   local function visit(id, at)
@@ -208,11 +208,11 @@ define('thread', SMALL, function(keys, args)
       return false
     end
     last_at, last_id = at, id
-    if string.sub(id, 1, #sent) == sent or string.find(id, received, 1, true) then
-      local kept = redis.call('HMGET', key_of(id), 'facts', 'env')
+    if string.sub(id, 1, #sent) == sent or not ids_only and string.find(id, received, 1, true) then
+      local kept = redis.call('HMGET', key_of(id), 'facts', ids_only and 'facts' or 'env')
       if read_facts(kept[1], id) then
-        page[#page + 1] = kept[2]
-        limit, room = limit - 1, room - #kept[2]
+        page[#page + 1] = ids_only and id or kept[2]
+        limit, room = limit - 1, room - #page[#page]
       else
         gone[#gone + 1] = id
       end
