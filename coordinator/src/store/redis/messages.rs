@@ -357,7 +357,7 @@ async fn flags<T: FromRedisValue>(
 
 /// Reads a message with its history.
 pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option<StoredMessage>> {
-    let kept: Option<(String, String, Option<String>)> = read_message(store, id, "env").await?;
+    let kept = read_message(store, id, "env").await?;
     let Some((envelope, history, reply)) = kept else {
         return Ok(None);
     };
@@ -370,16 +370,17 @@ pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option
 
 /// Returns the history of a message alone.
 pub(super) async fn history(store: &RedisStore, id: &MessageId) -> Result<Option<Vec<Step>>> {
-    let kept: Option<(String, String)> = read_message(store, id, "facts").await?;
-    kept.map(|(_, history)| records::history(&history))
+    let kept = read_message(store, id, "facts").await?;
+    kept.map(|(_, history, _)| records::history(&history))
         .transpose()
 }
 
-async fn read_message<T: FromRedisValue>(
+/// Returns that field of a message, its history, and the id of its reply.
+async fn read_message(
     store: &RedisStore,
     id: &MessageId,
     field: &str,
-) -> Result<T> {
+) -> Result<Option<(String, String, Option<String>)>> {
     let keys = store.names.agent(&id.to()).into_iter();
     let keys = keys.chain([store.names.message(id)]);
     let mut call = store.names.call("message", keys);

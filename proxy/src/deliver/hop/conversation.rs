@@ -181,9 +181,9 @@ impl Hop {
 
     /// Returns whether all copies of a message that comes again were in the conversation before the session went on with it.
     fn is_of_before(&self, standing: &Recorded, id: &MessageId, now: Instant) -> bool {
-        let went_on = self.since.map(|since| now.duration_since(since));
-        let is_older = |age| went_on.is_some_and(|went_on| age > went_on);
-        self.in_flight.comes_again(id) && standing.ages.get(id).copied().is_some_and(is_older)
+        let age = standing.ages.get(id);
+        let is_older = |since| age.is_none_or(|age| *age > now.duration_since(since));
+        self.in_flight.comes_again(id) && self.since.is_some_and(is_older)
     }
 
     /// A step of the model proves these to be seen, if they stood in the conversation: another plugin may have taken them out

@@ -38,7 +38,9 @@ impl Recorded {
         if is_answered {
             self.answered.extend(line.ids.iter().cloned());
         }
-        if let Some(age) = line.written.map(|written| Timestamp::now().since(written)) {
+        // One of the future was written before the clock was set back.
+        let (now, written) = (Timestamp::now(), line.written);
+        if let Some(age) = written.filter(|at| *at <= now).map(|at| now.since(at)) {
             self.are_written(line.ids.iter().map(|id| (id.clone(), age)));
         }
     }
