@@ -60,9 +60,6 @@ pub(super) async fn run(
     };
     let found = find(&config, arguments.id).await.map_err(with_login)?;
     let question = found.message;
-    if !is_whole && !is_meant(&question, printer)? {
-        return Err(Failure::No);
-    }
     let asked = question.question.as_deref();
     if asked.is_some_and(|asked| asked.needs_verdict()) {
         if let Some(refusal) = refused_answer(&question.id, &found.history) {
@@ -73,8 +70,11 @@ pub(super) async fn run(
                 "{} is a request of a client, which needs a verdict",
                 question.id
             ),
-            advice: "Decide it on the page of the coordinator, or at its own terminal.".to_owned(),
+            advice: questions::where_to_decide(&question.id),
         });
+    }
+    if !is_whole && !is_meant(&question, printer)? {
+        return Err(Failure::No);
     }
     let part = asked.and_then(|asked| asked.parts.first());
     let content = AnswerContent {

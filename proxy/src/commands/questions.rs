@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::text::harmless;
 use serde_json::json;
@@ -93,13 +93,19 @@ async fn follow(
     }
 }
 
+/// Returns the ways to decide a request of a client.
+pub(super) fn where_to_decide(question: &MessageId) -> String {
+    format!("Decide it on the coordinator's page /q/{question}, or at its own terminal.")
+}
+
 /// Prints a question with its options, and how it is answered.
 pub(super) fn print(question: &Message, printer: &Printer) -> Result<(), Failure> {
     printer.message(question)?;
-    let parts = question
-        .question
-        .as_ref()
-        .map_or(&[][..], |asked| &asked.parts);
+    let asked = question.question.as_deref();
+    if asked.is_some_and(|asked| asked.needs_verdict()) {
+        return printer.line(&format!("  {}", where_to_decide(&question.id)));
+    }
+    let parts = asked.map_or(&[][..], |asked| &asked.parts);
     for part in parts {
         if parts.len() > 1 {
             printer.line(&harmless(&part.text, false))?;

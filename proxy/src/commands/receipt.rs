@@ -116,8 +116,10 @@ fn evidence(step: &Step) -> String {
         (Stage::OnHost, Some(Via::Deliver)) => {
             format!("on the recipient's host{place}: its proxy received it")
         }
+        (Stage::OnHost, Some(Via::Ntfy)) => "the server of the phone accepted its push".to_owned(),
         (Stage::OnHost, _) => format!("on the recipient's host{place}, as the next step proves"),
         (Stage::InSession, Some(Via::Terminal)) => "printed on a person's terminal".to_owned(),
+        (Stage::InSession, Some(Via::Page)) => "a page displayed it for a second".to_owned(),
         (Stage::InSession, via) => format!("in the session's context{place}{}", way(via)),
         (Stage::Seen, Some(Via::ToolCall)) => {
             format!("the model named it in a tool call{place}")
@@ -128,6 +130,8 @@ fn evidence(step: &Step) -> String {
         (Stage::Seen, Some(Via::Transcript)) => {
             format!("the model answered after it, as the client's own transcript shows{place}")
         }
+        (Stage::Seen, Some(Via::Page)) => "a person acted on its page".to_owned(),
+        (Stage::Seen, Some(Via::Ntfy)) => "a person acted on its push".to_owned(),
         (Stage::Seen, _) => format!("the model continued after it{place}"),
         (Stage::Answered, _) => match &step.reply_id {
             Some(reply) => format!("by the reply {reply}"),
@@ -214,6 +218,21 @@ mod tests {
             "the model continued after it, as a later hook shows (session 3)",
             "again in the session's context (session 3, context 1) by the Stop hook, which continued the turn",
             "by the reply b::a::00000002",
+        ];
+        assert_eq!(explain(&history), expected);
+    }
+
+    #[test]
+    fn a_question_to_a_person_is_no_models() {
+        let history = steps(json!([
+            {"stage": "on_host", "via": "ntfy"},
+            {"stage": "in_session", "via": "page"},
+            {"stage": "seen", "via": "page"},
+        ]));
+        let expected = [
+            "the server of the phone accepted its push",
+            "a page displayed it for a second",
+            "a person acted on its page",
         ];
         assert_eq!(explain(&history), expected);
     }

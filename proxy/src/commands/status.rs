@@ -77,6 +77,10 @@ async fn look(mut config: Config) -> Result<StatusReport, Failure> {
     let began = Instant::now();
     let agents = rest::get::<Vec<AgentRecord>>(&config, "/api/agents", &json!({})).await?;
     let round_trip = began.elapsed();
+    // The list above is for the key of the host, the inbox for its person.
+    if config.agent == AgentId::human() {
+        config = config.of_person();
+    }
     let mut pending = waiting(&config).await;
     if let Some(person) = pending.as_ref().err().and_then(rest::person) {
         config.agent = person;

@@ -208,6 +208,12 @@ async fn questions_are_listed_and_answered_with_a_login_alone() -> Result<()> {
     let code = gate.login_code("person").await?;
     let done = run(&["login", &url, "--yes"], &code).await?;
     ensure!(done.status.success(), "{done:?}");
+    let status = run(&["status"], "").await?;
+    let said = String::from_utf8_lossy(&status.stdout);
+    ensure!(
+        said.contains("human") && said.contains("1 question"),
+        "{status:?}"
+    );
     let listed = run(&["questions"], "").await?;
     let said = String::from_utf8_lossy(&listed.stdout);
     let is_listed =
