@@ -387,13 +387,28 @@ async fn a_key_sees_the_messages_of_the_agents_of_its_own_host_alone() -> Result
 }
 
 #[tokio::test]
-async fn a_stream_passes_over_thousands_of_entries_that_it_may_not_see() -> Result<()> {
-    let gate = Gate::start().await?;
+async fn a_stream_passes_over_thousands_of_entries_that_it_may_not_see_with_sqlite() -> Result<()> {
+    passes_over(Gate::start().await?).await
+}
+
+#[tokio::test]
+async fn a_stream_passes_over_thousands_of_entries_that_it_may_not_see_with_redis() -> Result<()> {
+    let redis = Redis::start().await?;
+    let store = redis.url().parse()?;
+    passes_over(Gate::start_with(|config| config.store = store).await?).await
+}
+
+async fn passes_over(gate: Gate) -> Result<()> {
     let key = gate.key("agent", "web", &[]).await?;
     let headers = format!("Authorization: Bearer {key}\r\n");
-    let mut source = EventSource::open(gate.address()?, PATH, &headers).await?;
+    let open = async |more: &str| {
+        EventSource::open(gate.address()?, PATH, &format!("{headers}{more}")).await
+    };
+    let before = gate.served.store.audit_end().await?;
+    let live = open("").await?;
     let denied: Vec<Entry> = (0..5_000).map(|_| Entry::new(Event::Denied)).collect();
-    for some in denied.chunks(1_000) {
+    // More entries of a Redis stream than are read at once.
+    for some in denied.chunks(5) {
         gate.served.store.note(some).await?;
     }
     let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
@@ -403,9 +418,13 @@ async fn a_stream_passes_over_thousands_of_entries_that_it_may_not_see() -> Resu
     );
     let notice = json!({"target": "human", "message": "news", "requires_response": false});
     link.call("send_message", notice).await?;
-    let accepted = async {
-        while source.next().await?.event != "accepted" {}
-        anyhow::Ok(())
-    };
-    timeout(Duration::from_secs(5), accepted).await?
+    let continued = open(&format!("Last-Event-ID: {before}\r\n")).await?;
+    for mut source in [live, continued] {
+        let accepted = async {
+            while source.next().await?.event != "accepted" {}
+            anyhow::Ok(())
+        };
+        timeout(Duration::from_secs(5), accepted).await??;
+    }
+    Ok(())
 }

@@ -99,12 +99,12 @@ impl Events {
             // Marked before the log is read, so that no entry is missed.
             self.grows.mark_unchanged();
             let read = self.services.store.audit(self.after, PAGE).await?;
-            let is_behind = read.len() == PAGE;
+            let is_behind = !read.is_empty();
             if let Some(next) = self.take(read).await? {
                 return Ok(next);
             }
             if is_behind {
-                // There is more, of which it may see something.
+                // There may be more, of which it may see something.
                 continue;
             }
             match timeout(QUIET, self.grows.changed()).await {

@@ -178,7 +178,10 @@ async fn copies(
                 outcome.map(|(message, receipt)| (message.id, message.thread_id, receipt.stage)),
             )
         })
-        .buffered(copies_at_once(draft.message.len()))
+        .buffered(copies_at_once(json_bytes(
+            &draft.message,
+            draft.context.as_deref(),
+        )))
         .collect()
         .await;
     let mut thread = draft.thread.clone();
@@ -214,6 +217,12 @@ async fn copies(
         recipients,
         receipts,
     }
+}
+
+/// Returns how many bytes the texts of a copy take up in its envelope.
+fn json_bytes(message: &str, context: Option<&str>) -> usize {
+    let written = |text| serde_json::to_string(text).map_or(0, |json| json.len());
+    written(message) + context.map_or(0, written)
 }
 
 /// Returns how many copies of a text of this size are sent concurrently.
@@ -382,5 +391,11 @@ mod tests {
         ] {
             assert_eq!(copies_at_once(bytes), copies, "{bytes}");
         }
+        let longest = "\u{1}".repeat(50_000);
+        assert_eq!(
+            copies_at_once(json_bytes("x", Some(&longest))),
+            1,
+            "in JSON"
+        );
     }
 }
