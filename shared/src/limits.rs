@@ -159,6 +159,8 @@ pub const PAGE_USED_WITHIN: Duration = Duration::from_secs(60);
 pub const PUSH_BYTES_MAX: usize = 4_000;
 /// The most pushes to a person within [`PUSHES_WITHIN`]. Further questions are only counted in one that is updated.
 pub const PUSHES_MAX: usize = 10;
+/// How many of them may be of agents of one host.
+pub const PUSHES_PER_HOST: usize = 8;
 /// The time in which pushes are counted.
 pub const PUSHES_WITHIN: Duration = Duration::from_secs(300);
 /// The wrong codes within a minute after which a reply topic is ignored for a minute.

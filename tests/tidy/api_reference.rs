@@ -283,6 +283,7 @@ fn limits_of_people() -> Vec<(&'static str, String)> {
         ("PAGE_USED_WITHIN", seconds(limits::PAGE_USED_WITHIN)),
         ("PUSH_BYTES_MAX", limits::PUSH_BYTES_MAX.to_string()),
         ("PUSHES_MAX", limits::PUSHES_MAX.to_string()),
+        ("PUSHES_PER_HOST", limits::PUSHES_PER_HOST.to_string()),
         ("PUSHES_WITHIN", seconds(limits::PUSHES_WITHIN)),
         ("WRONG_REPLIES_MAX", limits::WRONG_REPLIES_MAX.to_string()),
         ("NOTIFY_PEOPLE_MAX", limits::NOTIFY_PEOPLE_MAX.to_string()),

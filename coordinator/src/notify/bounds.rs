@@ -3,35 +3,34 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use c3po_shared::limits::{PUSHES_MAX, PUSHES_WITHIN, WRONG_REPLIES_MAX};
+use c3po_shared::limits::{PUSHES_MAX, PUSHES_PER_HOST, PUSHES_WITHIN, WRONG_REPLIES_MAX};
 use tokio::time::Instant;
 
 /// The time in which wrong codes are counted, and for which a topic is then ignored, in seconds.
 const WRONG_WITHIN: u64 = 60;
 
-/// The recent pushes of this coordinator to a person.
+/// The recent pushes of this coordinator to a person, each with the host of its sender.
 #[derive(Debug, Default)]
-pub(super) struct Pace(VecDeque<Instant>);
+pub(super) struct Pace(VecDeque<(Instant, String)>);
 
 impl Pace {
-    /// Counts one more push. Returns the time until there is room for it if there were too many.
-    pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
-        while self
-            .0
-            .front()
-            .is_some_and(|at| now.duration_since(*at) >= PUSHES_WITHIN)
-        {
-            self.0.pop_front();
+    /// Counts one more push. Returns the time until there is room for it if there were too many, in all or of the host.
+    pub(super) fn take(&mut self, host: &str, now: Instant) -> Result<(), Duration> {
+        let is_old = |(at, _): &mut (Instant, String)| now.duration_since(*at) >= PUSHES_WITHIN;
+        while self.0.pop_front_if(is_old).is_some() {}
+        let mut of_host = self.0.iter().filter(|(_, of)| of == host);
+        let first = if self.0.len() >= PUSHES_MAX {
+            self.0.front()
+        } else if of_host.clone().count() >= PUSHES_PER_HOST {
+            of_host.next()
+        } else {
+            None
+        };
+        if let Some((at, _)) = first {
+            return Err(PUSHES_WITHIN - now.duration_since(*at));
         }
-        match self.0.front() {
-            Some(first) if self.0.len() >= PUSHES_MAX => {
-                Err(PUSHES_WITHIN - now.duration_since(*first))
-            }
-            _ => {
-                self.0.push_back(now);
-                Ok(())
-            }
-        }
+        self.0.push_back((now, host.to_owned()));
+        Ok(())
     }
 
     /// Takes the latest count back: a push failed.
@@ -71,17 +70,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_pushes_in_five_minutes() {
+    fn ten_pushes_in_five_minutes_and_eight_of_a_host() {
         let (mut pace, start) = (Pace::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        for second in 0..10 {
-            assert_eq!(pace.take(at(second)), Ok(()));
+        for second in 0..8 {
+            assert_eq!(pace.take("nas", at(second)), Ok(()));
         }
-        assert_eq!(pace.take(at(10)), Err(Duration::from_secs(290)));
-        assert_eq!(pace.take(at(300)), Ok(()));
-        assert_eq!(pace.take(at(300)), Err(Duration::from_secs(1)));
+        assert_eq!(pace.take("nas", at(8)), Err(Duration::from_secs(292)));
+        for second in 8..10 {
+            assert_eq!(pace.take("desk", at(second)), Ok(()));
+        }
+        assert_eq!(pace.take("desk", at(10)), Err(Duration::from_secs(290)));
+        assert_eq!(pace.take("nas", at(300)), Ok(()));
+        assert_eq!(pace.take("nas", at(300)), Err(Duration::from_secs(1)));
         pace.give_back();
-        assert_eq!(pace.take(at(300)), Ok(()));
+        assert_eq!(pace.take("nas", at(300)), Ok(()));
     }
 
     #[test]

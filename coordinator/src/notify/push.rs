@@ -177,7 +177,9 @@ impl Notifier {
         if taken_over && is_there(person, &push).await? {
             return Ok(None);
         }
-        if let Err(wait) = self.with(&person.name, |known| known.pace.take(Instant::now())) {
+        let host = message.from_host.as_deref().unwrap_or_default();
+        let now = Instant::now();
+        if let Err(wait) = self.with(&person.name, |known| known.pace.take(host, now)) {
             self.summarize(person, &frame, &mut summary).await?;
             return Ok(Some(wait.min(LOOK)));
         }
