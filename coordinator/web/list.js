@@ -41,7 +41,9 @@ export function listView(view) {
 function item(message, now) {
   const age = span(now - new Date(message.timestamp).getTime());
   const request = message.question.request;
-  const about = request ? `${request.tool}: ${message.message}` : message.message;
+  const text = message.message;
+  // The text of a request mostly begins with its tool.
+  const about = request && !text?.startsWith(request.tool) ? `${request.tool}: ${text}` : text;
   return h("li", {}, h("a", { href: `/q/${message.id}` },
     h("span", { class: "from" }, fromWhom(message), ` ${kind(message)} · ${age}`),
     foreign("span", brief(about ?? message.question.parts[0].text, BRIEF)),

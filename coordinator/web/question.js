@@ -74,7 +74,7 @@ export function questionView(id, view) {
     const end = h("div", { id: "end", "aria-hidden": "true" });
     const input = question.request ? [requestPart(question.request), end] : [];
     view.replaceChildren(
-      h("p", { class: "from" }, fromWhom(message), " ", kind(message), " ", age),
+      h("p", { class: "from" }, fromWhom(message), " ", kind(message), " · ", age),
       h("h1", { class: "unseen" }, question.request ? "Request of a session" : "Question"),
       text, ...input, problem, below, correct,
     );

@@ -250,8 +250,11 @@ impl Config {
         let is_of_person = reader == Reader::Person;
         let notes = flag(variable, "C3PO_DESKTOP_NOTES").unwrap_or(file.desktop_notes);
         // Verdicts come from the coordinators of the host, and a project may have set the variables.
-        let relays = coordinators.source != Source::Overridden
-            && relays(variable).unwrap_or(file.relay_permissions && is_of_person);
+        let relays = match (relays(variable), coordinators.source) {
+            (_, Source::Overridden) => false,
+            (Some(relays), _) => relays,
+            (None, source) => file.relay_permissions && is_of_person && source == Source::File,
+        };
         Self {
             coordinators,
             person: Person::default(),

@@ -218,4 +218,10 @@ fn requests_are_relayed_to_the_coordinators_of_the_host_alone() {
     check(&[(url, "https://nas:8420")], file, true);
     check(&[(url, "https://nas:8420")], "", true);
     check(&[(url, "https://box:8420")], file, false);
+    let by_file = |variables: &[(&str, &str)]| {
+        let variables = [&[("CLAUDE_CODE_ENTRYPOINT", "cli")], variables].concat();
+        read(&variables, Some("relay_permissions = true\n")).relays
+    };
+    assert!(by_file(&[]), "to the coordinator of this machine");
+    assert!(!by_file(&[(url, "https://box:8420")]), "another one");
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use c3po_shared::limits::REQUEST_MAX;
 use c3po_shared::surrogates;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -35,6 +36,8 @@ struct HookInput {
     tool_use_id: Option<String>,
     tool_calls: Option<Vec<ToolCall>>,
     stop_hook_active: Option<bool>,
+    /// A turn that a tool ended has none.
+    last_assistant_message: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -95,6 +98,7 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
         tool_name: input.tool_name,
         tool_use_ids: input.tool_use_id.into_iter().chain(calls).collect(),
         stop_hook_active: input.stop_hook_active.unwrap_or(false),
+        answered: input.last_assistant_message.is_some(),
         ..Event::new(name)
     })
 }
@@ -123,8 +127,7 @@ mod tests {
         let expected = json!({"name": "session-start", "session_id": "s", "source": "clear", "stop_hook_active": false});
         check("session-start", &start, expected);
         let stop = json!({"session_id": "s", "prompt_id": "p", "stop_hook_active": true, "last_assistant_message": "Done."});
-        let expected =
-            json!({"name": "stop", "session_id": "s", "prompt_id": "p", "stop_hook_active": true});
+        let expected = json!({"name": "stop", "session_id": "s", "prompt_id": "p", "stop_hook_active": true, "answered": true});
         check("stop", &stop, expected);
         let ended = json!({"session_id": "s", "agent_id": "a7", "agent_type": "general-purpose", "stop_hook_active": null});
         let expected = json!({"name": "subagent-stop", "session_id": "s", "agent_id": "a7", "stop_hook_active": false});

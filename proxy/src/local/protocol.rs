@@ -90,6 +90,9 @@ pub struct Event {
     /// For a stop: whether a hook has already kept this turn from ending.
     #[serde(default)]
     pub stop_hook_active: bool,
+    /// For a stop: whether the model ended the turn with an answer, and no tool did. Older clients do not report it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answered: bool,
     /// The session's inbox socket, if the client has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messaging_socket: Option<String>,
@@ -203,6 +206,7 @@ impl Event {
             tool_name: None,
             tool_use_ids: Vec::new(),
             stop_hook_active: false,
+            answered: false,
             messaging_socket: None,
             messaging_token: None,
             request: None,

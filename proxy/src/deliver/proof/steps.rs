@@ -30,7 +30,7 @@ impl Shown {
         }
         if who.is_none() && (is_step(event) || event.name == Name::UserPromptSubmit) {
             self.has_only_results = event.name == Name::PostToolBatch
-                || (self.has_only_results && event.name == Name::Stop);
+                || (self.has_only_results && event.name == Name::Stop && !event.answered);
         }
         seen
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{id, standing};
-use crate::local::protocol::Name;
+use crate::local::protocol::{Event, Name};
 
 #[test]
 fn the_results_of_a_step_that_ends_its_turn_are_seen_once_the_model_answers_them() {
@@ -133,6 +133,24 @@ fn without_a_transcript_a_hooks_text_that_may_have_been_dropped_comes_again() {
 fn without_a_transcript_the_next_use_of_a_tool_proves_a_hooks_text() {
     let mut scene = shown_without_a_record();
     scene.uses("p1", "t2");
+    scene.on(Input::Conversation(None));
+    assert_eq!(
+        scene.receipts(),
+        [
+            progress(1, Stage::InSession, Via::PostToolBatch),
+            progress(1, Stage::Seen, Via::Hook)
+        ]
+    );
+}
+
+#[test]
+fn without_a_transcript_the_answer_that_ends_a_turn_proves_a_hooks_text() {
+    let mut scene = shown_without_a_record();
+    let answered = true;
+    scene.hear(&Event {
+        answered,
+        ..of_turn("p1", event(Name::Stop))
+    });
     scene.on(Input::Conversation(None));
     assert_eq!(
         scene.receipts(),
