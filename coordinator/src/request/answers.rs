@@ -37,6 +37,17 @@ pub(crate) async fn answer(
         let error = "an answer over REST comes via page, terminal or rest";
         return Err(Refusal::invalid(error).suggest("Leave out `via`."));
     }
+    give(services, principal, call, id, content).await
+}
+
+/// As [`answer`], by any way.
+async fn give(
+    services: &Services,
+    principal: &Arc<Principal>,
+    call: CallId,
+    id: &MessageId,
+    content: AnswerContent,
+) -> Result<Sent, Refusal> {
     let asked = show(services, principal, id).await?;
     let question = asked.message.question.as_deref();
     let question = question.ok_or_else(|| Refusal::message_not_found(id))?;
@@ -173,5 +184,5 @@ async fn answer_in_words(
     text: String,
 ) -> Result<Sent, Refusal> {
     let content = content_of(message, text);
-    answer(services, &caller.principal, call, &message.id, content).await
+    give(services, &caller.principal, call, &message.id, content).await
 }

@@ -1,12 +1,13 @@
 //! Reads an inbox page by page, and takes messages out of it.
 
 use c3po_shared::catalogue::{self as tools, Acked, Inbox, Reply};
+use c3po_shared::ids::MessageId;
 use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
-use super::{CHANGED_AT_ONCE, Caller, Services};
+use super::{CHANGED_AT_ONCE, Caller, Services, begin_read};
 use crate::store::{Placed, Selection};
 
 /// `get_messages`
@@ -80,12 +81,37 @@ fn begins_at(cursor: Option<&Cursor<u64>>, placed: &[Placed]) -> Result<usize, R
     Ok(*from)
 }
 
+/// Refuses to take a question out of the inbox of people: it would disappear for all of them, and its asker would wait in vain.
+async fn check_no_question(
+    services: &Services,
+    caller: &Caller,
+    ids: &[MessageId],
+) -> Result<(), Refusal> {
+    let _reading = begin_read(&caller.principal).await?;
+    for id in ids {
+        let Some(kept) = services.store.message(id).await? else {
+            continue;
+        };
+        let message = kept.message;
+        let is_asked = message.question.is_some() && message.requires_response;
+        if is_asked && message.to_agent.is_human() && kept.reply.is_none() {
+            let error =
+                format!("{id} is a question to people, and leaves their inbox by an answer");
+            return Err(Refusal::invalid(error).suggest("Answer it, or leave it out."));
+        }
+    }
+    Ok(())
+}
+
 /// `ack_messages`: a few at a time. If one part fails, the call may be repeated.
 pub(super) async fn acknowledge(
     services: &Services,
     caller: &Caller,
     call: tools::AckMessages,
 ) -> Result<Reply, Refusal> {
+    if caller.agent.is_human() {
+        check_no_question(services, caller, &call.message_ids).await?;
+    }
     let (mut acked, mut unknown) = (Vec::new(), Vec::new());
     for ids in call.message_ids.chunks(CHANGED_AT_ONCE) {
         let settled = services

@@ -327,6 +327,10 @@ pub(super) async fn unregister(
     Speaker(agent): Speaker,
 ) -> RestAnswer<Unregistered> {
     let _place = begin_call(&principal).await?;
+    if agent.is_human() {
+        let error = "human is every person's, and stays";
+        return Err(Refusal::new(ErrorCode::Conflict, error).into());
+    }
     let known = server.services.store.agent(&agent).await?;
     let linked = known.is_some_and(|known| {
         known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance)

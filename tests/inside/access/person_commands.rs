@@ -219,6 +219,10 @@ async fn questions_are_listed_and_answered_with_a_login_alone() -> Result<()> {
     let is_listed =
         said.contains(&id) && said.contains("> Which one?") && said.contains("  2  blue");
     ensure!(is_listed, "{listed:?}");
+    let taken_out = run(&["ack", &id], "").await?;
+    let said = String::from_utf8_lossy(&taken_out.stderr);
+    let is_refused = taken_out.status.code() == Some(1) && said.contains("by an answer");
+    ensure!(is_refused, "{taken_out:?}");
     let wrong = run(&["answer", &id, "--option", "3"], "").await?;
     ensure!(wrong.status.code() == Some(2), "{wrong:?}");
     // The agent may have withdrawn the question that a person read, and asked another one whose id ends in the same way.
@@ -235,6 +239,11 @@ async fn questions_are_listed_and_answered_with_a_login_alone() -> Result<()> {
         late.status.code() == Some(1) && said.contains("answered"),
         "{late:?}"
     );
+    let other = json!({"question": "And this one?", "options": ["red", "blue"], "wait": false});
+    let other = web.call("ask_user", other).await?;
+    let other = other["id"].as_str().context("an id")?;
+    let done = run(&["reply", other, "Blue"], "").await?;
+    ensure!(done.status.success(), "{done:?}");
     let outcome = web.call("ask_user", json!({"question_id": id})).await?;
     assert_eq!(
         (
