@@ -363,6 +363,7 @@ async fn each_change_of_a_login_is_in_the_audit() -> Result<()> {
         assert!(!message.text().contains("c3po-login_"), "{message:?}");
     }
     let all = serde_json::to_string(&found)?;
-    assert!(!all.contains(token.rsplit('_').next().context("a secret")?));
+    // The secret itself may contain the sign.
+    assert!(!all.contains(token.splitn(3, '_').nth(2).context("a secret")?));
     Ok(())
 }
