@@ -1,7 +1,7 @@
 //! Corrections: a person answers a question that a triage agent has answered for people.
 
 use c3po_shared::catalogue::Sent;
-use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{CORRECTED_WITHIN, TITLE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::question::{Answer, AnswerContent};
@@ -10,16 +10,10 @@ use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 
 use super::questions::{self, Asked};
-use super::triage::{bare, call_about, sending};
+use super::triage::{bare, call_about, correction_of, sending};
 use super::{Services, begin_read};
 use crate::auth::Principal;
 use crate::store::SendOutcome;
-
-/// Returns the message by which people correct the answer of a triage agent.
-pub(super) fn correction_of(question: &Message) -> MessageId {
-    let call = call_about(&question.id, "correct");
-    MessageId::of_call(&AgentId::human(), &question.from_agent, call, 0)
-}
 
 /// The correction of an answer to a question.
 #[derive(Debug, Default)]

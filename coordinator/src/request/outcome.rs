@@ -7,8 +7,8 @@ use c3po_shared::receipt::{Stage, furthest};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 
-use super::correction::correction_of;
 use super::receipts::own_message;
+use super::triage::correction_of;
 use super::{Caller, Services};
 use crate::store::StoredMessage;
 

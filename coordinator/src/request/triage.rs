@@ -109,6 +109,12 @@ pub(super) fn call_about(question: &MessageId, purpose: &str) -> CallId {
     CallId(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
 
+/// Returns the message by which people correct the answer of a triage agent.
+pub(super) fn correction_of(question: &Message) -> MessageId {
+    let call = call_about(&question.id, "correct");
+    MessageId::of_call(&AgentId::human(), &question.from_agent, call, 0)
+}
+
 fn offer_id(agent: &AgentId, question: &MessageId) -> MessageId {
     let call = call_about(question, "offer");
     MessageId::of_call(&AgentId::system(), agent, call, 0)
@@ -162,7 +168,7 @@ fn standing(offers: &[TriageOffer], now: Timestamp) -> Hold {
     }
 }
 
-/// Returns how long a claim lasts yet: as long as its session runs, and no longer than its time.
+/// Returns how long a claim lasts yet: as long as its session runs, and no longer than its time, in whatever context.
 fn claim(offer: &TriageOffer, now: Timestamp) -> Option<Duration> {
     let history = offer.history.as_deref()?;
     if reached(history) < Stage::Seen || !offer.agent.is_online(now) {
@@ -174,7 +180,8 @@ fn claim(offer: &TriageOffer, now: Timestamp) -> Option<Duration> {
     if session != offer.agent.generation.to_string() {
         return None;
     }
-    let left = TRIAGE_CLAIM.checked_sub(now.since(latest.at))?;
+    let first = history.iter().find(|step| step.stage == Stage::Seen)?;
+    let left = TRIAGE_CLAIM.checked_sub(now.since(first.at))?;
     Some(left).filter(|left| !left.is_zero())
 }
 
@@ -319,8 +326,15 @@ pub(super) async fn answer(
     permission
         .check(services, caller, &asked.message.from_agent)
         .await?;
-    if let Some(reply) = own_answer(&asked, call) {
+    let own = MessageId::of_call(&AgentId::human(), &asked.message.from_agent, call, 0);
+    if let Some(reply) = own_answer(&asked, &own, &caller.agent) {
         return Ok(reply);
+    }
+    if own == correction_of(&asked.message) {
+        // A caller chooses the id of its call, and so that of its answer.
+        return Err(
+            Refusal::invalid("this id is kept for a person's correction").suggest("Call again."),
+        );
     }
     questions::check_open(&asked)?;
     let message = with_parts(asked.message.clone());
@@ -332,10 +346,14 @@ pub(super) async fn answer(
     Ok(Reply::Sent(sent))
 }
 
-/// Returns the reply that the same call has already made.
-fn own_answer(asked: &Asked, call: CallId) -> Option<Reply> {
-    let own = MessageId::of_call(&AgentId::human(), &asked.message.from_agent, call, 0);
-    let message = asked.reply.clone().filter(|reply| reply.id == own)?;
+/// Returns the reply that the same call of that agent has already made.
+fn own_answer(asked: &Asked, own: &MessageId, agent: &AgentId) -> Option<Reply> {
+    let by = Answer::by_triage(agent);
+    let is_its = |reply: &&Message| {
+        let answer = reply.answer.as_deref();
+        reply.id == *own && answer.is_some_and(|answer| answer.by == by)
+    };
+    let message = asked.reply.as_ref().filter(is_its)?.clone();
     let receipt = Receipt {
         stage: Stage::Stored,
         at: Some(message.timestamp),
@@ -424,6 +442,9 @@ mod tests {
         check(&[offer(false, Some(taken(60, "3")))], Hold::Free);
         check(&[offer(true, Some(taken(60, "2")))], Hold::Free);
         check(&[offer(true, Some(taken(300, "3")))], Hold::Free);
+        let mut cleared = taken(60, "3");
+        cleared.push(step(Stage::InSession, 5, Some("3.1")));
+        check(&[offer(true, Some(cleared))], Hold::Claimed(left));
     }
 
     #[test]
