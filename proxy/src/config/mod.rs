@@ -249,12 +249,8 @@ impl Config {
         let timeout = timeout(variable, file.timeout, &mut problems);
         let is_of_person = reader == Reader::Person;
         let notes = flag(variable, "C3PO_DESKTOP_NOTES").unwrap_or(file.desktop_notes);
-        // Verdicts come from the coordinators of the host, and a project may have set the variables.
-        let relays = match (relays(variable), coordinators.source) {
-            (_, Source::Overridden) => false,
-            (Some(relays), _) => relays,
-            (None, source) => file.relay_permissions && is_of_person && source == Source::File,
-        };
+        let by_file = file.relay_permissions && is_of_person;
+        let relays = relays_to(coordinators.source, relays(variable), by_file);
         Self {
             coordinators,
             person: Person::default(),
@@ -280,6 +276,16 @@ impl Config {
             problems,
             warnings,
         }
+    }
+}
+
+/// Returns whether requests are relayed to coordinators of that source, by the variable and by the file. Verdicts come from the
+/// coordinators of the host, and a project may have set the variables.
+fn relays_to(source: Source, by_variable: Option<bool>, by_file: bool) -> bool {
+    match source {
+        Source::File => by_variable.unwrap_or(by_file),
+        Source::Environment => by_variable == Some(true),
+        Source::Overridden => false,
     }
 }
 

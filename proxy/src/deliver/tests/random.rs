@@ -156,6 +156,12 @@ impl Play {
         }
     }
 
+    fn ends_step_and_turn(&mut self) {
+        self.ends_step();
+        self.has_results = true;
+        self.ends_turn();
+    }
+
     /// A turn ends: with an answer, or with a tool of the step before.
     fn ends_turn(&mut self) {
         self.is_ended = self.has_results && self.dice.below(3) == 0;
@@ -235,11 +241,7 @@ impl Play {
                 self.model_answers();
                 self.hear(&self.of_now(Name::PermissionRequest));
             }
-            20 => {
-                self.ends_step();
-                self.has_results = true;
-                self.ends_turn();
-            }
+            20 => self.ends_step_and_turn(),
             _ => self.push(),
         }
     }
