@@ -18,16 +18,20 @@ use super::{QUICK, SOON, Scene};
 const REPORTED: &str = "performance.getEntriesByType('resource')
     .some((one) => one.name.endsWith('/me/input') && one.responseStatus === 200)";
 
-/// Clicks on the list of questions, with the login of the scene, and waits until the page has reported that.
-async fn use_page(scene: &Scene, browser: &Browser) -> Result<()> {
+/// Clicks on the list of questions, with the login of the scene, and waits until the page has reported that. That takes long on a
+/// busy machine, so the asker sends heartbeats meanwhile: its session would end.
+async fn use_page(scene: &mut Scene, browser: &Browser) -> Result<()> {
     let url = format!("http://{}/q", scene.gate.address()?);
     browser.open(&url).await?;
+    scene.beat().await?;
     let log_in = format!("localStorage.setItem('c3po-login', {})", json!(scene.login));
     browser.run(&log_in).await?;
     browser.open(&url).await?;
     browser.wait_for("document.querySelector('h1')").await?;
+    scene.beat().await?;
     browser.click("h1").await?;
-    browser.wait_for(REPORTED).await
+    browser.wait_for(REPORTED).await?;
+    scene.beat().await
 }
 
 async fn a_push_waits(test: &str, redis: Option<Redis>) -> Result<()> {
@@ -40,7 +44,7 @@ async fn a_push_waits(test: &str, redis: Option<Redis>) -> Result<()> {
         return Ok(());
     };
     let used = Instant::now();
-    use_page(&scene, &browser).await?;
+    use_page(&mut scene, &browser).await?;
     if scene.redis.is_some() {
         // Every coordinator of a Redis knows it.
         let url = scene.ntfy.url();
