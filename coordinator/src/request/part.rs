@@ -178,7 +178,7 @@ fn fitting(text: &str, room: usize) -> (&str, usize) {
 }
 
 /// Returns the size of a character within a JSON text, in bytes.
-fn json_size(c: char) -> usize {
+pub(super) fn json_size(c: char) -> usize {
     match c {
         '"' | '\\' | '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => 2,
         '\0'..'\u{20}' => 6,

@@ -19,6 +19,7 @@ use super::deposit::{
 };
 use super::guard::{self, Exchange};
 use super::identity::check_right;
+use super::part::json_size;
 use super::permission::Permission;
 use super::target::{self, Target};
 use super::{Caller, Services, begin_read};
@@ -221,8 +222,12 @@ async fn copies(
 
 /// Returns how many bytes the texts of a copy take up in its envelope.
 fn json_bytes(message: &str, context: Option<&str>) -> usize {
-    let written = |text| serde_json::to_string(text).map_or(0, |json| json.len());
-    written(message) + context.map_or(0, written)
+    let texts = [message, context.unwrap_or_default()];
+    texts
+        .iter()
+        .flat_map(|text| text.chars())
+        .map(json_size)
+        .sum()
 }
 
 /// Returns how many copies of a text of this size are sent concurrently.

@@ -48,7 +48,7 @@ use self::logins::{read_codes, read_login};
 pub use self::open::{open, open_within};
 pub use self::page_use::PageUseStore;
 pub use self::quota::{Crowded, Exceeded, Quota};
-pub use self::thread::{Excerpt, Mark, Sent, Stretch};
+pub use self::thread::{Excerpt, Mark, SentStages, Stretch};
 pub use self::waiting::WaitStore;
 use self::waiting::Waits;
 pub use self::wake::{Arrival, WAKE_BACKLOG, Wake};
@@ -419,7 +419,7 @@ pub trait Store:
     async fn thread(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt>;
 
     /// Returns how far the messages came that the reader sent in that part of the thread. Their texts are not read.
-    async fn sent(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Sent>;
+    async fn sent(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<SentStages>;
 
     /// Deletes data that is stored no longer: settled messages, reservations of names, hours of quotas. It is safe to run in
     /// any process at any time.

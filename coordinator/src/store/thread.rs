@@ -71,7 +71,7 @@ pub struct Excerpt {
 
 /// How far messages of a part of a thread came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentStages {
     /// The furthest stage of each, in the order of the messages.
     pub stages: Vec<Stage>,
     /// The mark at which reading continues; `None` at the end of the thread.

@@ -47,7 +47,7 @@ use crate::config::{Fleet, RedisAddress};
 use crate::store::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
     Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,
-    SendOutcome, Sent, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
+    SendOutcome, SentStages, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
 };
 use connection::RedisConnection;
 use inbox::List;
@@ -295,7 +295,7 @@ impl Store for RedisStore {
         self.within(threads::read(self, thread, stretch)).await
     }
 
-    async fn sent(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Sent> {
+    async fn sent(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<SentStages> {
         self.within(threads::sent(self, thread, stretch)).await
     }
 

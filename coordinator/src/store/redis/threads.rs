@@ -7,7 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::records::{self, corrupt};
 use super::{RedisStore, messages};
-use crate::store::{Excerpt, Mark, Result, Sent, Stretch};
+use crate::store::{Excerpt, Mark, Result, SentStages, Stretch};
 
 /// How many messages one call scans, with up to two commands each: no call runs more than 500.
 const STEP: usize = 200;
@@ -34,7 +34,7 @@ pub(super) async fn sent(
     store: &RedisStore,
     thread: &MessageId,
     stretch: Stretch<'_>,
-) -> Result<Sent> {
+) -> Result<SentStages> {
     let (ids, next) = walk(store, thread, stretch, "sent").await?;
     let stage = async |id: String| -> Result<Option<Stage>> {
         let history = messages::history(store, &records::parse(&id)?).await?;
@@ -45,7 +45,7 @@ pub(super) async fn sent(
         .buffered(AT_ONCE)
         .try_collect()
         .await?;
-    Ok(Sent {
+    Ok(SentStages {
         stages: stages.into_iter().flatten().collect(),
         next,
     })

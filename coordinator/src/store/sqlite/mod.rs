@@ -49,8 +49,8 @@ use super::page_use::PageUses;
 use super::{
     Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
     Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,
-    SendOutcome, Sent, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG,
-    Waits, Wake,
+    SendOutcome, SentStages, Settled, Store, StoreError, StoredMessage, Stretch, Tenure,
+    WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -443,7 +443,7 @@ impl Store for SqliteStore {
         self.reader.run(read).await
     }
 
-    async fn sent(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Sent> {
+    async fn sent(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<SentStages> {
         let thread = thread.clone();
         let (sender, after) = (stretch.reader.clone(), stretch.after.cloned());
         let limit = stretch.limit;

@@ -8,7 +8,7 @@ use rusqlite::{Row, Rows, Statement, named_params};
 use super::group::Work;
 use super::messages::{ENVELOPE, MessageRow};
 use super::rows::{from_json, moment, parsed, stamp};
-use crate::store::{Excerpt, Mark, Result, Sent, Stretch};
+use crate::store::{Excerpt, Mark, Result, SentStages, Stretch};
 
 /// How many messages one step scans, so that one reader does not delay the others.
 const STEP: usize = 1_000;
@@ -59,13 +59,13 @@ pub(super) fn sent(
     sender: &AgentId,
     after: Option<&Mark>,
     limit: usize,
-) -> Result<Sent> {
+) -> Result<SentStages> {
     let mut query = work.connection.prepare_cached(BEHIND)?;
     let mut rows = behind(&mut query, thread, after)?;
     let (mut stages, mut last, mut looked) = (Vec::new(), after.cloned(), 0);
     while let Some(row) = rows.next()? {
         if looked == STEP || stages.len() == limit {
-            return Ok(Sent { stages, next: last });
+            return Ok(SentStages { stages, next: last });
         }
         looked += 1;
         let mark = mark(row)?;
@@ -76,7 +76,7 @@ pub(super) fn sent(
         }
         last = Some(mark);
     }
-    Ok(Sent { stages, next: None })
+    Ok(SentStages { stages, next: None })
 }
 
 fn behind<'q>(

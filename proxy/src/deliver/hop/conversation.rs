@@ -161,7 +161,7 @@ impl Hop {
     /// those that the client may have dropped come again.
     fn claim_texts(&mut self, standing: Option<&Recorded>, now: Instant) {
         let claimed = match standing {
-            Some(standing) => self.shown.claim_printed(|id| standing.named.contains(id)),
+            Some(standing) => self.shown.take_printed(|id| standing.named.contains(id)),
             None => self.shown.claim_proven(),
         };
         for (ids, via) in claimed {

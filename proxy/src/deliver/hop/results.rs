@@ -50,7 +50,7 @@ impl Hop {
             return;
         }
         let named = named.iter().cloned().collect::<HashSet<_>>();
-        for (ids, via) in self.shown.claim_printed(|id| named.contains(id)) {
+        for (ids, via) in self.shown.take_printed(|id| named.contains(id)) {
             self.say(ids, Stage::InSession, via);
         }
         let seen = self.shown.proven_by_knowing(&named);

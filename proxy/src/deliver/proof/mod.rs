@@ -255,7 +255,7 @@ impl Shown {
         }
         self.order.retain(|id| !ids.contains(id));
         self.take(|_| true, |id| ids.contains(id));
-        self.claim_printed(|id| ids.contains(id));
+        self.take_printed(|id| ids.contains(id));
         self.notes
             .iter()
             .filter(|note| ids.contains(&note.id))
@@ -277,7 +277,7 @@ impl Shown {
         self.hold(ids);
         self.notes.retain(|note| !ids.contains(&note.id));
         self.take(|_| true, |id| ids.contains(id));
-        self.claim_printed(|id| ids.contains(id));
+        self.take_printed(|id| ids.contains(id));
     }
 
     /// Messages came into the context by the result of a tool.
@@ -357,8 +357,8 @@ impl Shown {
         }
     }
 
-    /// Returns the messages of hooks that the receipt is to claim now, with their hooks.
-    pub(super) fn claim_printed(
+    /// Takes such messages of hooks out of those that the receipt has not claimed. Returns them, with their hooks.
+    pub(super) fn take_printed(
         &mut self,
         is_there: impl Fn(&MessageId) -> bool,
     ) -> Vec<(Vec<MessageId>, Via)> {
@@ -390,7 +390,7 @@ impl Shown {
             |unproven: &&Unproven| matches!(unproven.awaits, Awaits::StepOf(None) | Awaits::Answer);
         let open = self.unproven.iter().filter(is_open);
         let open: HashSet<_> = open.flat_map(|unproven| unproven.ids.clone()).collect();
-        self.claim_printed(|id| !open.contains(id))
+        self.take_printed(|id| !open.contains(id))
     }
 
     /// Without a transcript, returns the messages of hooks that the client may have dropped that long ago, and when to look
