@@ -11,6 +11,7 @@ use harness::process::{command, program};
 use harness::proxy::session;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::sleep;
 
 /// How long queued messages may take to arrive after the coordinator returns, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(60);
@@ -151,6 +152,38 @@ async fn a_new_session_does_not_overtake_messages_that_its_predecessor_queued() 
     let texts: Vec<_> = received.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(texts, ["one", "two", "three", "four"]);
     Ok(())
+}
+
+#[tokio::test]
+async fn a_send_goes_on_once_another_process_has_sent_the_queued_messages() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let url = coordinator.url();
+    let mut killed = session(work.path(), "homeassistant", &url).await?;
+    let meshtastic = session(work.path(), "meshtastic", &url).await?;
+    killed.reply("ping", json!({})).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    meshtastic.end(SOON).await?;
+    coordinator.kill().await?;
+    queue(&killed, "meshtastic", "one").await?;
+    killed.process().kill().await?;
+
+    let next = session(work.path(), "homeassistant", &url).await?;
+    let send = async {
+        let arguments = json!({"target": "meshtastic", "message": "two"});
+        next.reply("send_message", arguments).await
+    };
+    let journal = work
+        .path()
+        .join(".local/state/c3po/journal/homeassistant.jsonl");
+    let sent_by_another = async {
+        sleep(Duration::from_millis(500)).await;
+        fs::write(journal, "")?;
+        coordinator.restart().await
+    };
+    let (sent, restarted) = tokio::join!(send, sent_by_another);
+    restarted?;
+    sent.map(|_| ())
 }
 
 #[tokio::test]

@@ -21,6 +21,9 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How long a call waits for earlier queued calls, which go first.
 const BEHIND_MAX: Duration = Duration::from_secs(2);
 
+/// How often such a call reads the journal again: another session of this host may send what a dead one queued.
+const BEHIND_AGAIN: Duration = Duration::from_millis(100);
+
 /// The pause before the next disk access after an error.
 const DISK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -123,7 +126,7 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
             if refused || is_empty(shared, agent).await {
                 return;
             }
-            taken.await;
+            let _ = tokio::time::timeout(BEHIND_AGAIN, taken).await;
         }
     };
     tokio::time::timeout(BEHIND_MAX, sent).await.map_err(|_| {
