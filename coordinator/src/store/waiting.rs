@@ -12,6 +12,9 @@ use super::Result;
 /// How many waits one check looks at: others wait meanwhile. A wait is allowed if a cycle is not found within them.
 const LOOKED_AT_MAX: usize = 1_024;
 
+/// How many waiting agents there are at least when the waits that ran out are removed.
+const SWEPT_AT_LEAST: usize = 64;
+
 /// The interface for waits of every store.
 #[async_trait]
 pub trait WaitStore: Send + Sync {
@@ -29,6 +32,8 @@ pub trait WaitStore: Send + Sync {
 pub(super) struct Waits {
     /// For each waiting agent: the messages whose answers it waits for, and the end of each wait.
     by_waiter: HashMap<AgentId, HashMap<MessageId, Instant>>,
+    /// How many waiting agents there may be before the waits that ran out are removed: agents come, wait once, and go.
+    swept_at: usize,
     /// How many messages were answered so far, whether or not anyone waited.
     pub(super) ended: u64,
 }
@@ -43,11 +48,23 @@ impl Waits {
     ) -> Vec<MessageId> {
         let cycle = self.cycle(message, now);
         if cycle.is_empty() {
+            if self.by_waiter.len() >= self.swept_at {
+                self.sweep(now);
+            }
             let waits = self.by_waiter.entry(message.from()).or_default();
             waits.retain(|_, until| *until > now);
             waits.insert(message.clone(), now + lease);
         }
         cycle
+    }
+
+    /// Removes the waits that ran out.
+    fn sweep(&mut self, now: Instant) {
+        self.by_waiter.retain(|_, waits| {
+            waits.retain(|_, until| *until > now);
+            !waits.is_empty()
+        });
+        self.swept_at = SWEPT_AT_LEAST.max(self.by_waiter.len() * 2);
     }
 
     /// Ends the wait for this message, which is answered.
@@ -98,4 +115,22 @@ fn path(from: &AgentId, to: &AgentId, reached_by: &HashMap<AgentId, &MessageId>)
         }
     }
     path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_that_ran_out_do_not_pile_up() {
+        let (mut waits, start) = (Waits::default(), Instant::now());
+        let lease = Duration::from_secs(1);
+        for second in 0..1_000 {
+            let agent = format!("web-{second}").parse().expect("a name");
+            let message = MessageId::new(&agent, &"nas".parse().expect("a name"), second);
+            let now = start + Duration::from_secs(second.into());
+            assert!(waits.begin(&message, lease, now).is_empty());
+        }
+        assert!(waits.by_waiter.len() <= SWEPT_AT_LEAST);
+    }
 }
