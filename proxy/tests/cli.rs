@@ -288,3 +288,18 @@ fn output_that_cannot_be_written_is_an_error_and_a_closed_pipe_is_none() {
         (Some(0), String::new())
     );
 }
+
+#[test]
+fn without_home_files_are_in_the_home_of_the_user() {
+    let output = Command::new(env!("CARGO_BIN_EXE_c3po"))
+        .args(["install", "--dry-run"])
+        .env_clear()
+        .env("TMPDIR", "/elsewhere")
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("/.local/share/c3po/") && !said.contains("/elsewhere"),
+        "{said}"
+    );
+}

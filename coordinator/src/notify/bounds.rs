@@ -39,14 +39,29 @@ impl Pace {
     }
 }
 
-/// The recent wrong codes in a reply topic, by the time of their messages, so that a second reading decides the same.
-#[derive(Debug, Default)]
+/// The wrong codes within a minute that close a topic for replies from before the coordinator began. It may have applied
+/// them before it was started again, and the codes of answered questions count as wrong. No person types so many.
+const WRONG_BEFORE_MAX: usize = 20;
+
+/// The recent wrong codes in a reply topic, by the time of their messages.
+#[derive(Debug)]
 pub(super) struct WrongReplies {
+    /// When the coordinator began to read the topic.
+    began: u64,
     times: VecDeque<u64>,
     ignored_until: u64,
 }
 
 impl WrongReplies {
+    /// Counts those of a topic that is read from this time on, in seconds since 1970.
+    pub(super) fn since(began: u64) -> Self {
+        Self {
+            began,
+            times: VecDeque::new(),
+            ignored_until: 0,
+        }
+    }
+
     /// Returns whether a message of that time is ignored.
     pub(super) fn ignores(&self, time: u64) -> bool {
         time < self.ignored_until
@@ -54,9 +69,17 @@ impl WrongReplies {
 
     /// Counts a wrong code. Returns whether the topic is ignored from now on.
     pub(super) fn count(&mut self, time: u64) -> bool {
-        self.times.retain(|at| at + WRONG_WITHIN > time);
+        let began = self.began;
+        let is_before = |at: u64| at < began;
+        self.times
+            .retain(|at| at + WRONG_WITHIN > time && is_before(*at) == is_before(time));
         self.times.push_back(time);
-        let is_enough = self.times.len() >= WRONG_REPLIES_MAX;
+        let most = if is_before(time) {
+            WRONG_BEFORE_MAX
+        } else {
+            WRONG_REPLIES_MAX
+        };
+        let is_enough = self.times.len() >= most;
         if is_enough {
             self.times.clear();
             self.ignored_until = time + WRONG_WITHIN;
@@ -89,7 +112,7 @@ mod tests {
 
     #[test]
     fn five_wrong_codes_within_a_minute_close_a_topic_for_a_minute() {
-        let mut wrong = WrongReplies::default();
+        let mut wrong = WrongReplies::since(100);
         for time in [100, 110, 120, 159, 160] {
             assert!(!wrong.count(time), "the first is a minute old");
         }
@@ -97,5 +120,15 @@ mod tests {
         assert!(wrong.count(161));
         assert!(wrong.ignores(161) && wrong.ignores(220) && !wrong.ignores(221));
         assert!(!wrong.count(221));
+    }
+    #[test]
+    fn answers_from_before_a_restart_do_not_close_the_topic() {
+        let mut wrong = WrongReplies::since(1000);
+        let mut count = |time, times: usize| (0..times).filter(|_| wrong.count(time)).count();
+        assert_eq!(count(990, 19), 0, "applied before the restart");
+        assert_eq!(count(1000, 4), 0, "these are counted on their own");
+        assert_eq!(count(1001, 1), 1);
+        let mut guessed = WrongReplies::since(1000);
+        assert!((0..20).any(|_| guessed.count(990)) && guessed.ignores(991));
     }
 }

@@ -8,6 +8,7 @@ use c3po_shared::ids::CallId;
 use c3po_shared::message::Message;
 use c3po_shared::question::AnswerContent;
 use c3po_shared::refusal::ErrorCode;
+use c3po_shared::time::Timestamp;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -31,7 +32,7 @@ pub(super) async fn follow(notifier: &Notifier, person: &Person) {
     let Some(reply) = person.reply.as_ref().filter(|_| person.token.is_some()) else {
         return std::future::pending().await;
     };
-    let mut wrong = WrongReplies::default();
+    let mut wrong = WrongReplies::since(Timestamp::now().millis() / 1000);
     let (mut since, mut pause) = ("all".to_owned(), PAUSE.0);
     loop {
         let path = format!("/{}/json?since={since}", reply.topic);

@@ -95,11 +95,15 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// Returns a variable that is not empty: clients pass "${VAR:-}", which turns an unset variable into an empty one.
+/// Returns a variable that is not empty: clients pass "${VAR:-}", which turns an unset variable into an empty one. Without
+/// `HOME`, the home of the user in `/etc/passwd` counts, as in shells.
 fn variable(name: &str) -> Option<String> {
-    std::env::var(name)
-        .ok()
-        .filter(|value| !value.trim().is_empty())
+    let value = std::env::var(name).ok();
+    let value = value.filter(|value| !value.trim().is_empty());
+    if name == "HOME" {
+        return value.or_else(|| Some(places::home_of_user()?.display().to_string()));
+    }
+    value
 }
 
 /// The file `config.toml`.

@@ -94,9 +94,7 @@ impl Places {
     /// Returns the configuration file of this process's user, whatever the environment names. `None` if the user is not in
     /// `/etc/passwd`, as those of a directory service.
     pub fn config_file_of_user() -> Option<PathBuf> {
-        let users = std::fs::read_to_string("/etc/passwd").ok()?;
-        let home = home_of(&users, rustix::process::geteuid().as_raw())?;
-        Some(Self::in_home(&home).config_file)
+        Some(Self::in_home(&home_of_user()?).config_file)
     }
 
     /// Returns the default places below a home folder.
@@ -120,6 +118,12 @@ impl Places {
                 .collect(),
         }
     }
+}
+
+/// Returns the home of this process's user in `/etc/passwd`.
+pub(super) fn home_of_user() -> Option<PathBuf> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    home_of(&users, rustix::process::geteuid().as_raw())
 }
 
 /// Returns the home of a user in the text of `/etc/passwd`.

@@ -1,11 +1,15 @@
 //! Answers from the phone: taps on buttons, and words with a code.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use c3po_shared::audit::Event;
+use c3po_shared::limits::WRONG_REPLIES_MAX;
 use harness::http;
 use harness::ntfy::{PHONE, REPLIES};
 use harness::redis::Redis;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{QUICK, Scene, button, code};
 
@@ -138,11 +142,20 @@ async fn answers_that_came_while_no_coordinator_ran_are_applied() -> Result<()> 
     let Some(mut scene) = Scene::start(test, Some(redis), QUICK).await? else {
         return Ok(());
     };
+    // Their codes count as wrong when the next coordinator reads the topic again.
+    for number in 1..=WRONG_REPLIES_MAX {
+        let question = scene.ask(&format!("Question {number}?")).await?;
+        let words = format!("{} Yes", code(&scene.pushed().await?)?);
+        scene.ntfy.send(REPLIES, PHONE, &words).await?;
+        scene.answer(&question).await?;
+    }
     let question = scene.ask("Which database?").await?;
     let push = scene.pushed().await?;
     let (ntfy, redis) = scene.stop().await?;
     ntfy.send(REPLIES, PHONE, &format!("{} SQLite", code(&push)?))
         .await?;
+    // ntfy counts in whole seconds.
+    sleep(Duration::from_secs(1)).await;
     let url = ntfy.url();
     let scene = Scene::with(ntfy, redis, &url, QUICK).await?;
     scene.step(&question, "answered").await?;
