@@ -114,6 +114,12 @@ pub(crate) async fn the_same_call_sends_once(fixture: Fixture) -> Result<()> {
     );
     assert_eq!(fixture.inbox("b").await?, ["once"]);
     assert_eq!(fixture.store.message(&renamed.message.id).await?, None);
+
+    // One that is much longer is not read: it is another one in any case.
+    let long = send(message("a", "b", &"long".repeat(1_000)));
+    assert_eq!(fixture.store.send(&long).await?, SendOutcome::Stored);
+    let short = again(&long, message("a", "b", "short"));
+    assert_eq!(fixture.store.send(&short).await?, SendOutcome::CallTaken);
     Ok(())
 }
 

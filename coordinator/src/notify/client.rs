@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::{Body, BodyDataStream, Bytes, to_bytes};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::{Method, Request, Response};
+use bytes::BytesMut;
 use futures_util::StreamExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
@@ -16,6 +17,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
@@ -134,7 +136,7 @@ pub(super) struct Lines {
     connection: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_connected: bool,
     chunks: BodyDataStream,
-    unfinished: Vec<u8>,
+    unfinished: BytesMut,
 }
 
 /// Sends a request whose response is read by lines.
@@ -162,7 +164,7 @@ pub(super) async fn open(server: &Server, ask: Ask<'_>) -> Result<Lines, ClientE
             connection,
             is_connected,
             chunks: Body::empty().into_data_stream(),
-            unfinished: Vec::new(),
+            unfinished: BytesMut::new(),
         };
         Ok((lines, response))
     };
@@ -183,8 +185,10 @@ impl Lines {
     /// Errors: the connection broke, the server is silent, or a line is too long.
     pub(super) async fn next(&mut self) -> Result<Option<String>, ClientError> {
         loop {
+            // A server that sends lines without a pause must not keep the thread.
+            consume_budget().await;
             if let Some(end) = self.unfinished.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.unfinished.drain(..=end).collect();
+                let line = self.unfinished.split_to(end + 1);
                 return Ok(Some(String::from_utf8_lossy(&line).trim().to_owned()));
             }
             if self.unfinished.len() > LINE_MAX {
@@ -271,4 +275,33 @@ async fn text_of(response: Response<Incoming>) -> Result<String, ClientError> {
     }
     let text = text.chars().filter(|c| !c.is_control()).take(200).collect();
     Err(ClientError::Refused { status, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_response_of_line_ends_keeps_no_thread() {
+        let mut lines = Lines {
+            connection: Box::pin(std::future::pending()),
+            is_connected: true,
+            chunks: Body::from(vec![b'\n'; 4 << 20]).into_data_stream(),
+            unfinished: BytesMut::new(),
+        };
+        let reading = async { while let Ok(Some(_)) = lines.next().await {} };
+        let others = async {
+            let mut turns = 0;
+            while turns < 1_000 {
+                tokio::task::yield_now().await;
+                turns += 1;
+            }
+            turns
+        };
+        // The deadline is seen only if the reader lets others work.
+        tokio::select! {
+            () = reading => panic!("it kept the thread to its end"),
+            turns = others => assert_eq!(turns, 1_000),
+        }
+    }
 }

@@ -22,10 +22,12 @@ mod trial;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
 use futures_util::future::join_all;
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::bounds::Pace;
@@ -47,6 +49,9 @@ const FILE: &str = "notify.toml";
 /// The kinds of requests, for the log.
 const PUSHES: &str = "pushes";
 const ANSWERS: &str = "answers";
+
+/// How long no push to a person is tried after one failed.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// The people of one state of the settings.
 type People = Arc<Vec<Arc<Person>>>;
@@ -72,10 +77,14 @@ pub(crate) struct Notifier {
 struct Known {
     standing: Option<Standing>,
     pace: Pace,
-    /// Locked while a push is sent or deleted, so that the latest number is the last one.
-    summary: Arc<AsyncMutex<Summary>>,
+    summary: Summary,
+    /// Woken when the number of questions that wait may have changed.
+    waiting_changed: Arc<Notify>,
     /// The kinds of requests of which the latest one failed.
     troubles: BTreeSet<&'static str>,
+    /// When the next push may be tried after a failure. Until then none is, whatever waits: a server that refuses too many
+    /// requests would refuse all of them for ever.
+    retry_at: Option<Instant>,
 }
 
 impl Notifier {
@@ -138,14 +147,26 @@ impl Notifier {
         read(known.entry(name.to_owned()).or_default())
     }
 
-    /// Returns the lock for the requests about a person.
-    fn turn(&self, person: &Person) -> Arc<AsyncMutex<Summary>> {
-        self.with(&person.name, |known| Arc::clone(&known.summary))
+    /// Returns the time until a push may be tried, after one failed. Then one is tried, and the others after its success.
+    fn may_try(&self, person: &Person) -> Result<(), Duration> {
+        let now = Instant::now();
+        self.with(&person.name, |known| match known.retry_at {
+            Some(at) if now < at => Err(at - now),
+            Some(_) => {
+                known.retry_at = Some(now + RETRY);
+                Ok(())
+            }
+            None => Ok(()),
+        })
     }
 
     /// Records how a request for a person ended. The first failure of several is logged.
     fn record<T>(&self, person: &Person, kind: &'static str, outcome: &Result<T, ClientError>) {
         let (name, server) = (&person.name, &person.server);
+        if kind == PUSHES {
+            let retry_at = outcome.is_err().then(|| Instant::now() + RETRY);
+            self.with(name, |known| known.retry_at = retry_at);
+        }
         match outcome {
             Err(why) if self.with(name, |known| known.troubles.insert(kind)) => {
                 tracing::warn!("{kind} of {name} by {server} fail: {why}");
@@ -170,7 +191,9 @@ impl Notifier {
         });
         if is_new {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.values_mut().for_each(|known| known.standing = None);
+            for known in known.values_mut() {
+                (known.standing, known.retry_at) = (None, None);
+            }
             tracing::info!(
                 "questions are pushed to {} people",
                 self.people.borrow().len()
@@ -190,7 +213,7 @@ fn shared(people: Vec<Person>) -> People {
     Arc::new(people.into_iter().map(Arc::new).collect())
 }
 
-/// Follows the settings and reads the reply topics of all people, until `stop` is cancelled.
+/// Follows the settings, reads the reply topics of all people and keeps their numbers of questions, until `stop` is cancelled.
 pub(crate) async fn keep(notifier: Arc<Notifier>, stop: CancellationToken) {
     let (path, flags) = (notifier.path.clone(), notifier.flags.clone());
     let take = |found: &Result<Vec<Person>, String>| notifier.take(found);
@@ -202,19 +225,22 @@ pub(crate) async fn keep(notifier: Arc<Notifier>, stop: CancellationToken) {
     let read = move || config::read(&path, &flags);
     tokio::join!(
         files::follow(read, take, report, stop.clone()),
-        read_replies(&notifier, &stop)
+        follow_people(&notifier, &stop)
     );
 }
 
-async fn read_replies(notifier: &Notifier, stop: &CancellationToken) {
+async fn follow_people(notifier: &Notifier, stop: &CancellationToken) {
     let mut changes = notifier.people.subscribe();
     loop {
         let people = Arc::clone(&changes.borrow_and_update());
-        let reading = people
-            .iter()
-            .map(|person| replies::follow(notifier, person));
+        let following = people.iter().map(|person| async {
+            tokio::join!(
+                replies::follow(notifier, person),
+                summary::keep(notifier, person)
+            )
+        });
         tokio::select! {
-            _ = join_all(reading), if !people.is_empty() => {}
+            _ = join_all(following), if !people.is_empty() => {}
             _ = changes.changed() => {}
             () = stop.cancelled() => return,
         }

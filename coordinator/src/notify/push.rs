@@ -16,7 +16,6 @@ use super::codes::Codes;
 use super::config::Person;
 use super::render::sequence;
 use super::requests::{delete, is_there, publish};
-use super::summary::Summary;
 use super::{Notifier, PUSHES};
 use crate::metrics::PushOutcome;
 use crate::request::{end_triage, hold_for_triage, page_use_left, with_parts};
@@ -59,23 +58,36 @@ pub(crate) async fn do_push(notifier: &Notifier, claimed: &Claimed) -> Result<Op
             .await?;
         steps.push((person, next));
     }
-    let pushes = steps.iter().any(|(_, next)| *next == Next::Push);
+    let left = message.expires_at.since(now);
+    let is_quiet = steps.iter().all(|(_, next)| *next == Next::Nothing);
+    let look = match is_quiet && !message.requires_response && !kept.history.iter().any(is_push) {
+        // News that nobody gets as a push. There may be thousands.
+        true => left,
+        false => LOOK.min(left),
+    };
+    let mut pushes = false;
     let work = steps.into_iter().map(|(person, next)| async move {
         match next {
             Next::Push => notifier.push(person, message, claimed.taken_over).await,
-            Next::Wait(time) => Ok(time),
-            Next::Nothing => Ok(LOOK),
+            Next::Wait(time) => Ok(Some(time)),
+            Next::Nothing => Ok(Some(look)),
         }
     });
-    let mut wait = LOOK.min(message.expires_at.since(now));
+    let mut wait = look;
     for outcome in join_all(work).await {
-        wait = wait.min(outcome?);
+        match outcome? {
+            Some(time) => wait = wait.min(time),
+            None => pushes = true,
+        }
+    }
+    if !pushes {
+        return Ok(Some(wait));
     }
     // It may have ended while it was pushed: then nothing else takes the push back.
     let kept = notifier.services.store.message(&id).await?;
     if kept.is_none_or(|kept| is_over(&kept)) {
         // The receipt of a message that is over does not record a push.
-        return notifier.end(&id, claimed.taken_over || pushes).await;
+        return notifier.end(&id, true).await;
     }
     Ok(Some(wait))
 }
@@ -112,12 +124,13 @@ fn next(person: &Person, message: &Message, history: &[Step], now: Timestamp) ->
 
 /// Returns whether a server accepted the push to this person.
 fn has_reached(history: &[Step], name: &str) -> bool {
-    let is_push = |step: &Step| {
-        step.stage == Stage::OnHost
-            && step.via == Some(Via::Ntfy)
-            && step.by.as_deref() == Some(name)
-    };
-    history.iter().any(is_push)
+    let mut pushes = history.iter().filter(|step| is_push(step));
+    pushes.any(|push| push.by.as_deref() == Some(name))
+}
+
+/// Returns whether a server accepted a push.
+fn is_push(step: &Step) -> bool {
+    step.stage == Stage::OnHost && step.via == Some(Via::Ntfy)
 }
 
 impl Notifier {
@@ -137,14 +150,27 @@ impl Notifier {
         Ok(wait.map_or(next, Next::Wait))
     }
 
-    /// Pushes a message to a person. Returns the time after which the duty is due again.
-    async fn push(&self, person: &Person, message: &Message, taken_over: bool) -> Result<Duration> {
+    /// Pushes a message to a person. Returns `None` if the server accepted it, or the time after which it is due.
+    async fn push(
+        &self,
+        person: &Person,
+        message: &Message,
+        taken_over: bool,
+    ) -> Result<Option<Duration>> {
+        match self.may_try(person) {
+            Ok(()) => {}
+            // The server must still be asked whether it accepted the push.
+            Err(_) if taken_over => {
+                anyhow::bail!("the server of {} failed a moment ago", person.name)
+            }
+            Err(left) => return Ok(Some(left)),
+        }
         let codes = self.codes(person).await?;
         let pushed = self.try_push(person, message, codes, taken_over).await;
         self.record(person, PUSHES, &pushed);
         let metrics = &self.services.metrics;
         match pushed.with_context(|| format!("the push to {}", person.name))? {
-            Some(wait) => return Ok(wait),
+            Some(wait) => return Ok(Some(wait)),
             None => metrics.pushed(PushOutcome::Accepted),
         }
         let reached = PersonReached {
@@ -154,7 +180,7 @@ impl Notifier {
             via: Via::Ntfy,
         };
         self.services.store.reach_person(&reached).await?;
-        Ok(LOOK)
+        Ok(None)
     }
 
     /// Returns `None` if the server accepted the push, or the time after which it is due.
@@ -165,8 +191,6 @@ impl Notifier {
         codes: Option<Codes>,
         taken_over: bool,
     ) -> Result<Option<Duration>, ClientError> {
-        let turn = self.turn(person);
-        let mut summary = turn.lock().await;
         let standing = self.standing(person).await?;
         if standing.refuses(person) {
             self.services.metrics.pushed(PushOutcome::Refused);
@@ -180,7 +204,8 @@ impl Notifier {
         let host = message.from_host.as_deref().unwrap_or_default();
         let now = Instant::now();
         if let Err(wait) = self.with(&person.name, |known| known.pace.take(host, now)) {
-            self.summarize(person, &frame, &mut summary).await?;
+            self.with(&person.name, |known| known.summary = known.summary.wanted());
+            self.waiting_changed(person);
             return Ok(Some(wait.min(LOOK)));
         }
         let published = publish(person, &push).await;
@@ -195,22 +220,25 @@ impl Notifier {
     async fn end(&self, id: &MessageId, taken_over: bool) -> Result<Option<Duration>> {
         end_triage(&self.services, id).await?;
         let kept = self.services.store.message(id).await?;
+        let was_counted = kept
+            .as_ref()
+            .is_none_or(|kept| kept.message.requires_response);
         let history = kept.map(|kept| kept.history).unwrap_or_default();
         let (people, sequence) = (self.people(), sequence(id));
         // A coordinator that ended while it pushed recorded nothing.
         let reached = |name: &str| taken_over || has_reached(&history, name);
         let ending = people.iter().map(|person| async {
-            let turn = self.turn(person);
-            let mut summary = turn.lock().await;
             if reached(&person.name) {
+                let may_try = self.may_try(person);
+                may_try.map_err(|_| {
+                    anyhow::anyhow!("the server of {} failed a moment ago", person.name)
+                })?;
                 let deleted = delete(person, &sequence).await;
                 self.record(person, PUSHES, &deleted);
                 deleted.with_context(|| format!("the end of the push to {}", person.name))?;
             }
-            let updated = self.update_summary(person, &mut summary).await;
-            self.record(person, PUSHES, &updated);
-            if let Summary::Shows { .. } = *summary {
-                updated.with_context(|| format!("the number of questions of {}", person.name))?;
+            if was_counted {
+                self.waiting_changed(person);
             }
             anyhow::Ok(())
         });

@@ -1,11 +1,21 @@
 //! The push with the number of open questions, in place of more pushes than a person gets in a short time.
+//!
+//! One task for each person keeps it. Duties only report changes, so a flood of questions and ends costs a server few requests.
 
-use super::Notifier;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use super::client::ClientError;
 use super::config::Person;
-use super::render::{Frame, WAITING};
+use super::render::WAITING;
 use super::requests::{delete, is_there, publish};
+use super::{Notifier, PUSHES};
 use crate::request::open_after;
+
+/// The pause after each update. A server limits the requests of a coordinator, and pushes need most of them.
+const EVERY: Duration = Duration::from_secs(20);
 
 /// The number in the push, as far as this process knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,53 +25,99 @@ pub(super) enum Summary {
     Unknown,
     /// There is none.
     Gone,
+    /// A push was held back, so there must be one.
+    Wanted,
     /// It shows this number; the server can or cannot change it.
     Shows { count: usize, can_change: bool },
 }
 
+impl Summary {
+    /// Returns the state after a push was held back.
+    pub(super) fn wanted(self) -> Self {
+        match self {
+            Self::Shows { .. } => self,
+            _ => Self::Wanted,
+        }
+    }
+}
+
+/// Keeps the push of a person up to date, for ever.
+pub(super) async fn keep(notifier: &Notifier, person: &Person) {
+    let changed = notifier.with(&person.name, |known| Arc::clone(&known.waiting_changed));
+    // There may be a push of an earlier process.
+    changed.notify_one();
+    loop {
+        changed.notified().await;
+        let updated = notifier.update_summary(person).await;
+        notifier.record(person, PUSHES, &updated);
+        if updated.is_err() {
+            changed.notify_one();
+        }
+        sleep(EVERY).await;
+    }
+}
+
 impl Notifier {
-    /// Shows the number of questions that wait, if that is news. A server that cannot change a push gets no second one.
-    pub(super) async fn summarize(
-        &self,
-        person: &Person,
-        frame: &Frame<'_>,
-        summary: &mut Summary,
-    ) -> Result<(), ClientError> {
-        let count = self.count().await?;
-        let push = frame.summary(count);
-        if let Summary::Shows {
-            count: shown,
-            can_change,
-        } = *summary
-            && (!can_change
-                || shown == count && (!self.is_shared || is_there(person, &push).await?))
-        {
+    /// Reports that the number of questions that wait may have changed.
+    pub(super) fn waiting_changed(&self, person: &Person) {
+        self.with(&person.name, |known| known.waiting_changed.notify_one());
+    }
+
+    /// Brings the push up to date.
+    async fn update_summary(&self, person: &Person) -> Result<(), ClientError> {
+        let summary = self.with(&person.name, |known| known.summary);
+        if summary == Summary::Gone && !self.is_shared {
             return Ok(());
         }
-        let response = publish(person, &push).await?;
-        let can_change = response.contains("\"sequence_id\"");
-        *summary = Summary::Shows { count, can_change };
+        let count = self.count().await?;
+        let next = match summary {
+            _ if count == 0 => {
+                self.take_back(person, summary).await?;
+                Summary::Gone
+            }
+            Summary::Wanted | Summary::Shows { .. } => self.show(person, summary, count).await?,
+            Summary::Unknown | Summary::Gone => return Ok(()),
+        };
+        self.with(&person.name, |known| known.summary = next);
         Ok(())
     }
 
-    /// Brings the push up to date after a message has ended, if there is one.
-    pub(super) async fn update_summary(
-        &self,
-        person: &Person,
-        summary: &mut Summary,
-    ) -> Result<(), ClientError> {
-        if *summary == Summary::Gone && !self.is_shared {
-            return Ok(());
-        }
-        if self.count().await? == 0 {
+    /// Deletes the push if there is one, also one of another process.
+    async fn take_back(&self, person: &Person, summary: Summary) -> Result<(), ClientError> {
+        let is_known = matches!(summary, Summary::Shows { .. });
+        let push = self
+            .frame(person, self.standing(person).await?, None)
+            .summary(0);
+        if is_known || is_there(person, &push).await? {
             delete(person, WAITING).await?;
-            *summary = Summary::Gone;
-        } else if let Summary::Shows { .. } = *summary {
-            let standing = self.standing(person).await?;
-            let frame = self.frame(person, standing, None);
-            self.summarize(person, &frame, summary).await?;
         }
         Ok(())
+    }
+
+    /// Shows the number, if that is news. A server that cannot change a push gets no second one.
+    async fn show(
+        &self,
+        person: &Person,
+        summary: Summary,
+        count: usize,
+    ) -> Result<Summary, ClientError> {
+        let standing = self.standing(person).await?;
+        if standing.refuses(person) {
+            return Ok(summary);
+        }
+        let push = self.frame(person, standing, None).summary(count);
+        if let Summary::Shows {
+            count: shown,
+            can_change,
+        } = summary
+            && (!can_change
+                || shown == count && (!self.is_shared || is_there(person, &push).await?))
+        {
+            return Ok(summary);
+        }
+        let response = publish(person, &push).await?;
+        let can_change = response.contains("\"sequence_id\"");
+        Ok(Summary::Shows { count, can_change })
     }
 
     /// Returns how many questions wait for people.

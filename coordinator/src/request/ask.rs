@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use c3po_shared::catalogue::{self as tools, Reply, Sent, UserAnswer, waited};
+use c3po_shared::catalogue::{self as tools, Reply, Sent, UserAnswer};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::ASK_DEFAULT;
 use c3po_shared::policy::Verb;
@@ -17,7 +17,7 @@ use super::outcome::check_own;
 use super::permission::Permission;
 use super::receipts::own_message;
 use super::wait::{self, Wanted};
-use super::{CALL_DEADLINE, Caller, Done, Services, begin_call, check_speaker, triage};
+use super::{CALL_DEADLINE, Caller, Done, Services, begin_call, begin_read, check_speaker, triage};
 use crate::store::Quota;
 
 /// `ask_user`
@@ -28,14 +28,20 @@ pub(super) async fn ask_user(
     call: tools::AskUser,
 ) -> Result<Done, Refusal> {
     let deadline = Instant::now() + Duration::from_secs(call.timeout.unwrap_or(ASK_DEFAULT));
-    let question = match (&call.question_id, call.as_question()) {
-        (Some(question), _) => question.clone(),
+    let (question, asked_at) = match (&call.question_id, call.as_question()) {
+        (Some(question), _) => {
+            check_speaker(services, caller).await?;
+            (
+                question.clone(),
+                asked_at(services, caller, question).await?,
+            )
+        }
         (None, Some(question)) => {
             let (message, receipt) = ask(services, caller, id, &call, question).await?;
             if call.wait == Some(false) {
                 return Ok(Reply::Sent(Sent { message, receipt }).into());
             }
-            message.id
+            (message.id, message.timestamp)
         }
         (None, None) => return Err(Refusal::invalid("ask_user needs a question")),
     };
@@ -44,13 +50,23 @@ pub(super) async fn ask_user(
     match wait::until(services, caller, &wanted, deadline).await? {
         Some(done) => Ok(done),
         None => {
-            let looking = timeout(CALL_DEADLINE, own_message(services, caller, &question)).await;
-            let kept = looking.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
-            let waited = waited(&kept.message, Timestamp::now());
+            let waited = Timestamp::now().since(asked_at).as_secs();
             let outcome = UserAnswer::no_response(question, waited, advice);
             Ok(Reply::UserAnswer(Box::new(outcome)).into())
         }
     }
+}
+
+/// Returns when the caller asked a question.
+async fn asked_at(
+    services: &Services,
+    caller: &Caller,
+    question: &MessageId,
+) -> Result<Timestamp, Refusal> {
+    let _reading = begin_read(&caller.principal).await?;
+    let looking = timeout(CALL_DEADLINE, own_message(services, caller, question)).await;
+    let kept = looking.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
+    Ok(kept.message.timestamp)
 }
 
 /// Stores the question of the call, within the deadline of a call.

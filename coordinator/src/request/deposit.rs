@@ -211,11 +211,9 @@ pub(super) async fn sent(
                 || accepted.from_host != message.from_host
                 || !caller.principal.covers(&accepted.from_agent) =>
         {
-            let error = "this call_id was used for another call; nothing was sent";
-            Err(Refusal::new(ErrorCode::Conflict, error).suggest(
-                "Give every call its own id (UUIDv7), and every request its own Idempotency-Key.",
-            ))
+            Err(call_taken())
         }
+        SendOutcome::CallTaken => Err(call_taken()),
         SendOutcome::Repeated(accepted) => {
             let kept = services.store.message(&accepted.id).await?;
             let history = kept.map(|kept| kept.history).unwrap_or_default();
@@ -236,6 +234,12 @@ pub(super) async fn sent(
         }
         SendOutcome::IdTaken => Ok(None),
     }
+}
+
+fn call_taken() -> Refusal {
+    let error = "this call_id was used for another call; nothing was sent";
+    Refusal::new(ErrorCode::Conflict, error)
+        .suggest("Give every call its own id (UUIDv7), and every request its own Idempotency-Key.")
 }
 
 /// Returns an audit entry about a message, without any of its texts.

@@ -93,8 +93,7 @@ async fn check_no_question(
             continue;
         };
         let message = kept.message;
-        let is_asked = message.question.is_some() && message.requires_response;
-        if is_asked && message.to_agent.is_human() && kept.reply.is_none() {
+        if message.requires_response && message.to_agent.is_human() && kept.reply.is_none() {
             let error =
                 format!("{id} is a question to people, and leaves their inbox by an answer");
             return Err(Refusal::invalid(error).suggest("Answer it, or leave it out."));

@@ -315,6 +315,10 @@ async fn begin<'a>(
         Call::AckMessages(call) if call.message_ids.len() > CHANGED_AT_ONCE => {
             Some(begin_read(principal).await?)
         }
+        // It reads that message whole.
+        Call::EscalateToHuman(call) if call.question_id.is_some() => {
+            Some(begin_read(principal).await?)
+        }
         _ => Some(begin_call(principal).await?),
     })
 }

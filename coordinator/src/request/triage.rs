@@ -326,34 +326,25 @@ pub(super) async fn answer(
     permission
         .check(services, caller, &asked.message.from_agent)
         .await?;
-    let own = MessageId::of_call(&AgentId::human(), &asked.message.from_agent, call, 0);
-    if let Some(reply) = own_answer(&asked, &own, &caller.agent) {
-        return Ok(reply);
-    }
-    if own == correction_of(&asked.message) {
-        // A caller chooses the id of its call, and so that of its answer.
-        return Err(
-            Refusal::invalid("this id is kept for a person's correction").suggest("Call again."),
-        );
-    }
-    questions::check_open(&asked)?;
     let message = with_parts(asked.message.clone());
     let content = questions::content_of(&message, text);
     let answer = questions::answer_of(&asked, &Answer::by_triage(&caller.agent), content)?;
+    if let Some(reply) = stored(&asked, &answer) {
+        return Ok(reply);
+    }
+    questions::check_open(&asked)?;
     let person = questions::person(&caller.principal);
+    // A caller chooses the id of its call. The answer must not get an id that is kept for something else.
+    let call = CallId::fresh();
     let sent = questions::store_answer(services, &person, call, &asked, &answer).await?;
     end(services, question).await?;
     Ok(Reply::Sent(sent))
 }
 
-/// Returns the reply that the same call of that agent has already made.
-fn own_answer(asked: &Asked, own: &MessageId, agent: &AgentId) -> Option<Reply> {
-    let by = Answer::by_triage(agent);
-    let is_its = |reply: &&Message| {
-        let answer = reply.answer.as_deref();
-        reply.id == *own && answer.is_some_and(|answer| answer.by == by)
-    };
-    let message = asked.reply.as_ref().filter(is_its)?.clone();
+/// Returns the reply to the question if it has this very answer: the call was sent again.
+fn stored(asked: &Asked, answer: &Answer) -> Option<Reply> {
+    let is_it = |reply: &&Message| reply.answer.as_deref() == Some(answer);
+    let message = asked.reply.as_ref().filter(is_it)?.clone();
     let receipt = Receipt {
         stage: Stage::Stored,
         at: Some(message.timestamp),

@@ -147,7 +147,13 @@ pub enum SendOutcome {
     Away,
     /// Another message has this id; nothing changed.
     IdTaken,
+    /// The same call sent this recipient a message that is longer by more than [`REPEAT_MARGIN`], so another one; nothing
+    /// changed. It was not read: a call reads no more than it sends.
+    CallTaken,
 }
+
+/// How many bytes longer the envelope of a message may be than that of its repetition, whose sender may be renamed.
+const REPEAT_MARGIN: usize = 1_024;
 
 /// The outcome of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -113,7 +113,10 @@ impl Coordinators {
             problems.push(problem);
             Vec::new()
         });
-        let pinned = variable("C3PO_FINGERPRINT").map(Fingerprints::One);
+        // One without a fingerprint, such as ",", must not remove those of the file.
+        let pinned = variable("C3PO_FINGERPRINT")
+            .map(Fingerprints::One)
+            .filter(|pinned| !pinned.texts().is_empty());
         let is_of_file = named.is_none_or(|_| are_among(&urls, &written))
             && pinned
                 .as_ref()
@@ -377,6 +380,8 @@ mod tests {
         check(&[(pin, &other)], "", Source::Environment);
         check(&[(pin, &own)], &pinned, Source::File);
         check(&[(pin, &other)], &pinned, Source::Overridden);
+        check(&[(pin, ",")], &pinned, Source::File);
+        assert_eq!(read(&[(pin, ",")], &pinned).0.fingerprints.len(), 1);
         let file = "coordinator_url = \"https://nas:8420\"\n";
         check(&[(pin, &own)], file, Source::Overridden);
         check(&[(url, "https://box:8420")], file, Source::Overridden);

@@ -60,7 +60,7 @@ async fn a_message_that_was_never_in_the_inbox_is_not_acknowledged() -> Result<(
     let sent = sender
         .call(
             "send_message",
-            json!({"target": "human", "message": "hello"}),
+            json!({"target": "human", "message": "hello", "requires_response": false}),
         )
         .await?;
     let id = sent["id"].as_str().context("an id")?;

@@ -148,6 +148,7 @@ async fn answers_that_came_while_no_coordinator_ran_are_applied() -> Result<()> 
         let words = format!("{} Yes", code(&scene.pushed().await?)?);
         scene.ntfy.send(REPLIES, PHONE, &words).await?;
         scene.answer(&question).await?;
+        scene.nothing_shown().await?;
     }
     let question = scene.ask("Which database?").await?;
     let push = scene.pushed().await?;

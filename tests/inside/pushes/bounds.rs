@@ -1,6 +1,7 @@
 //! The pushes that are not sent: to public topics, in quiet hours, and too many.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use c3po_shared::limits::PUSHES_PER_HOST;
@@ -11,6 +12,7 @@ use harness::process::{command, program};
 use harness::skip::skipped;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::sleep;
 
 use super::{QUICK, SOON, Scene, button, settings};
 
@@ -68,6 +70,7 @@ async fn a_reply_token_that_can_read_gets_no_buttons() -> Result<()> {
     )?;
     // The file is read again within a second: the first push after that has no button.
     let push = eventually("no buttons", SOON, async || {
+        sleep(Duration::from_secs(1)).await;
         scene.choose("Deploy?", &["Yes", "No"]).await.ok()?;
         let shown = eventually("a push", SOON, async || {
             scene.ntfy.shown().await.ok()?.last().cloned()
@@ -131,6 +134,30 @@ async fn after_eight_pushes_of_a_host_one_more_counts_the_rest_and_is_taken_back
 }
 
 #[tokio::test]
+async fn a_flood_of_questions_and_ends_costs_the_server_few_requests() -> Result<()> {
+    let test = "a_flood_of_questions_and_ends_costs_the_server_few_requests";
+    let Some(mut scene) = Scene::start(test, None, QUICK).await? else {
+        return Ok(());
+    };
+    for number in 0..=PUSHES_PER_HOST {
+        scene.ask(&format!("Question {number}?")).await?;
+    }
+    let sent = async || anyhow::Ok(scene.ntfy.messages(QUESTIONS).await?.len());
+    eventually("eight pushes and their count", SOON, async || {
+        (sent().await.ok()? > PUSHES_PER_HOST).then_some(())
+    })
+    .await?;
+    for number in 0..40 {
+        let question = scene.ask(&format!("Again {number}?")).await?;
+        let conclusion = json!({"message_id": question, "stage": "withdrawn", "via": "tool_call"});
+        scene.asker.call("conclude", conclusion).await?;
+    }
+    let sent = scene.ntfy.messages(QUESTIONS).await?;
+    assert!(sent.len() <= PUSHES_PER_HOST + 4, "{sent:#?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn changed_settings_count_within_a_second_and_invalid_ones_change_nothing() -> Result<()> {
     let test = "changed_settings_count_within_a_second_and_invalid_ones_change_nothing";
     let Some(mut scene) = Scene::start(test, None, QUICK).await? else {
@@ -154,6 +181,7 @@ async fn changed_settings_count_within_a_second_and_invalid_ones_change_nothing(
     );
     write("grace = \"0s\"\ncontent = \"none\"\n")?;
     eventually("a push without a text", SOON, async || {
+        sleep(Duration::from_secs(1)).await;
         scene.ask("Which editor?").await.ok()?;
         let shown = eventually("a push", SOON, async || {
             scene.ntfy.shown().await.ok()?.last().cloned()

@@ -22,7 +22,7 @@ use inside::gate::Gate;
 use serde_json::{Value, json};
 
 /// How long a push or an answer may take that should be quick, on a machine that builds at the same time.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// How long a failed push takes until it is repeated: the claim of its duty, and the look of its coordinator.
 const REPEATED: Duration = Duration::from_secs(60);
 

@@ -14,8 +14,8 @@ use super::{RedisStore, agents, room};
 use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
-    AnswerOutcome, Conclusion, PersonReached, Result, Send, SendOutcome, Settled, StoreError,
-    StoredMessage, Tenure, Wake,
+    AnswerOutcome, Conclusion, PersonReached, REPEAT_MARGIN, Result, Send, SendOutcome, Settled,
+    StoreError, StoredMessage, Tenure, Wake,
 };
 
 /// How many messages one call changes, with up to nine commands each: no call runs more than 500.
@@ -29,10 +29,13 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
         .names
         .call("send", inbox.into_iter().chain(places(store, send)));
     call.arg(store.wakes.origin());
-    describe(&mut call, send, &records::write(message)?);
+    let envelope = records::write(message)?;
+    describe(&mut call, send, &envelope);
     match store.connection.invoke(&call).await {
         // A full Redis refuses the call before it checks whether this call was sent before.
-        Err(StoreError::Full(why)) => sent_before(store, send).await?.ok_or(StoreError::Full(why)),
+        Err(StoreError::Full(why)) => sent_before(store, send, &envelope)
+            .await?
+            .ok_or(StoreError::Full(why)),
         answer => outcome(store, send, answer?),
     }
 }
@@ -87,7 +90,7 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
     let told = match told {
         // As for a message: a full Redis refuses the call before it checks whether this call was sent before.
         Err(StoreError::Full(why)) => {
-            let earlier = sent_before(store, answer).await?;
+            let earlier = sent_before(store, answer, &envelope).await?;
             return earlier
                 .map(AnswerOutcome::Sent)
                 .ok_or(StoreError::Full(why));
@@ -175,7 +178,8 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) {
         .arg(quota::cost(envelope.len()))
         .arg(limit.unwrap_or_default())
         .arg(send.key.as_deref().unwrap_or_default())
-        .arg(send.login.as_deref().unwrap_or_default());
+        .arg(send.login.as_deref().unwrap_or_default())
+        .arg(REPEAT_MARGIN);
     if message.to_agent == AgentId::human() {
         call.arg(QUESTIONS_PER_AGENT)
             .arg(QUESTIONS_PER_HOST)
@@ -225,6 +229,7 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
         "nobody" => Ok(SendOutcome::NoSuchAgent),
         "away" => Ok(SendOutcome::Away),
         "taken" => Ok(SendOutcome::IdTaken),
+        "call_taken" => Ok(SendOutcome::CallTaken),
         other => Err(corrupt(format_args!(
             "'{other}' is not an outcome of a send"
         ))),
@@ -242,20 +247,31 @@ fn exceeded(send: &Send, told: &[Value]) -> Result<Exceeded> {
     })
 }
 
-/// Returns the message that the same call sent to the same recipient before, if any.
-async fn sent_before(store: &RedisStore, send: &Send) -> Result<Option<SendOutcome>> {
+/// Returns the outcome of a call that sent a message to the same recipient before, if it did.
+async fn sent_before(
+    store: &RedisStore,
+    send: &Send,
+    envelope: &str,
+) -> Result<Option<SendOutcome>> {
     let key = store.names.message(&send.message.id);
-    let mut kept = redis::cmd("HMGET");
-    let kept = store
-        .connection
-        .run(kept.arg(key).arg("facts").arg("env"))
-        .await?;
-    let (Some(facts), Some(envelope)): (Option<String>, Option<String>) = kept else {
-        return Ok(None);
+    let field = |command: &str, field: &str| {
+        let mut command = redis::cmd(command);
+        command.arg(&key).arg(field);
+        command
     };
-    if records::call_of(&facts) != Some(send.call.to_string().as_str()) {
+    let facts: Option<String> = store.connection.run(&field("HGET", "facts")).await?;
+    let call = send.call.to_string();
+    if facts.as_deref().and_then(records::call_of) != Some(call.as_str()) {
         return Ok(None);
     }
+    let length: usize = store.connection.run(&field("HSTRLEN", "env")).await?;
+    if length > envelope.len() + REPEAT_MARGIN {
+        return Ok(Some(SendOutcome::CallTaken));
+    }
+    let envelope: Option<String> = store.connection.run(&field("HGET", "env")).await?;
+    let Some(envelope) = envelope else {
+        return Ok(None);
+    };
     Ok(Some(SendOutcome::Repeated(Box::new(records::envelope(
         &envelope,
     )?))))

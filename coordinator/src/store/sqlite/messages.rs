@@ -16,7 +16,7 @@ use super::rows::{count, from_json, integer, json, moment, parsed, stamp, time_u
 use super::{audit, duties, people, quota};
 use crate::store::fill::is_short;
 use crate::store::quota::cost;
-use crate::store::{AnswerOutcome, Duty, Result, Send, SendOutcome, Wake};
+use crate::store::{AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, Wake};
 
 /// How many messages one step settles: others wait for it, and a full disk must have room for it.
 const SETTLED_MAX: usize = 50;
@@ -140,7 +140,7 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
 fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
     if let Some(earlier) = sent_before(work, send)? {
-        return Ok(SendOutcome::Repeated(Box::new(earlier)));
+        return Ok(earlier);
     }
     if send.spares_away && is_away(work, &message.to_agent)? {
         return Ok(SendOutcome::Away);
@@ -210,15 +210,29 @@ fn record_send(work: &Work<'_>, send: &Send) -> Result<()> {
     })
 }
 
-fn sent_before(work: &Work<'_>, send: &Send) -> Result<Option<Message>> {
-    let mut query = work.connection.prepare_cached(&format!(
-        "SELECT {ENVELOPE} FROM messages WHERE call = ? AND to_agent = ?"
-    ))?;
+/// Returns the outcome of a call that sent a message to the same recipient before, if it did.
+fn sent_before(work: &Work<'_>, send: &Send) -> Result<Option<SendOutcome>> {
+    let mut find = work.connection.prepare_cached(
+        "SELECT position, max(octet_length(envelope), ifnull((SELECT octet_length(long.envelope)
+            FROM long_messages AS long WHERE long.position = messages.position), 0))
+        FROM messages WHERE call = ? AND to_agent = ?",
+    )?;
     let call = (send.call.0.as_bytes(), send.message.to_agent.as_str());
-    query
-        .query_row(call, |row| Ok(from_json(row, "envelope")))
-        .optional()?
-        .transpose()
+    let found: Option<(i64, i64)> = find
+        .query_row(call, |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((position, length)) = found else {
+        return Ok(None);
+    };
+    if count(length) > json(&send.message)?.len() + REPEAT_MARGIN {
+        return Ok(Some(SendOutcome::CallTaken));
+    }
+    let sql = format!("SELECT {ENVELOPE} FROM messages WHERE position = ?");
+    let earlier = work
+        .connection
+        .prepare_cached(&sql)?
+        .query_row([position], |row| Ok(from_json(row, "envelope")))??;
+    Ok(Some(SendOutcome::Repeated(Box::new(earlier))))
 }
 
 fn is_away(work: &Work<'_>, agent: &AgentId) -> Result<bool> {
@@ -292,9 +306,7 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
 pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome> {
     let reply = &answer.message;
     if let Some(earlier) = sent_before(work, answer)? {
-        return Ok(AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(
-            earlier,
-        ))));
+        return Ok(AnswerOutcome::Sent(earlier));
     }
     let Some(question) = &reply.reply_to else {
         return Ok(AnswerOutcome::NotFound);

@@ -75,21 +75,28 @@ local function wake(what, whom)
   woken[#woken + 1] = what .. ' ' .. whom
 end
 
+-- The latest second that was written as text, and that text: many calls write the same one.
+local written_second, second_text
+
 -- Returns a time as text: 2026-01-15T10:30:00.000Z.
 local function time_text(millis)
   local seconds = math.floor(millis / 1000)
-  local days, second = math.floor(seconds / 86400), seconds % 86400
-  -- The civil date of a day: years begin in March, so that the leap day is the last one.
-  local shifted = days + 719468
-  local era = math.floor(shifted / 146097)
-  local day = shifted - era * 146097
-  local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
-  day = day - (365 * year + math.floor(year / 4) - math.floor(year / 100))
-  local month = math.floor((5 * day + 2) / 153)
-  day = day - math.floor((153 * month + 2) / 5) + 1
-  month = month < 10 and month + 3 or month - 9
-  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', year + era * 400 + (month < 3 and 1 or 0), month, day,
-    math.floor(second / 3600), math.floor(second / 60) % 60, second % 60, millis % 1000)
+  if seconds ~= written_second then
+    local days, second = math.floor(seconds / 86400), seconds % 86400
+    -- The civil date of a day: years begin in March, so that the leap day is the last one.
+    local shifted = days + 719468
+    local era = math.floor(shifted / 146097)
+    local day = shifted - era * 146097
+    local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
+    day = day - (365 * year + math.floor(year / 4) - math.floor(year / 100))
+    local month = math.floor((5 * day + 2) / 153)
+    day = day - math.floor((153 * month + 2) / 5) + 1
+    month = month < 10 and month + 3 or month - 9
+    second_text = string.format('%04d-%02d-%02dT%02d:%02d:%02d', year + era * 400 + (month < 3 and 1 or 0), month, day,
+      math.floor(second / 3600), math.floor(second / 60) % 60, second % 60)
+    written_second = seconds
+  end
+  return second_text .. string.format('.%03dZ', millis % 1000)
 end
 
 -- Adds a complete entry to the log, as JSON, unless it is ''.
@@ -104,14 +111,17 @@ local function log_whole(entry)
 end
 
 -- Adds an entry about an agent to the log: {field, value, ...} after the agent, without empty values. No value needs escapes.
+-- The entry is joined once: Lua hashes every text that it makes.
 local function log(event, who, fields)
-  local entry = '{"at":"' .. time_text(now) .. '","event":"' .. event .. '","agent":"' .. who .. '"'
+  local parts = { '{"at":"', time_text(now), '","event":"', event, '","agent":"', who }
   for i = 1, #fields, 2 do
     if fields[i + 1] ~= '' then
-      entry = entry .. ',"' .. fields[i] .. '":"' .. fields[i + 1] .. '"'
+      local at = #parts
+      parts[at + 1], parts[at + 2], parts[at + 3], parts[at + 4] = '","', fields[i], '":"', fields[i + 1]
     end
   end
-  log_whole(entry .. '}')
+  parts[#parts + 1] = '"}'
+  log_whole(table.concat(parts))
 end
 
 -- After how many entries the log is shortened. Redis deletes at most 10,000 at once.

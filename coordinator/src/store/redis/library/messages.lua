@@ -76,6 +76,15 @@ local function replace_notices(of_id, host_most, most)
   end
 end
 
+-- Returns the outcome of a repeated call: {'repeated', envelope}, or {'call_taken'} if the message that is stored there is longer
+-- by more than `margin`, so another one.
+local function repeated_call(key, envelope, margin)
+  if redis.call('HSTRLEN', key, 'env') > #envelope + tonumber(margin) then
+    return { 'call_taken' }
+  end
+  return { 'repeated', redis.call('HGET', key, 'env') }
+end
+
 -- Checks whether the message may go into the inbox of the agent in use. Returns the first expiry of that inbox, nothing, and 1
 -- if the inbox has no other message that was not shown, else 0. Or returns nothing and the refusal.
 -- ARGV from `at` on: as for `put`
@@ -83,7 +92,7 @@ local function refusal(key, args, at)
   local before = redis.call('HGET', key, 'facts')
   if before then
     local same = read_further_facts(before).call == args[at + 1]
-    return nil, same and { 'repeated', redis.call('HGET', key, 'env') } or { 'taken' }
+    return nil, same and repeated_call(key, args[at + 4], args[at + 15]) or { 'taken' }
   end
   local record = redis.call('HMGET', agent, 'due', 'state', 'held_until')
   if not record[1] then
@@ -100,7 +109,7 @@ local function refusal(key, args, at)
   local count = others + redis.call('ZCARD', shown)
   if name == 'human' then
     local facts = read_facts(args[at + 5], args[at])
-    local limits = { tonumber(args[at + 15]), tonumber(args[at + 16]), tonumber(args[at + 17]) }
+    local limits = { tonumber(args[at + 16]), tonumber(args[at + 17]), tonumber(args[at + 18]) }
     local refused = facts.wants and refuse_question(args[at], limits)
     if refused then
       return nil, refused
@@ -113,7 +122,7 @@ local function refusal(key, args, at)
     return nil, over
   end
   if name == 'human' and not read_facts(args[at + 5], args[at]).wants then
-    replace_notices(args[at], tonumber(args[at + 18]), tonumber(args[at + 19]))
+    replace_notices(args[at], tonumber(args[at + 19]), tonumber(args[at + 20]))
   end
   return due, nil, others == 0 and 1 or 0
 end
@@ -121,9 +130,9 @@ end
 -- Puts the message there. Returns its position.
 -- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
 -- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
--- bytes, limit of bytes, the key that is used or '', the login that is used or '', limits of the inbox of people: questions of
--- one agent, of one host and of all, notices of one host and of all. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message
--- that it answers, or nothing
+-- bytes, limit of bytes, the key that is used or '', the login that is used or '', margin of a repeated call, limits of the inbox
+-- of people: questions of one agent, of one host and of all, notices of one host and of all. `thread` is the key of its thread,
+-- or nothing if the message begins one; `about` is the message that it answers, or nothing
 local function put(key, thread, due, args, at, about)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
   local position = redis.call('HINCRBY', agent, 'seq', 1)
@@ -157,7 +166,7 @@ local function put(key, thread, due, args, at, about)
 end
 
 -- Sends a message. Returns {'stored', position, whether it is the only one that was not shown}, {'repeated', envelope},
--- {'full', count}, {'nobody'}, {'away'}, {'taken'}, or the result of `charge`.
+-- {'call_taken'}, {'full', count}, {'nobody'}, {'away'}, {'taken'}, or the result of `charge`.
 -- KEYS: -, agent, unshown, shown, repeated, message, and its thread unless the message begins one
 -- ARGV: origin of the wake, then as for `put`
 define('send', LARGE, function(keys, args)
@@ -186,8 +195,9 @@ local function answer(keys, args)
   end
   if kept[2] then
     use(keys, 7)
-    local earlier = kept[3] == args[4] and redis.call('HGET', message_key(kept[2]), 'env')
-    return earlier and { 'repeated', earlier } or { 'answered', kept[2] }
+    local key = message_key(kept[2])
+    local is_same = kept[3] == args[4] and redis.call('HEXISTS', key, 'env') == 1
+    return is_same and repeated_call(key, args[7], args[18]) or { 'answered', kept[2] }
   end
   if not expire_due() then
     return AGAIN
