@@ -352,6 +352,14 @@ impl InFlight {
         repeated.map(|held| held.id.clone()).collect()
     }
 
+    /// Empties the table. Returns the messages that the session, or a subagent of it, may have been shown.
+    pub(super) fn forget(&mut self) -> Vec<MessageId> {
+        let ids: Vec<_> = self.held.iter().map(|held| held.id.clone()).collect();
+        let repeated = self.repeated(&ids);
+        self.held.clear();
+        repeated
+    }
+
     /// Takes messages that are in the session out of the table. Returns their texts, where they had come.
     pub(super) fn remove(&mut self, ids: &[MessageId]) -> Vec<Note> {
         self.held

@@ -171,11 +171,15 @@ impl Hop {
             self.evidence.want(now + WRITTEN);
         }
         if standing.is_none() {
+            self.shown.leave_queue();
             let (dropped, next) = self.shown.dropped(now);
             if let Some(next) = next {
                 self.evidence.want(next);
             }
-            self.come_again(&dropped, now);
+            if !dropped.is_empty() {
+                let rest = self.shown.claimed();
+                self.lose(&dropped, rest, Via::Hook, now);
+            }
         }
     }
 
@@ -319,7 +323,8 @@ impl Hop {
             self.evidence.want(next.min(now + again));
         }
         if !taken_out.is_empty() {
-            self.rewind(&taken_out, named, now);
+            let rest = self.shown.among(named);
+            self.lose(&taken_out, rest, Via::Transcript, now);
         }
         if self.turn.is_idle() {
             // The turn ended before the model read them. A person sees that, unless it was by a limit, a tool or a hook.
@@ -337,23 +342,17 @@ impl Hop {
         turn.is_some() && turn == self.evidence.turn()
     }
 
-    /// The person took a part of the conversation back, and these messages with it: they come again. To the store that is
-    /// another context, which has been shown the rest.
-    fn rewind(&mut self, taken_out: &[MessageId], named: &HashSet<MessageId>, now: Instant) {
+    /// The conversation has these messages no more, or never had them: they come again, marked. To the store that is another
+    /// context, which was shown the rest. It delivers again the messages whose texts are not kept here.
+    fn lose(&mut self, lost: &[MessageId], rest: Vec<MessageId>, via: Via, now: Instant) {
         self.context += 1;
-        self.stalled.retain(|id| !taken_out.contains(id));
-        self.come_again(taken_out, now);
-        let rest = self.shown.among(named);
-        self.say(rest, Stage::InSession, Via::Transcript);
-    }
-
-    /// The session does not have these: they are free, and marked.
-    fn come_again(&mut self, ids: &[MessageId], now: Instant) {
-        for mut note in self.shown.take_back(ids) {
+        self.stalled.retain(|id| !lost.contains(id));
+        for mut note in self.shown.take_back(lost) {
             note.repeated = true;
             if note.expires_at > now {
                 self.in_flight.add(note);
             }
         }
+        self.say(rest, Stage::InSession, via);
     }
 }

@@ -200,7 +200,8 @@ impl Hop {
             && (renamed || self.generation == 0 || self.generation == generation);
         if !is_same {
             self.forget_context();
-            self.in_flight = InFlight::default();
+            // The session may come back to that name.
+            self.shown.remember(self.in_flight.forget());
         }
         if renamed {
             self.wished = agent.clone();
@@ -394,7 +395,7 @@ impl Hop {
         by_way
     }
 
-    /// Frees the messages of hooks, results and prompts that led nowhere.
+    /// Frees the messages of hooks, results and prompts that led nowhere, and forgets those that have expired.
     fn release(&mut self, now: Instant) {
         let unwritten = self
             .in_flight
@@ -408,6 +409,7 @@ impl Hop {
             .in_flight
             .overdue(now, |channel| channel == Channel::Prompt);
         self.doubt(led_nowhere, now);
+        self.in_flight.expire(now);
     }
 
     /// Returns when something is taken back next.

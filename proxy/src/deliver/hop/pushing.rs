@@ -16,7 +16,6 @@ impl Hop {
     /// Returns the next action for a session that nothing else reaches, or when to look again.
     pub(super) fn next(&mut self, now: Instant) -> Todo {
         self.release(now);
-        self.in_flight.expire(now);
         self.stalled.retain(|id| !self.shown.is_expired(id, now));
         if self.is_push_late(now)
             && self.turn.is_idle()

@@ -32,6 +32,8 @@ pub(super) struct Shown {
     ids: HashSet<MessageId>,
     /// The same, oldest first.
     order: VecDeque<MessageId>,
+    /// The messages that the session has dealt with in this context.
+    settled: HashSet<MessageId>,
     /// The messages of earlier contexts of the session.
     before: HashSet<MessageId>,
     unproven: VecDeque<Unproven>,
@@ -98,9 +100,9 @@ pub(super) struct Proven {
 }
 
 impl Shown {
-    /// Returns whether the message is in the present context.
+    /// Returns whether the message is in the present context, or needs not be.
     pub(super) fn holds(&self, id: &MessageId) -> bool {
-        self.ids.contains(id)
+        self.ids.contains(id) || self.settled.contains(id)
     }
 
     /// Returns whether an earlier context of the session held the message.
@@ -125,6 +127,11 @@ impl Shown {
             ..Self::default()
         };
         unclaimed
+    }
+
+    /// Another context may have been shown these.
+    pub(super) fn remember(&mut self, ids: Vec<MessageId>) {
+        self.before.extend(ids);
     }
 
     /// Returns the messages that no step of the model has followed, and that may start a turn.
@@ -272,9 +279,25 @@ impl Shown {
             .collect()
     }
 
+    /// Returns the messages in the context that the receipt has claimed and the session has not dealt with, oldest first.
+    pub(super) fn claimed(&self) -> Vec<MessageId> {
+        let is_open = |unproven: &&Unproven| {
+            unproven.unclaimed.is_some() || matches!(unproven.awaits, Awaits::Queue(_))
+        };
+        let open = self.unproven.iter().filter(is_open);
+        let open: HashSet<_> = open.flat_map(|unproven| &unproven.ids).collect();
+        let is_claimed = |id: &&MessageId| {
+            !open.contains(id) && !self.settled.contains(*id) && !self.is_unclaimed(id)
+        };
+        self.order.iter().filter(is_claimed).cloned().collect()
+    }
+
     /// The session dealt with messages: it is not shown them again, also where it loses them.
     pub(super) fn settle(&mut self, ids: &[MessageId]) {
-        self.hold(ids);
+        if self.settled.len() >= SHOWN_MAX {
+            self.settled.clear();
+        }
+        self.settled.extend(ids.iter().cloned());
         self.notes.retain(|note| !ids.contains(&note.id));
         self.take(|_| true, |id| ids.contains(id));
         self.take_printed(|id| ids.contains(id));
@@ -306,7 +329,8 @@ impl Shown {
     /// before, because the client moved it to the background.
     pub(super) fn claim(&mut self, standing: Option<&Recorded>) -> Vec<(Vec<MessageId>, Via)> {
         let mut claimed = Vec::new();
-        for unproven in &mut self.unproven {
+        let unproven = self.unproven.iter_mut();
+        for unproven in unproven.filter(|unproven| unproven.awaits != Awaits::NextInput) {
             let Some(via) = unproven.unclaimed.take() else {
                 continue;
             };
@@ -341,6 +365,16 @@ impl Shown {
         self.unproven
             .iter()
             .any(|unproven| matches!(unproven.awaits, Awaits::Queue(_)))
+    }
+
+    /// Without a transcript, the next thing that the model is given brings the messages that wait in the client.
+    pub(super) fn leave_queue(&mut self) {
+        for unproven in &mut self.unproven {
+            if let Awaits::Queue(via) = unproven.awaits {
+                unproven.awaits = Awaits::NextInput;
+                unproven.unclaimed = Some(via);
+            }
+        }
     }
 
     /// Messages came into the session's own context by a hook.

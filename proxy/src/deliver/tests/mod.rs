@@ -1,5 +1,6 @@
 //! The last hop, event by event: a scene with a clock.
 
+mod again;
 mod ended;
 mod giving;
 mod hostile;

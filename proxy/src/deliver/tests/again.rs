@@ -1,0 +1,120 @@
+//! Messages that come again, and those that come no more.
+
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::wire::Arriving;
+use serde_json::json;
+
+use super::results::batch;
+use super::{Scene, after_a_turn, agent, event, message, news, of_turn, typed};
+use crate::deliver::hop::Input;
+use crate::deliver::push::Todo;
+use crate::deliver::render::is_marked;
+use crate::deliver::testing::id;
+use crate::local::protocol::Name;
+
+#[test]
+fn without_a_transcript_dropped_texts_that_are_not_kept_come_again_in_another_context() {
+    let (dropped, more) = (1..=60, 61..=300);
+    let news = |numbers: std::ops::RangeInclusive<u32>| {
+        let news = numbers.map(|number| message(number, news()));
+        news.collect::<Vec<_>>()
+    };
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(news(dropped.clone()));
+    scene.print(&batch("p1", "t1"));
+    assert_eq!(scene.hop.unread(), 0, "all in one text");
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.hear(&typed("p2"));
+    scene.arrive(news(more));
+    while scene.hop.unread() > 0 {
+        scene.print(&batch("p2", "t2"));
+    }
+    scene.uses("p2", "t3");
+    for _ in 0..30 {
+        scene.passes(1);
+        if let Todo::Read(_) = scene.next() {
+            scene.on(Input::Conversation(None));
+        }
+    }
+    assert_eq!(scene.hop.facts().context, Some(1));
+    let receipts = scene.receipts().into_iter();
+    let mut of_now = receipts.filter(|receipt| receipt.context == 1);
+    let claimed = of_now.find(|receipt| receipt.stage == Stage::InSession);
+    let claimed = claimed.expect("the rest is in the session").message_ids;
+    assert!(claimed.contains(&id(61)) && !claimed.contains(&id(1)));
+    // The store delivers everything to another context.
+    scene.arrive(news(1..=300));
+    assert_eq!(scene.hop.unread(), dropped.count());
+    let text = scene.print(&batch("p2", "t4")).unwrap();
+    assert!(is_marked(&text, &id(1)) && is_marked(&text, &id(60)));
+}
+
+#[test]
+fn messages_under_way_when_the_session_took_another_name_come_back_marked() {
+    let mut scene = Scene::begun(None);
+    scene.arrive(vec![message(1, news())]);
+    scene.print(&typed("p1")).unwrap();
+    scene.arrive(vec![message(2, json!({}))]);
+    let offer = scene.hear(&of_turn("p0", event(Name::PostToolBatch)));
+    scene.on(Input::NotPrinted(offer.offer.unwrap()));
+    scene.arrive(vec![message(3, news())]);
+    scene.on(Input::Begins(agent("backend"), 0));
+    assert_eq!(scene.hop.unread(), 0);
+    scene.on(Input::Begins(agent("homeassistant"), 0));
+    scene.arrive((1..=3).map(|number| message(number, news())).collect());
+    let text = scene.print(&batch("p1", "t1")).unwrap();
+    assert_eq!(
+        [1, 2, 3].map(|number| is_marked(&text, &id(number))),
+        [true, true, false],
+        "{text}"
+    );
+}
+
+#[test]
+fn a_hook_gives_no_message_that_has_expired() {
+    let mut scene = Scene::begun(None);
+    scene.hear(&typed("p1"));
+    scene.on(Input::Arrived(vec![Arriving {
+        message: message(1, json!({})),
+        expires_in_ms: 3_000,
+    }]));
+    scene.passes(4);
+    assert_eq!(scene.print(&batch("p1", "t1")), None);
+}
+
+#[test]
+fn without_a_transcript_the_model_has_a_background_result_with_its_next_input() {
+    let mut scene = after_a_turn();
+    let reads_nothing = |scene: &mut Scene| {
+        scene.passes(1);
+        if let Todo::Read(_) = scene.next() {
+            scene.on(Input::Conversation(None));
+        }
+    };
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    scene.hear(&batch("p1", "t1"));
+    // The client has moved the wait to the background.
+    super::results::waited(&mut scene, 1, news(), "t1");
+    reads_nothing(&mut scene);
+    scene.uses("p1", "t2");
+    reads_nothing(&mut scene);
+    assert_eq!(scene.receipts(), [], "it waits in the client");
+    scene.hear(&batch("p1", "t2"));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    reads_nothing(&mut scene);
+    let receipts = scene.receipts().into_iter();
+    let receipts: Vec<_> = receipts
+        .map(|receipt| (receipt.stage, receipt.via))
+        .collect();
+    assert_eq!(
+        receipts,
+        [
+            (Stage::InSession, Via::WaitForMessage),
+            (Stage::Seen, Via::Hook)
+        ]
+    );
+}
