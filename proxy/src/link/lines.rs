@@ -1,4 +1,4 @@
-//! Files of JSON lines that survive a crash in the middle of a line.
+//! Files of lines that survive a crash in the middle of a line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,7 +17,7 @@ pub(super) fn text(line: &impl Serialize) -> io::Result<String> {
     Ok(serde_json::to_string(line)? + "\n")
 }
 
-/// Appends a line, or leaves the file unchanged.
+/// Appends a line, or leaves the file unchanged. When this returns without error, the line survives a crash.
 pub(super) fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
     let mut file = private()
         .read(true)
@@ -25,12 +25,21 @@ pub(super) fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
         .create(true)
         .truncate(false)
         .open(path)?;
-    let end = end_of_whole_lines(&mut file)?;
+    append(&mut file, &text(line)?, File::sync_all)
+}
+
+/// Writes lines behind the last whole one and completes them, or leaves the file unchanged.
+pub(super) fn append(
+    file: &mut File,
+    lines: &str,
+    complete: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let end = end_of_whole_lines(file)?;
     file.set_len(end)?;
     file.seek(SeekFrom::Start(end))?;
     let written = file
-        .write_all(text(line)?.as_bytes())
-        .and_then(|()| file.sync_all());
+        .write_all(lines.as_bytes())
+        .and_then(|()| complete(file));
     if written.is_err() {
         // A partial line is ignored anyway; cutting it off only saves the next reader the check.
         let _ = file.set_len(end);

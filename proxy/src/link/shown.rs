@@ -4,13 +4,14 @@
 //! It is not synced: it outlives the killed process, and a crash of the machine ends its readers too.
 
 use std::collections::{HashSet, VecDeque};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::INBOX_MAX;
+
+use super::lines::{append, private};
 
 /// How many messages are remembered: an inbox holds no more.
 const KEPT: usize = INBOX_MAX;
@@ -39,10 +40,11 @@ impl ShownLog {
             text.lines().filter_map(|line| line.parse().ok()).collect();
         latest.drain(..latest.len().saturating_sub(KEPT));
         let dead = latest.iter().cloned().collect();
-        let file = OpenOptions::new()
-            .append(true)
+        let file = private()
+            .read(true)
+            .write(true)
             .create(true)
-            .mode(0o600)
+            .truncate(false)
             .open(path)?;
         Ok(Self {
             path: path.to_owned(),
@@ -59,41 +61,46 @@ impl ShownLog {
     }
 
     /// Records that messages are about to be shown. A recorded message is skipped: a push and its receipt name the same
-    /// message.
+    /// message. After an error the receipt has it recorded.
     pub(super) fn note(&mut self, ids: &[MessageId]) -> io::Result<()> {
-        let ids: Vec<_> = ids
-            .iter()
-            .filter(|id| !self.latest.contains(id))
-            .cloned()
-            .collect();
+        let mut ids = ids.to_vec();
+        ids.retain(|id| !self.latest.contains(id));
         if ids.is_empty() {
             return Ok(());
         }
-        self.latest.extend(ids.iter().cloned());
-        self.latest.drain(..self.latest.len().saturating_sub(KEPT));
-        self.lines += ids.len();
-        if self.lines > ANEW {
-            return self.write_anew();
+        let added = ids.len();
+        if self.lines + added > ANEW {
+            self.write_anew(&ids)?;
+        } else {
+            append(&mut self.file, &text_of(&ids), |_| Ok(()))?;
+            self.lines += added;
         }
-        let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
-        self.file.write_all(lines.as_bytes())
+        self.latest.extend(ids);
+        self.latest.drain(..self.latest.len().saturating_sub(KEPT));
+        Ok(())
     }
 
-    fn write_anew(&mut self) -> io::Result<()> {
+    /// Writes the latest messages into a new file, and these.
+    fn write_anew(&mut self, ids: &[MessageId]) -> io::Result<()> {
         let fresh = self.path.with_extension("new");
-        let lines: String = self.latest.iter().map(|id| format!("{id}\n")).collect();
-        let mut file = OpenOptions::new()
+        let all = self.latest.iter().chain(ids);
+        let all: Vec<_> = all.cloned().collect();
+        let mut file = private()
+            .read(true)
             .write(true)
             .create(true)
             .truncate(true)
-            .mode(0o600)
             .open(&fresh)?;
-        file.write_all(lines.as_bytes())?;
+        file.write_all(text_of(&all).as_bytes())?;
         std::fs::rename(&fresh, &self.path)?;
-        self.file = OpenOptions::new().append(true).open(&self.path)?;
-        self.lines = self.latest.len();
+        self.file = file;
+        self.lines = all.len();
         Ok(())
     }
+}
+
+fn text_of(ids: &[MessageId]) -> String {
+    ids.iter().map(|id| format!("{id}\n")).collect()
 }
 
 #[cfg(test)]
@@ -125,6 +132,31 @@ mod tests {
         std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "human::al").unwrap();
         let second = ShownLog::open(&path).unwrap();
         assert!(second.had(&id(1)) && second.had(&id(2)) && !second.had(&id(3)));
+    }
+
+    #[test]
+    fn a_note_that_failed_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web@nas2.shown");
+        let mut first = ShownLog::open(&path).unwrap();
+        first.note(&[id(1)]).unwrap();
+        let writable = std::mem::replace(&mut first.file, File::open(&path).unwrap());
+        first.note(&[id(2)]).unwrap_err();
+        first.file = writable;
+        // The beginning of a line, which a full disk cut off.
+        first.file.write_all(b"human::al").unwrap();
+        first.note(&[id(2)]).unwrap();
+        let second = ShownLog::open(&path).unwrap();
+        assert!(second.had(&id(1)) && second.had(&id(2)));
+    }
+
+    #[test]
+    fn a_line_that_a_crash_cut_off_spoils_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web@nas2.shown");
+        std::fs::write(&path, "human::al").unwrap();
+        ShownLog::open(&path).unwrap().note(&[id(1)]).unwrap();
+        assert!(ShownLog::open(&path).unwrap().had(&id(1)));
     }
 
     #[test]
