@@ -219,3 +219,84 @@ async fn doctor_reports_queued_messages_that_were_refused() -> Result<()> {
     assert!(refused.contains("homeassistant~refused.jsonl"), "{refused}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_refused_message_that_cannot_be_stored_holds_up_no_other() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    let meshtastic = session(work.path(), "meshtastic", &coordinator.url()).await?;
+    homeassistant.reply("ping", json!({})).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    queue(&homeassistant, "nobody", "to one who does not exist").await?;
+    queue(&homeassistant, "meshtastic", "one").await?;
+    // A folder in place of the file of refused messages: appending fails, as on a full disk.
+    fs::create_dir(
+        work.path()
+            .join(".local/state/c3po/journal/homeassistant~refused.jsonl"),
+    )?;
+    coordinator.restart().await?;
+    receive(&meshtastic, 1).await?;
+    let plain = json!({"target": "meshtastic", "message": "two"});
+    homeassistant.reply("send_message", plain).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_without_a_name_queues_nothing_under_the_name_of_another() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let url = coordinator.url();
+    let meshtastic = session(work.path(), "meshtastic", &url).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    let first = session(work.path(), "homeassistant", &url).await?;
+    queue(&first, "meshtastic", "of the first").await?;
+    let second = session(work.path(), "homeassistant", &url).await?;
+    let arguments =
+        json!({"target": "meshtastic", "message": "of the second", "queue_if_down": true});
+    let refused = second.call("send_message", arguments).await?;
+    assert!(refused.is_error, "{refused:?}");
+    let refused = refused.json()?;
+    let sentence = refused["error"].as_str().unwrap_or_default();
+    assert!(
+        sentence.contains("another session of this host has the name homeassistant"),
+        "{refused}"
+    );
+    assert_eq!(refused["details"]["applied"], "no");
+    coordinator.restart().await?;
+    let received = receive(&meshtastic, 1).await?;
+    assert_eq!(
+        received,
+        [("homeassistant".to_owned(), "of the first".to_owned())]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_time_in_the_queue_is_a_part_of_a_messages_life() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    let meshtastic = session(work.path(), "meshtastic", &coordinator.url()).await?;
+    homeassistant.reply("ping", json!({})).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    for (text, life) in [("short", 1), ("long", 3_600)] {
+        let arguments = json!({
+            "target": "meshtastic", "message": text, "queue_if_down": true, "expires_in": life,
+        });
+        homeassistant.reply("send_message", arguments).await?;
+    }
+    sleep(Duration::from_secs(2)).await;
+    coordinator.restart().await?;
+    let received = receive(&meshtastic, 1).await?;
+    assert_eq!(received[0].1, "long");
+    let refused = work
+        .path()
+        .join(".local/state/c3po/journal/homeassistant~refused.jsonl");
+    let refused = fs::read_to_string(refused)?;
+    assert!(refused.contains("expired while it was queued"), "{refused}");
+    Ok(())
+}

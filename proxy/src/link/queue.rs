@@ -1,8 +1,9 @@
 //! Queued calls: stored in the journal while no coordinator is reachable, sent in order after the reconnect.
 
+use std::io;
 use std::time::Duration;
 
-use c3po_shared::catalogue::{Call, Received};
+use c3po_shared::catalogue::{Call, Received, SendMessage};
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::receipt::{Receipt, Stage};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use super::journal::{Journal, Line};
 use super::outgoing_call::{CallResult, OutgoingCall};
-use super::{Link, Shared, State, notice, rules};
+use super::{Kind, Link, Shared, State, notice, rules};
 
 /// The pause before a retry of a line that the coordinator could not take for now.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -26,6 +27,14 @@ const BEHIND_AGAIN: Duration = Duration::from_millis(100);
 
 /// The pause before the next disk access after an error.
 const DISK_AGAIN: Duration = Duration::from_secs(10);
+
+/// The message of the reply if no coordinator is reachable.
+const FOR_LATER: &str = "The coordinator is unreachable. This is on this host's disk, and is sent once, in order, when the \
+     coordinator is back; it is not delivered before that.";
+
+/// The same if one is reachable.
+const BEHIND: &str = "Earlier messages are still queued on this host. This is on this host's disk behind them, and is sent once, \
+     in order; it is not delivered before that.";
 
 /// The reply to a queued call.
 #[derive(Serialize)]
@@ -42,6 +51,8 @@ pub(super) struct JournalState {
     kept: u64,
     /// An agent whose journal was empty, and the value of `kept` at that time.
     empty: Option<(AgentId, u64)>,
+    /// Why the oldest call is still queued although the link is up.
+    held_up: Option<Refusal>,
 }
 
 /// Returns whether the agent has no queued calls. The disk is read once, and again after a call was queued, so that
@@ -83,7 +94,11 @@ pub(super) async fn keep(
         shared.directory.entry().coordinators.urls.clone(),
     );
     let owner = agent.clone();
-    if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
+    let appended = match check_name(shared, agent) {
+        Ok(()) => on_disk(shared, move |journal| journal.append(&owner, &line)).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = appended {
         let mut refusal = down.unwrap_or_else(|| shared.status.borrow().down(false));
         refusal.error = format!(
             "{}; it could not be queued on this host: {error}",
@@ -97,14 +112,34 @@ pub(super) async fn keep(
         stage: Stage::QueuedOnHost,
         at: Some(at),
     };
-    let message = "The coordinator is unreachable. This is on this host's disk, and is sent once, in order, when the \
-                   coordinator is back; it is not delivered before that.";
+    let message = if down.is_none() && is_up(shared) {
+        BEHIND
+    } else {
+        FOR_LATER
+    };
     let kept = QueuedReply {
         call_id: call.call_id,
         receipt,
         message,
     };
     Ok(Received::of(&kept))
+}
+
+/// A call is queued under a name that a coordinator or the seat has given to this process: two sessions of one folder wish for the
+/// same name, and each gets the answers to its own questions alone.
+fn check_name(shared: &Shared, agent: &AgentId) -> io::Result<()> {
+    let is_person = matches!(shared.kind, Kind::Person { .. });
+    if is_person || is_up(shared) || shared.status.borrow().seat.as_ref() == Some(agent) {
+        return Ok(());
+    }
+    let error = format!(
+        "another session of this host has the name {agent}, or its lock file cannot be used"
+    );
+    Err(io::Error::other(error))
+}
+
+fn is_up(shared: &Shared) -> bool {
+    shared.status.borrow().state == State::Connected
 }
 
 /// Waits until earlier queued calls were sent, so that none is overtaken when the link comes up. It does not wait if the
@@ -129,13 +164,27 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
             let _ = tokio::time::timeout(BEHIND_AGAIN, taken).await;
         }
     };
-    tokio::time::timeout(BEHIND_MAX, sent).await.map_err(|_| {
-        let error =
-            "earlier messages are still queued on this host for the coordinator; nothing was sent";
-        Refusal::new(ErrorCode::CoordDown, error)
-            .advise(Advice::SendAgain)
-            .detail("applied", rules::applied(false))
-    })
+    tokio::time::timeout(BEHIND_MAX, sent)
+        .await
+        .map_err(|_| held_up(shared))
+}
+
+/// Returns the refusal of a call that would overtake the queued ones.
+fn held_up(shared: &Shared) -> Refusal {
+    let error =
+        "earlier messages are still queued on this host for the coordinator; nothing was sent";
+    let why = shared.known().held_up.clone();
+    let refusal = match (is_up(shared), why) {
+        (true, Some(why)) => Refusal {
+            error: format!("{error}: {}", why.error),
+            ..why
+        },
+        (true, None) => Refusal::new(ErrorCode::Timeout, error),
+        (false, _) => Refusal::new(ErrorCode::CoordDown, error),
+    };
+    refusal
+        .advise(Advice::SendAgain)
+        .detail("applied", rules::applied(false))
 }
 
 /// Sends queued calls, oldest first, whenever the link is up. Never ends by itself.
@@ -169,7 +218,9 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
             return Some(DISK_AGAIN);
         }
     };
-    let answer = match Call::parse(&line.tool, &line.arguments) {
+    let age = Timestamp::now().since(line.at);
+    let call = Call::parse(&line.tool, &line.arguments);
+    let answer = match call.and_then(|call| aged(call, age)) {
         Ok(call) => {
             link.call_now(OutgoingCall::new(line.call_id, call, Instant::now()))
                 .await
@@ -181,23 +232,16 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
         Ok(_) => on_disk(shared, move |journal| journal.remove(&owner, call_id)).await,
         Err(refusal) => match after(&refusal) {
             After::LinkChanges => return None,
-            After::Pause(pause) => return Some(pause),
-            After::Refused => {
-                tracing::warn!(
-                    "queued call {call_id} was refused: {refusal}; moved to the refused messages"
-                );
-                let notice = notice::of_refusal(agent, &line, &refusal);
-                let messages = vec![Arriving::at(notice, Timestamp::now())];
-                shared.deliveries.arrived(Deliver {
-                    messages,
-                    position: 0,
-                });
-                on_disk(shared, move |journal| journal.refuse(&owner, line, refusal)).await
+            After::Pause(pause) => {
+                shared.known().held_up = Some(refusal);
+                return Some(pause);
             }
+            After::Refused => refuse(shared, agent, line, refusal).await,
         },
     };
     match settled {
         Ok(()) => {
+            shared.known().held_up = None;
             shared.taken.notify_waiters();
             Some(Duration::ZERO)
         }
@@ -205,6 +249,44 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
             tracing::error!("cannot take call {call_id} out of the journal: {error}");
             Some(DISK_AGAIN)
         }
+    }
+}
+
+/// Returns the call with the rest of its message's life: the time in the queue is a part of it.
+fn aged(mut call: Call, age: Duration) -> Result<Call, Refusal> {
+    if let Call::SendMessage(SendMessage {
+        expires_in: Some(life),
+        ..
+    }) = &mut call
+    {
+        *life = life.saturating_sub(age.as_secs());
+        if *life == 0 {
+            let error = "it expired while it was queued on this host";
+            return Err(Refusal::new(ErrorCode::Timeout, error));
+        }
+    }
+    Ok(call)
+}
+
+/// Puts a refused line aside, and gives its session a notice.
+async fn refuse(shared: &Shared, agent: &AgentId, line: Line, refusal: Refusal) -> io::Result<()> {
+    let (owner, call_id) = (agent.clone(), line.call_id);
+    tracing::warn!("queued call {call_id} was refused: {refusal}; moved to the refused messages");
+    let notice = notice::of_refusal(agent, &line, &refusal);
+    let messages = vec![Arriving::at(notice, Timestamp::now())];
+    shared.deliveries.arrived(Deliver {
+        messages,
+        position: 0,
+    });
+    let moved = on_disk(shared, move |journal| journal.refuse(&owner, line, refusal)).await;
+    match moved {
+        // The session has its notice: a full disk does not hold up the calls behind it.
+        Err(error) if shared.kind == Kind::Session => {
+            tracing::error!("could not store the refused call {call_id}: {error}");
+            let owner = agent.clone();
+            on_disk(shared, move |journal| journal.remove(&owner, call_id)).await
+        }
+        moved => moved,
     }
 }
 
@@ -250,12 +332,12 @@ fn after(refusal: &Refusal) -> After {
 /// Runs disk work beside the runtime's thread.
 async fn on_disk<T: Send + 'static>(
     shared: &Shared,
-    work: impl FnOnce(&Journal) -> std::io::Result<T> + Send + 'static,
-) -> std::io::Result<T> {
+    work: impl FnOnce(&Journal) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     let journal = shared.journal.clone();
     tokio::task::spawn_blocking(move || work(&journal))
         .await
-        .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 #[cfg(test)]
@@ -286,5 +368,25 @@ mod tests {
             after(&Refusal::rate_limited(200, 200, 12)),
             After::Pause(Duration::from_secs(12))
         );
+    }
+
+    #[test]
+    fn the_time_in_the_queue_is_a_part_of_the_life_of_a_message() {
+        let check = |life: Option<u64>, age: u64, expected: Option<Option<u64>>| {
+            let call = Call::SendMessage(SendMessage {
+                expires_in: life,
+                ..SendMessage::default()
+            });
+            let left = match aged(call, Duration::from_secs(age)) {
+                Ok(Call::SendMessage(send)) => Some(send.expires_in),
+                _ => None,
+            };
+            assert_eq!(left, expected, "{life:?} {age}");
+        };
+        check(None, 900_000, Some(None));
+        check(Some(60), 0, Some(Some(60)));
+        check(Some(60), 59, Some(Some(1)));
+        check(Some(60), 60, None);
+        check(Some(60), 900_000, None);
     }
 }
