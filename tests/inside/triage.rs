@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use c3po_coordinator::store::{Quota, Send, SendOutcome};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::CORRECTED_WITHIN;
 use c3po_shared::time::Timestamp;
 use harness::eventually::eventually;
@@ -11,6 +13,7 @@ use harness::link::Link;
 use harness::redis::Redis;
 use inside::served::Served;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 /// How long something may take, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(20);
@@ -82,6 +85,32 @@ impl Scene {
         Ok(body["data"].clone())
     }
 
+    /// Stores a message of people under the first id that the correction of this question would get: a login that chooses the
+    /// ids of its calls can do that.
+    async fn occupy_correction(&self, question: &str) -> Result<()> {
+        let name = format!("correct {question}");
+        let call = CallId(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()));
+        let id = MessageId::of_call(&AgentId::human(), &"ha".parse()?, call, 0);
+        let now = Timestamp::now();
+        let message = json!({"id": id, "thread_id": question, "kind": "message", "from_agent": "human", "to_agent": "ha",
+            "message": "Deploy.", "priority": "normal", "requires_response": false, "timestamp": now,
+            "expires_at": now + CORRECTED_WITHIN});
+        let send = Send {
+            message: serde_json::from_value(message)?,
+            call: CallId::fresh(),
+            bound: 1_000,
+            kept: CORRECTED_WITHIN,
+            spares_away: false,
+            one_shot: false,
+            quota: Quota::default(),
+            key: None,
+            login: None,
+        };
+        let stored = self.served.store.send(&send).await?;
+        ensure!(stored == SendOutcome::Stored, "{stored:?}");
+        Ok(())
+    }
+
     async fn outcome(&mut self, question: &str) -> Result<Value> {
         let call = json!({"question_id": question, "timeout": 20});
         self.asker.call("ask_user", call).await
@@ -135,8 +164,10 @@ async fn a_triage_agent_answers_and_a_person_corrects_it() -> Result<()> {
             "Which database?\n\nOptions:\n- SQLite\n- Redis"
         );
         let reply = json!({"message_id": offer["id"], "response": "redis"});
-        let sent = scene.first.call("reply", reply).await?;
+        let sent = scene.first.call("reply", reply.clone()).await?;
         assert_eq!(sent["response"], "[triage/first, not a person] Redis");
+        let again = scene.first.call("reply", reply).await?;
+        assert_eq!(again["id"], sent["id"], "it is stored once");
         nothing_offered(&mut scene.first).await?;
         let outcome = scene.outcome(&question).await?;
         assert_eq!(outcome["answered_by"], "triage/first");
@@ -146,12 +177,13 @@ async fn a_triage_agent_answers_and_a_person_corrects_it() -> Result<()> {
             "Another agent answered for people, not a person."
         );
 
+        scene.occupy_correction(&question).await?;
         let (status, body) = scene.person_answers(&question, "1").await?;
         assert_eq!(status, 201, "{body}");
         let messages = inbox(&mut scene.asker).await?;
         let correction = messages
             .iter()
-            .find(|message| message["from_agent"] == "human" && message["kind"] == "message");
+            .find(|message| message["kind"] == "message" && message["answer"].is_object());
         let correction = correction.context("a correction")?;
         let title = format!("local (not verified) corrects triage's answer to {question}");
         assert_eq!(

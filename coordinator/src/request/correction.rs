@@ -1,7 +1,7 @@
 //! Corrections: a person answers a question that a triage agent has answered for people.
 
 use c3po_shared::catalogue::Sent;
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::{CORRECTED_WITHIN, TITLE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::question::{Answer, AnswerContent};
@@ -9,11 +9,15 @@ use c3po_shared::receipt::{Receipt, Stage};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 
+use super::deposit::ID_TRIES;
 use super::questions::{self, Asked};
-use super::triage::{bare, call_about, correction_of, sending};
+use super::triage::{bare, call_about, sending};
 use super::{Services, begin_read};
 use crate::auth::Principal;
-use crate::store::SendOutcome;
+use crate::store::{SendOutcome, StoreError};
+
+/// The purpose of the call that sends a correction.
+const PURPOSE: &str = "correct";
 
 /// The correction of an answer to a question.
 #[derive(Debug, Default)]
@@ -36,13 +40,41 @@ pub(crate) async fn find(
         return Ok(Correction::default());
     };
     let _reading = begin_read(principal).await?;
-    let id = correction_of(&asked.message);
-    let message = services.store.message(&id).await?.map(|kept| kept.message);
+    let message = stored(services, &asked.message).await?;
     let until = Some(corrected_until(reply));
     Ok(Correction {
         until: until.filter(|until| message.is_none() && Timestamp::now() < *until),
         message,
     })
+}
+
+/// Returns the correction of the answer to a question, if there is one.
+pub(super) async fn stored(
+    services: &Services,
+    question: &Message,
+) -> Result<Option<Message>, StoreError> {
+    for id in ids(question) {
+        match services.store.message(&id).await? {
+            Some(kept) if corrects(&kept.message, question) => return Ok(Some(kept.message)),
+            // Another message has that id.
+            Some(_) => {}
+            None => break,
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the ids for the correction, in the order in which they are tried. Any login can store a message under one of them.
+fn ids(question: &Message) -> impl Iterator<Item = MessageId> {
+    let call = call_about(&question.id, PURPOSE);
+    (0..ID_TRIES).map(move |attempt| {
+        MessageId::of_call(&AgentId::human(), &question.from_agent, call, attempt)
+    })
+}
+
+fn corrects(message: &Message, question: &Message) -> bool {
+    let is_answer = message.answer.is_some() && message.reply_to.is_none();
+    is_answer && message.thread_id == question.thread_id
 }
 
 /// Returns the answer of a triage agent, if the question has one.
@@ -76,25 +108,31 @@ pub(super) async fn correct(
     let (answer, text) = questions::worded(asked, by, content)?;
     let question = &asked.message;
     let title = format!("{by} corrects triage's answer to {}", question.id);
-    let message = Message {
+    let answer = Box::new(Answer {
+        to_ask_user: false,
+        ..answer
+    });
+    let correction = |id| Message {
         title: Some(title.chars().take(TITLE_MAX).collect()),
-        message: Some(text),
-        answer: Some(Box::new(Answer {
-            to_ask_user: false,
-            ..answer
-        })),
+        message: Some(text.clone()),
+        answer: Some(answer.clone()),
         expires_at: reply.expires_at,
-        ..bare(correction_of(question), AgentId::human(), question, now)
+        ..bare(id, AgentId::human(), question, now)
     };
-    let send = sending(message, call_about(&question.id, "correct"), login);
-    let message = match services.store.send(&send).await? {
-        SendOutcome::Stored => send.message,
-        SendOutcome::Repeated(first) if first.answer == send.message.answer => *first,
-        _ => return Ok(None),
-    };
-    let receipt = Receipt {
-        stage: Stage::Stored,
-        at: Some(message.timestamp),
-    };
-    Ok(Some(Sent { message, receipt }))
+    let call = call_about(&question.id, PURPOSE);
+    for id in ids(question) {
+        let send = sending(correction(id), call, login.clone());
+        let message = match services.store.send(&send).await? {
+            SendOutcome::Stored => send.message,
+            SendOutcome::Repeated(first) if first.answer == send.message.answer => *first,
+            SendOutcome::IdTaken => continue,
+            _ => return Ok(None),
+        };
+        let receipt = Receipt {
+            stage: Stage::Stored,
+            at: Some(message.timestamp),
+        };
+        return Ok(Some(Sent { message, receipt }));
+    }
+    Ok(None)
 }

@@ -8,8 +8,7 @@ use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 
 use super::receipts::own_message;
-use super::triage::correction_of;
-use super::{Caller, Services};
+use super::{Caller, Services, correction};
 use crate::store::StoredMessage;
 
 /// Returns the outcome of a question to people, once there is one.
@@ -32,8 +31,8 @@ pub(super) async fn outcome(
             .answer
             .is_some_and(|answer| answer.is_of_triage())
         {
-            let corrected = services.store.message(&correction_of(&question)).await?;
-            if let Some(Message { title, message, .. }) = corrected.map(|kept| kept.message) {
+            let corrected = correction::stored(services, &question).await?;
+            if let Some(Message { title, message, .. }) = corrected {
                 let (title, text) = (title.unwrap_or_default(), message.unwrap_or_default());
                 outcome.note = Some(format!("{title}: {text}"));
             }

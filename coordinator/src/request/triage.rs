@@ -109,12 +109,6 @@ pub(super) fn call_about(question: &MessageId, purpose: &str) -> CallId {
     CallId(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
 
-/// Returns the message by which people correct the answer of a triage agent.
-pub(super) fn correction_of(question: &Message) -> MessageId {
-    let call = call_about(&question.id, "correct");
-    MessageId::of_call(&AgentId::human(), &question.from_agent, call, 0)
-}
-
 fn offer_id(agent: &AgentId, question: &MessageId) -> MessageId {
     let call = call_about(question, "offer");
     MessageId::of_call(&AgentId::system(), agent, call, 0)
