@@ -11,7 +11,8 @@ use super::{Scene, event, message, news, of_turn, socket, starts};
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
-use crate::deliver::testing::{id, standing};
+use crate::deliver::render::is_marked;
+use crate::deliver::testing::{agent, id, standing};
 use crate::local::protocol::{Answer, Event, Name};
 
 /// How many sessions are played, and how many events each has.
@@ -33,6 +34,12 @@ impl Dice {
             .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
+}
+
+/// Returns whether a hook or a push brings the message in that text.
+fn is_copy(text: &str, id: &MessageId) -> bool {
+    let mut lines = text.lines().filter(|line| line.starts_with("[FROM: "));
+    lines.any(|line| line.contains(&format!("[ID: {id}]")))
 }
 
 /// A session, and the part of it that is visible from outside.
@@ -122,10 +129,27 @@ impl Play {
     /// Hands the hook its answer: it prints it, dies before, or is slow.
     fn answer(&mut self, answer: &Answer) {
         let Some(offer) = answer.offer else { return };
+        let text = answer.stdout.replace("\\n", "\n");
         match self.dice.below(4) {
             0 => drop(self.scene.on(Input::NotPrinted(offer))),
-            1 => drop(self.offered.insert(offer, answer.stdout.clone())),
-            _ => self.prints(offer, answer.stdout.clone()),
+            1 => drop(self.offered.insert(offer, text)),
+            _ => {
+                self.check_marks(&text);
+                self.prints(offer, text);
+            }
+        }
+    }
+
+    /// A copy of a message that the session has is marked. A reminder and a result are none.
+    fn check_marks(&self, text: &str) {
+        for id in (0..MESSAGES).map(id) {
+            let is_another =
+                is_copy(text, &id) && self.reached.iter().any(|text| is_copy(text, &id));
+            assert!(
+                !is_another || is_marked(text, &id),
+                "seed {}: another copy of {id} without a mark: {text}",
+                self.seed
+            );
         }
     }
 
@@ -143,6 +167,7 @@ impl Play {
             return;
         }
         if let Some(prompt) = &event.prompt {
+            self.check_marks(prompt);
             self.reached.push(prompt.clone());
         }
         self.answer(&answer);
@@ -242,7 +267,24 @@ impl Play {
                 self.hear(&self.of_now(Name::PermissionRequest));
             }
             20 => self.ends_step_and_turn(),
+            21 if self.dice.below(8) == 0 => self.is_renamed(),
             _ => self.push(),
+        }
+    }
+
+    /// The session takes another name, and comes back to its own: the store delivers its messages again.
+    fn is_renamed(&mut self) {
+        for name in ["backend", "homeassistant"] {
+            self.scene.on(Input::Begins(agent(name), 0));
+        }
+        let open = self.arrived.iter().copied();
+        let mut open: Vec<_> = open
+            .filter(|number| !self.settled.contains(&id(*number)))
+            .collect();
+        open.sort_unstable();
+        for number in open {
+            let fields = if number % 3 == 0 { news() } else { json!({}) };
+            self.scene.arrive(vec![message(number, fields)]);
         }
     }
 
