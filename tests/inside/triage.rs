@@ -238,6 +238,22 @@ async fn a_question_shows_until_when_a_person_may_correct_its_answer() -> Result
 }
 
 #[tokio::test]
+async fn a_question_that_its_asker_escalates_is_left_to_people() -> Result<()> {
+    for mut scene in Scene::each().await? {
+        let question = scene.ask(json!({})).await?;
+        let offer = offer(&mut scene.first, &question).await?;
+        let escalation = json!({"reason": "It is urgent.", "question_id": question});
+        scene.asker.call("escalate_to_human", escalation).await?;
+        nothing_offered(&mut scene.first).await?;
+        let reply = json!({"message_id": offer["id"], "response": "Redis"});
+        assert_eq!(scene.first.refusal("reply", reply).await?, "FORBIDDEN");
+        let (status, body) = scene.person_answers(&question, "1").await?;
+        assert_eq!(status, 201, "{body}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_person_may_be_first() -> Result<()> {
     for mut scene in Scene::each().await? {
         let question = scene.ask(json!({})).await?;

@@ -132,6 +132,7 @@ pub(super) async fn escalate(
         Some(about) => {
             let kept = own_message(services, caller, about).await?;
             check_own(caller, &kept)?;
+            triage::take_back(services, about).await?;
             Draft {
                 thread: Some(kept.message.thread_id),
                 title: call.title.or_else(|| Some(format!("Escalated: {about}"))),

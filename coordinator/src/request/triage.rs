@@ -327,6 +327,14 @@ pub(super) async fn answer(
         return Ok(reply);
     }
     questions::check_open(&asked)?;
+    let offer = services
+        .store
+        .message(&offer_id(&caller.agent, question))
+        .await?;
+    if offer.is_some_and(|offer| furthest(&offer.history) == Stage::Withdrawn) {
+        let error = format!("{question} was passed on to people");
+        return Err(Refusal::new(ErrorCode::Forbidden, error));
+    }
     let person = questions::person(&caller.principal);
     // A caller chooses the id of its call. The answer must not get an id that is kept for something else.
     let call = CallId::fresh();
@@ -353,6 +361,16 @@ pub(super) async fn pass_on(
     question: &MessageId,
 ) -> Result<(), Refusal> {
     withdraw(services, offer).await?;
+    push_now(services, question).await
+}
+
+/// Leaves an open question to people: its asker wants one of them to answer it.
+pub(super) async fn take_back(services: &Services, question: &MessageId) -> Result<(), Refusal> {
+    end(services, question).await?;
+    push_now(services, question).await
+}
+
+async fn push_now(services: &Services, question: &MessageId) -> Result<(), Refusal> {
     let push = Duty::push(question);
     services.store.plan(&push, Timestamp::now()).await?;
     services.duties_due.notify_one();
