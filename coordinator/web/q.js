@@ -12,6 +12,11 @@ const id = questionAt(location.pathname);
 
 function begin() {
   if (id === null && location.pathname !== "/q") return showMissing();
+  if (id !== null) {
+    if (cameBack()) return showStep();
+    // The browser may keep this page as it is, and show it again on the way back.
+    window.addEventListener("pagehide", showStep);
+  }
   reportInput();
   const { look, concerns } = id === null ? listView(view) : questionView(id, view);
   follow({ look: () => look().catch(explain), concerns }, (isLost) => (part("lost").hidden = !isLost));
@@ -30,6 +35,18 @@ function explain(error) {
   } else {
     view.replaceChildren(h("h1", { class: "unseen" }, "Question"), h("p", { class: "error", role: "alert" }, error.message));
   }
+}
+
+/** Returns whether the browser went back or forward to this page: the script of another page can do that between two presses. */
+function cameBack() {
+  const [navigation] = performance.getEntriesByType("navigation");
+  return navigation instanceof PerformanceNavigationTiming && navigation.type === "back_forward";
+}
+
+/** Shows one more step instead of the question, as for a page that another site opened. */
+function showStep() {
+  const show = h("a", { id: "show", href: location.pathname }, "Show the question");
+  view.replaceWith(h("main", {}, h("h1", {}, "c3po"), h("p", {}, "The browser went back to this page."), h("p", {}, show)));
 }
 
 function showMissing() {

@@ -79,6 +79,21 @@ async fn a_question_that_another_site_opens_is_shown_after_one_more_step() -> Re
         desk.browser.click("#show").await?;
         desk.browser.wait_for(MAY_ALLOW).await?;
     }
+    // The way back is no shorter.
+    let game = "Content-Type: text/html\r\n\r\n<!doctype html><title>game</title><button id=\"fast\" \
+                onclick=\"history.back()\">Click as fast as you can</button>";
+    let (game_at, _running) = foreign_server(address, move |_| game.to_owned()).await?;
+    desk.browser
+        .open(&format!("http://127.0.0.1:{}/", game_at.port()))
+        .await?;
+    desk.browser.click("#fast").await?;
+    desk.browser
+        .wait_for("document.querySelector('#show')")
+        .await?;
+    let is_bare = "return document.querySelector('#text, #view button') === null";
+    ensure!(desk.browser.run(is_bare).await? == true, "the way back");
+    desk.browser.click("#show").await?;
+    desk.browser.wait_for(MAY_ALLOW).await?;
     // The list of questions leads there without that step.
     desk.browser
         .open(&format!("{}/q", desk.coordinator.url()))
