@@ -142,6 +142,7 @@ pub(super) async fn conclude(
     };
     let concluded = services.store.conclude(&conclusion).await?;
     services.duties_due.notify_one();
+    let _place = begin_read(&caller.principal).await?;
     let kept = services.store.message(&id).await?;
     match (concluded, kept) {
         (Some(_), Some(kept)) => Ok(Reply::Tracked(tracked(kept))),

@@ -121,7 +121,12 @@ impl Coordinators {
             && pinned
                 .as_ref()
                 .is_none_or(|pinned| pinned.are_among(file.fingerprints.as_ref()));
-        let fingerprints = read_all(pinned.or(file.fingerprints).as_ref(), problems);
+        let pinned = pinned.or(file.fingerprints);
+        let fingerprints = read_all(pinned.as_ref(), problems);
+        if pinned.is_some_and(|pinned| pinned.texts().len() > fingerprints.len()) {
+            // Without its fingerprint, any server with a certificate of the authorities would get the key.
+            urls.clear();
+        }
         if !fingerprints.is_empty()
             && let Some(plain) = urls.iter().find(|url| url.starts_with("ws://"))
         {
@@ -287,6 +292,7 @@ mod tests {
         assert_eq!(problems, Vec::<String>::new());
         let (found, problems) = read(&[url], "fingerprint = \"sha256:no\"\n");
         assert!(found.fingerprints.is_empty() && problems[0].contains("64 hexadecimal digits"));
+        assert_eq!(found.urls, Vec::<String>::new(), "no server gets the key");
         let urls = (
             "C3PO_COORDINATOR_URL",
             "http://nas:8420,https://laptop:8420",

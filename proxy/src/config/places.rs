@@ -137,6 +137,9 @@ fn home_of(users: &str, user: u32) -> Option<PathBuf> {
     })
 }
 
+/// The home of a user who has none. A folder that others can write, such as `/tmp`, would give them the files.
+const NO_HOME: &str = "/nonexistent";
+
 /// Returns a base directory: the value of the variable, or a folder in the home.
 pub(super) fn base(
     variable: &dyn Fn(&str) -> Option<String>,
@@ -145,7 +148,7 @@ pub(super) fn base(
 ) -> PathBuf {
     let home = || {
         variable("HOME")
-            .map_or_else(std::env::temp_dir, PathBuf::from)
+            .map_or_else(|| NO_HOME.into(), PathBuf::from)
             .join(in_home)
     };
     variable(name)
