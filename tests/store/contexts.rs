@@ -473,14 +473,14 @@ pub(crate) async fn a_history_keeps_the_first_and_the_latest_contexts(
         .advance_in(99, &sent, &tenure, Stage::Seen, Via::Hook)
         .await?;
     let kept = steps(&fixture, &sent).await?;
-    assert_eq!(kept.len(), 2 + 32 + 1, "{kept:?}");
+    assert_eq!(kept.len(), 2 + 8 + 1, "{kept:?}");
     assert_eq!(
         kept[..4],
         named(&[
             (Stage::Stored, ""),
             (Stage::OnHost, "1"),
             (Stage::InSession, "1"),
-            (Stage::InSession, "1.69"),
+            (Stage::InSession, "1.93"),
         ])
     );
     assert_eq!(kept.last(), Some(&(Stage::Seen, "1.99".to_owned())));

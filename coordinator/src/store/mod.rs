@@ -253,7 +253,7 @@ pub const FORMER_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.s
 pub(crate) const AGENTS_STEP: usize = 200;
 
 /// How many contexts of sessions the history of a message keeps.
-const CONTEXTS_KEPT: usize = 32;
+const CONTEXTS_KEPT: usize = 8;
 
 /// Returns whether the name of an agent that a person acts as stays reserved for that host when the agent is deleted. All
 /// hosts share the reserved names, and a container has another name at its next start.

@@ -337,7 +337,7 @@ local function progress(history, session)
 end
 
 -- The limit of contexts in a history.
-local CONTEXTS_KEPT = 32
+local CONTEXTS_KEPT = 8
 
 -- Removes contexts from the middle of a long history: the first and the latest ones stay.
 local function forget_contexts(history)
