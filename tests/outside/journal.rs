@@ -1,6 +1,7 @@
 //! The journal of messages for a coordinator that is away: none is lost or duplicated, and order and sender are kept.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,7 +9,7 @@ use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::mcp::McpClient;
 use harness::process::{command, program};
-use harness::proxy::session;
+use harness::proxy::{proxy_command, session};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
@@ -244,33 +245,52 @@ async fn a_refused_message_that_cannot_be_stored_holds_up_no_other() -> Result<(
 }
 
 #[tokio::test]
-async fn a_session_without_a_name_queues_nothing_under_the_name_of_another() -> Result<()> {
+async fn two_sessions_that_wish_for_one_name_get_the_answers_to_their_own_questions() -> Result<()>
+{
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
     let url = coordinator.url();
     let meshtastic = session(work.path(), "meshtastic", &url).await?;
     meshtastic.reply("ping", json!({})).await?;
     coordinator.kill().await?;
-    let first = session(work.path(), "homeassistant", &url).await?;
-    queue(&first, "meshtastic", "of the first").await?;
-    let second = session(work.path(), "homeassistant", &url).await?;
-    let arguments =
-        json!({"target": "meshtastic", "message": "of the second", "queue_if_down": true});
-    let refused = second.call("send_message", arguments).await?;
-    assert!(refused.is_error, "{refused:?}");
-    let refused = refused.json()?;
-    let sentence = refused["error"].as_str().unwrap_or_default();
-    assert!(
-        sentence.contains("another session of this host has the name homeassistant"),
-        "{refused}"
-    );
-    assert_eq!(refused["details"]["applied"], "no");
+    let mut sessions = Vec::new();
+    for text in ["of the first", "of the second"] {
+        let session = session(work.path(), "homeassistant", &url).await?;
+        queue(&session, "meshtastic", text).await?;
+        sessions.push((session, text));
+    }
+    coordinator.restart().await?;
+    let received = receive(&meshtastic, 2).await?;
+    for (session, text) in sessions {
+        let pong = session.reply("ping", json!({})).await?;
+        let expected = (
+            pong["agent_id"].as_str().unwrap_or_default().to_owned(),
+            text.to_owned(),
+        );
+        assert!(received.contains(&expected), "{received:?} {pong}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn messages_that_a_session_queued_before_it_had_a_name_outlive_it() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let url = coordinator.url();
+    let meshtastic = session(work.path(), "meshtastic", &url).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    let mut dead = session(work.path(), "homeassistant", &url).await?;
+    queue(&dead, "meshtastic", "one").await?;
+    dead.process().kill().await?;
     coordinator.restart().await?;
     let received = receive(&meshtastic, 1).await?;
-    assert_eq!(
-        received,
-        [("homeassistant".to_owned(), "of the first".to_owned())]
-    );
+    assert_eq!(received, [("homeassistant".to_owned(), "one".to_owned())]);
+    let files = fs::read_dir(work.path().join(".local/state/c3po/journal"))?;
+    let names = files
+        .map(|file| Ok(file?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<Vec<_>>>()?;
+    assert!(!names.iter().any(|name| name.contains('~')), "{names:?}");
     Ok(())
 }
 
@@ -298,5 +318,36 @@ async fn the_time_in_the_queue_is_a_part_of_a_messages_life() -> Result<()> {
         .join(".local/state/c3po/journal/homeassistant~refused.jsonl");
     let refused = fs::read_to_string(refused)?;
     assert!(refused.contains("expired while it was queued"), "{refused}");
+    Ok(())
+}
+
+/// Starts a session of the project `homeassistant` on a host with its own files.
+async fn session_on(work: &Path, host: &str, url: &str) -> Result<McpClient> {
+    let home = work.join(host);
+    let mut command = proxy_command(&home, "homeassistant", url)?;
+    command.env("C3PO_HOST", host);
+    let session = McpClient::start(command, &home.join("session.log"))?;
+    session.initialize().await?;
+    Ok(session)
+}
+
+#[tokio::test]
+async fn messages_queued_before_the_first_link_go_out_under_the_name_that_it_gives() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let url = coordinator.url();
+    let meshtastic = session(work.path(), "meshtastic", &url).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    let first = session_on(work.path(), "laptop", &url).await?;
+    first.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    let second = session_on(work.path(), "nas", &url).await?;
+    for text in ["one", "two"] {
+        queue(&second, "meshtastic", text).await?;
+    }
+    coordinator.restart().await?;
+    let received = receive(&meshtastic, 2).await?;
+    let expected = ["one", "two"].map(|text| ("homeassistant-2".to_owned(), text.to_owned()));
+    assert_eq!(received, expected, "the name belongs to the laptop");
     Ok(())
 }

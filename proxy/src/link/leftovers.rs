@@ -8,7 +8,7 @@ use c3po_shared::wire::Deliver;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Deliveries, Link, LinkStatus, Shared, State, run};
+use super::{Deliveries, Link, LinkStatus, Shared, State, queue, run};
 use crate::config::Config;
 
 /// How often the host is searched for such calls.
@@ -48,7 +48,8 @@ async fn send_now_and_then(shared: &Shared, own: &AgentId) {
     }
 }
 
-/// Returns the other agents with queued calls and without a living session.
+/// Returns the other agents with queued calls and without a living session. Dead sessions without a name were those for which
+/// they wished.
 async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
     let (journal, seats) = (shared.journal.clone(), shared.seats.clone());
     let (own, targets) = (
@@ -56,17 +57,23 @@ async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
         shared.directory.entry().coordinators.urls.clone(),
     );
     let looking = tokio::task::spawn_blocking(move || {
-        let is_left = |agent: &AgentId| {
-            let nobody_lives = || seats.lock(agent).is_ok_and(|seat| seat.is_some());
-            *agent != own && journal.is_for(agent, &targets) && nobody_lives()
-        };
-        journal
-            .agents()
-            .into_iter()
-            .filter(is_left)
-            .collect::<Vec<_>>()
+        let nobody_lives = |agent: &AgentId| seats.lock(agent).is_ok_and(|seat| seat.is_some());
+        let adopted = journal.adopt(|agent| *agent == own || nobody_lives(agent));
+        let agents = journal.agents().into_iter();
+        let left = agents.filter(|agent| {
+            *agent != own && journal.is_for(agent, &targets) && nobody_lives(agent)
+        });
+        (left.collect::<Vec<_>>(), adopted)
     });
-    looking.await.unwrap_or_default()
+    let Ok((left, adopted)) = looking.await else {
+        return Vec::new();
+    };
+    match adopted {
+        Ok(0) => {}
+        Ok(_) => queue::has_more(shared),
+        Err(error) => tracing::warn!("cannot move the queued calls of a dead session: {error}"),
+    }
+    left
 }
 
 /// Sends the agent's queued calls over a link of their own.

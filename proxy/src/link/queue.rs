@@ -1,5 +1,6 @@
 //! Queued calls: stored in the journal while no coordinator is reachable, sent in order after the reconnect.
 
+use std::fs::File;
 use std::io;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use c3po_shared::wire::{Arriving, Deliver};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::journal::{Journal, Line};
+use super::journal::{Journal, Line, Unnamed};
 use super::outgoing_call::{CallResult, OutgoingCall};
 use super::{Kind, Link, Shared, State, notice, rules};
 
@@ -51,6 +52,9 @@ pub(super) struct JournalState {
     kept: u64,
     /// An agent whose journal was empty, and the value of `kept` at that time.
     empty: Option<(AgentId, u64)>,
+    /// How many calls this process has queued without a name, and the lock of their file.
+    unnamed: usize,
+    held: Option<File>,
     /// Why the oldest call is still queued although the link is up.
     held_up: Option<Refusal>,
 }
@@ -60,6 +64,9 @@ pub(super) struct JournalState {
 pub(super) async fn is_empty(shared: &Shared, agent: &AgentId) -> bool {
     let kept = {
         let known = shared.known();
+        if known.unnamed > 0 {
+            return false;
+        }
         if known
             .empty
             .as_ref()
@@ -94,9 +101,11 @@ pub(super) async fn keep(
         shared.directory.entry().coordinators.urls.clone(),
     );
     let owner = agent.clone();
-    let appended = match check_name(shared, agent) {
-        Ok(()) => on_disk(shared, move |journal| journal.append(&owner, &line)).await,
-        Err(error) => Err(error),
+    let has_name = shared.kind != Kind::Session || shared.status.borrow().welcome.is_some();
+    let appended = if has_name {
+        on_disk(shared, move |journal| journal.append(&owner, &line)).await
+    } else {
+        keep_unnamed(shared, line).await
     };
     if let Err(error) = appended {
         let mut refusal = down.unwrap_or_else(|| shared.status.borrow().down(false));
@@ -106,8 +115,7 @@ pub(super) async fn keep(
         );
         return Err(refusal);
     }
-    shared.known().kept += 1;
-    shared.kept.notify_one();
+    has_more(shared);
     let receipt = Receipt {
         stage: Stage::QueuedOnHost,
         at: Some(at),
@@ -125,17 +133,53 @@ pub(super) async fn keep(
     Ok(Received::of(&kept))
 }
 
-/// A call is queued under a name that a coordinator or the seat has given to this process: two sessions of one folder wish for the
-/// same name, and each gets the answers to its own questions alone.
-fn check_name(shared: &Shared, agent: &AgentId) -> io::Result<()> {
-    let is_person = matches!(shared.kind, Kind::Person { .. });
-    if is_person || is_up(shared) || shared.status.borrow().seat.as_ref() == Some(agent) {
+/// The journal has more calls: it is read again.
+pub(super) fn has_more(shared: &Shared) {
+    shared.known().kept += 1;
+    shared.kept.notify_one();
+}
+
+/// Returns the owner of the file in which calls are queued before a coordinator has given a session its name.
+fn unnamed(shared: &Shared) -> Unnamed {
+    Unnamed {
+        wished: shared.config.agent.clone(),
+        process: shared.instance,
+    }
+}
+
+/// Queues a call in the file of this process.
+async fn keep_unnamed(shared: &Shared, line: Line) -> io::Result<()> {
+    let of = unnamed(shared);
+    // Counted before it is there, so that no call overtakes it.
+    shared.known().unnamed += 1;
+    let kept = on_disk(shared, move |journal| {
+        journal.append(&of, &line)?;
+        journal.hold(&of)
+    });
+    match kept.await {
+        Ok(held) => {
+            let mut known = shared.known();
+            known.held = known.held.take().or(held);
+            Ok(())
+        }
+        Err(error) => {
+            shared.known().unnamed -= 1;
+            Err(error)
+        }
+    }
+}
+
+/// Moves the calls that this process queued without a name to the journal of its name.
+async fn take_over(shared: &Shared, agent: &AgentId) -> io::Result<()> {
+    if shared.known().unnamed == 0 {
         return Ok(());
     }
-    let error = format!(
-        "another session of this host has the name {agent}, or its lock file cannot be used"
-    );
-    Err(io::Error::other(error))
+    let (from, to) = (unnamed(shared), agent.clone());
+    let moved = on_disk(shared, move |journal| journal.hand_over(&from, &to)).await;
+    let mut known = shared.known();
+    known.kept += 1;
+    known.unnamed = known.unnamed.saturating_sub(moved?);
+    Ok(())
 }
 
 fn is_up(shared: &Shared) -> bool {
@@ -210,6 +254,10 @@ pub(super) async fn drain(link: &Link) {
 /// Sends the oldest line. Returns the pause before the next one; `None` if there is nothing to do for now.
 pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> {
     let shared = &link.shared;
+    if let Err(error) = take_over(shared, agent).await {
+        tracing::error!("cannot move queued calls to the journal of {agent}: {error}");
+        return Some(DISK_AGAIN);
+    }
     let owner = agent.clone();
     let line = match on_disk(shared, move |journal| journal.first(&owner)).await {
         Ok(line) => line?,

@@ -123,16 +123,6 @@ impl Course {
                 tracing::debug!("could not take a seat in time");
             }
         }
-        self.show_seat(shared);
-    }
-
-    /// Records in the status whether this process has a seat.
-    fn show_seat(&self, shared: &Shared) {
-        shared.status.send_if_modified(|status| {
-            status.seat = self.seat.as_ref().map(|seat| seat.name.clone());
-            // No task waits for that.
-            false
-        });
     }
 
     /// Returns the processes that this one is known to succeed.
@@ -269,7 +259,6 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
             if let Some(Err(error)) = course.seat.take().map(Seat::give_up) {
                 tracing::debug!("could not leave a seat: {error}");
             }
-            course.show_seat(shared);
             course.name = shared.config.agent.clone();
             lost("the client runs this session in another process".to_owned());
         }

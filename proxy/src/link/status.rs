@@ -75,8 +75,6 @@ pub struct LinkStatus {
     pub trouble: Option<Refusal>,
     /// Our own name: the canonical one after `hello`, the wished one before.
     pub agent: AgentId,
-    /// The name whose seat this process has.
-    pub(super) seat: Option<AgentId>,
     /// The coordinator's reply to the last `hello`.
     pub welcome: Option<Welcome>,
     /// How many agents are online, by the last reply to a heartbeat.
@@ -101,7 +99,6 @@ impl LinkStatus {
             last_error: None,
             trouble: None,
             agent,
-            seat: None,
             welcome: None,
             agents_online: None,
             has_status_line: false,
