@@ -45,8 +45,19 @@ impl AgentId {
     /// Returns whether sessions may not take this name: `human`, `system` and `all`, in any case, also with signs at the end
     /// that hardly differ from the end of a sentence.
     pub fn is_reserved(&self) -> bool {
-        let word = self.0.trim_end_matches(['.', '_', '-']);
-        RESERVED.iter().any(|name| word.eq_ignore_ascii_case(name))
+        RESERVED
+            .iter()
+            .any(|name| self.word().eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the name without signs at its end.
+    fn word(&self) -> &str {
+        self.0.trim_end_matches(['.', '_', '-'])
+    }
+
+    /// Returns whether both names are the same to a reader: in any case, and without signs at their ends.
+    pub fn looks_like(&self, other: &Self) -> bool {
+        self.word().eq_ignore_ascii_case(other.word())
     }
 
     /// Makes an id from any text: other scripts are transliterated to Latin letters, invalid characters become `-`.
@@ -123,9 +134,9 @@ impl AgentId {
         person.with_suffix(&format!("{hash}-{PERSON}"))
     }
 
-    /// Returns whether it has the form of [`Self::of_person`], in any case.
+    /// Returns whether it looks like a name of [`Self::of_person`].
     pub fn is_person_of_a_host(&self) -> bool {
-        self.0.to_ascii_lowercase().ends_with("-cli")
+        self.word().to_ascii_lowercase().ends_with("-cli")
     }
 
     /// Returns the id that c3po itself uses as a sender.
@@ -363,6 +374,17 @@ mod tests {
         for name in ["human-2", "humane", "a.human", "all-in"] {
             assert!(!is_reserved(name), "{name}");
         }
+        let person: AgentId = "nas-cli".parse().expect("an id");
+        let looks_like = |name: &str| {
+            name.parse::<AgentId>()
+                .is_ok_and(|id| id.looks_like(&person))
+        };
+        assert!(
+            ["nas-CLI", "nas-cli.", "nas-cli-"]
+                .into_iter()
+                .all(looks_like)
+        );
+        assert!(!["nas-cli-2", "nas"].into_iter().any(looks_like));
     }
 
     #[test]

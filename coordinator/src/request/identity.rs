@@ -118,11 +118,7 @@ pub(crate) async fn host_of_person(
         return Ok(None);
     }
     let keys = services.store.keys().await?;
-    let is_it = |host: &&str| {
-        AgentId::of_person(host)
-            .as_str()
-            .eq_ignore_ascii_case(name.as_str())
-    };
+    let is_it = |host: &&str| AgentId::of_person(host).looks_like(name);
     Ok(keys.iter().map(Key::host).find(is_it).map(str::to_owned))
 }
 

@@ -66,6 +66,12 @@ async fn try_rest(gate: &Gate, key: Option<&str>, question: &str) -> Result<()> 
         format!("/api/v1/messages/{question}/receipt"),
     ] {
         check_refused(&ask(gate, "GET", &path, key, human, "").await?, &path);
+        let as_coordinator = ask(gate, "GET", &path, key, Some("system"), "").await?;
+        assert_eq!(
+            as_coordinator.status, 403,
+            "{path}: {}",
+            as_coordinator.body
+        );
     }
     let path = "/api/unregister";
     check_refused(&ask(gate, "POST", path, key, human, "").await?, path);
