@@ -310,17 +310,13 @@ async fn queued_messages_are_sent_once_and_in_order() {
         .await
         .unwrap();
     kept.push(behind["call_id"].clone());
-    assert_eq!(behind["receipt"]["stage"], "queued_on_host");
     let says = behind["message"].as_str().unwrap();
     assert!(says.starts_with("Earlier messages are still"), "{says}");
     let plain = outcome(running.call("send_message", json!({"target": "b", "message": "no"})))
         .await
         .unwrap_err();
-    assert_eq!(
-        (plain.code, &plain.details["applied"]),
-        (ErrorCode::Timeout, &json!("no")),
-        "it would overtake"
-    );
+    assert_eq!(plain.code, ErrorCode::Timeout, "it would overtake");
+    assert_eq!(plain.details["applied"], "no");
     let mut ids = Vec::new();
     for text in ["one", "two", "three", "four"] {
         let request = talk.hear().await;
