@@ -55,6 +55,8 @@ pub(super) struct JournalState {
     /// How many calls this process has queued without a name, and the lock of their file.
     unnamed: usize,
     held: Option<File>,
+    /// The latest call that was sent from the journal.
+    tried: Option<CallId>,
     /// Why the oldest call is still queued although the link is up.
     held_up: Option<Refusal>,
 }
@@ -267,8 +269,9 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
         }
     };
     let age = Timestamp::now().since(line.at);
+    let was_tried = shared.known().tried.replace(line.call_id) == Some(line.call_id);
     let call = Call::parse(&line.tool, &line.arguments);
-    let answer = match call.and_then(|call| aged(call, age)) {
+    let answer = match call.and_then(|call| aged(call, age, was_tried.into())) {
         Ok(call) => {
             link.call_now(OutgoingCall::new(line.call_id, call, Instant::now()))
                 .await
@@ -300,14 +303,15 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
     }
 }
 
-/// Returns the call with the rest of its message's life: the time in the queue is a part of it.
-fn aged(mut call: Call, age: Duration) -> Result<Call, Refusal> {
+/// Returns the call with the rest of its message's life in seconds: the time in the queue is a part of it. One that may have been
+/// applied keeps the `least`, because only its own reply has the outcome.
+fn aged(mut call: Call, age: Duration, least: u64) -> Result<Call, Refusal> {
     if let Call::SendMessage(SendMessage {
         expires_in: Some(life),
         ..
     }) = &mut call
     {
-        *life = life.saturating_sub(age.as_secs());
+        *life = life.saturating_sub(age.as_secs()).max(least);
         if *life == 0 {
             let error = "it expired while it was queued on this host";
             return Err(Refusal::new(ErrorCode::Timeout, error));
@@ -420,21 +424,25 @@ mod tests {
 
     #[test]
     fn the_time_in_the_queue_is_a_part_of_the_life_of_a_message() {
-        let check = |life: Option<u64>, age: u64, expected: Option<Option<u64>>| {
+        let left = |life: Option<u64>, age: u64, least: u64| {
             let call = Call::SendMessage(SendMessage {
                 expires_in: life,
                 ..SendMessage::default()
             });
-            let left = match aged(call, Duration::from_secs(age)) {
+            match aged(call, Duration::from_secs(age), least) {
                 Ok(Call::SendMessage(send)) => Some(send.expires_in),
                 _ => None,
-            };
-            assert_eq!(left, expected, "{life:?} {age}");
+            }
         };
-        check(None, 900_000, Some(None));
-        check(Some(60), 0, Some(Some(60)));
-        check(Some(60), 59, Some(Some(1)));
-        check(Some(60), 60, None);
-        check(Some(60), 900_000, None);
+        assert_eq!(left(None, 900_000, 0), Some(None));
+        assert_eq!(left(Some(60), 0, 0), Some(Some(60)));
+        assert_eq!(left(Some(60), 59, 0), Some(Some(1)));
+        assert_eq!(left(Some(60), 60, 0), None);
+        assert_eq!(left(Some(60), 900_000, 0), None);
+        assert_eq!(
+            left(Some(60), 900_000, 1),
+            Some(Some(1)),
+            "it may have been applied"
+        );
     }
 }
