@@ -63,7 +63,7 @@ pub(super) struct Hop {
     pointers: HashSet<MessageId>,
     /// Whether the session ran before this proxy, which then does not know the content of its conversation.
     joined: bool,
-    /// When the session began its conversation, or went on with it: an older part of that was shown to it by others.
+    /// When the present context began, or the session went on with it: an older part of the conversation is no evidence for it.
     since: Option<Instant>,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
     expects_hooks: bool,
@@ -299,7 +299,7 @@ impl Hop {
             self.evidence = Evidence::default();
             self.begin_conversation(now);
         } else if compacted {
-            self.begin_context();
+            self.begin_context(now);
         }
         if event.session_id.is_some() {
             // A person may come back to a conversation.
@@ -313,12 +313,13 @@ impl Hop {
     /// The session is in another conversation, which holds no message that it was shown in this one.
     fn begin_conversation(&mut self, now: Instant) {
         self.leave_session();
-        self.joined = false;
-        self.since = Some(now);
-        self.begin_context();
+        self.begin_context(now);
     }
 
-    fn begin_context(&mut self) {
+    /// The lines before are of another context. The client writes a compaction later than it runs its hooks.
+    fn begin_context(&mut self, now: Instant) {
+        self.joined = false;
+        self.since = Some(now);
         self.context += 1;
         self.forget_context();
     }

@@ -5,12 +5,14 @@ use c3po_shared::wire::Arriving;
 use serde_json::json;
 
 use super::results::batch;
-use super::{Scene, after_a_turn, agent, event, message, news, of_turn, typed};
-use crate::deliver::hop::Input;
+use super::{
+    Scene, after_a_turn, agent, event, holds, message, news, of_turn, socket, starts, typed,
+};
+use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::render::is_marked;
-use crate::deliver::testing::id;
-use crate::local::protocol::Name;
+use crate::deliver::testing::{id, standing};
+use crate::local::protocol::{Event, Name};
 
 #[test]
 fn without_a_transcript_dropped_texts_that_are_not_kept_come_again_in_another_context() {
@@ -117,4 +119,44 @@ fn without_a_transcript_the_model_has_a_background_result_with_its_next_input() 
             (Stage::Seen, Via::Hook)
         ]
     );
+}
+
+/// The session is compacted, and the client has not written that yet when message 1 comes again.
+fn compacted(mut scene: Scene) -> Scene {
+    scene.hear(&event(Name::PreCompact));
+    scene.hear(&starts("compact", "s1"));
+    scene.receipts();
+    scene.passes(10);
+    scene.arrive(vec![message(1, json!({"repeated": true}))]);
+    scene
+}
+
+#[test]
+fn a_copy_from_before_a_compaction_does_not_confirm_a_push() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&batch("p1", "t1")), 1));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.reads(&[1], &[1]);
+    let mut scene = compacted(scene);
+    assert!(is_marked(&scene.posted(), &id(1)));
+    scene.on(Input::Conversation(Some(standing(&[1], &[1]))));
+    assert_eq!(scene.receipts(), []);
+}
+
+#[test]
+fn a_session_that_was_joined_is_shown_its_messages_after_a_compaction() {
+    let hop = Hop::new(agent("homeassistant"), Some(socket()), false, true).joined();
+    let mut scene = Scene::of(hop);
+    scene.on(Input::Begins(agent("homeassistant"), 1));
+    scene.hear(&Event {
+        transcript: Some("/t.jsonl".into()),
+        ..typed("p1")
+    });
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    let mut scene = compacted(scene);
+    scene.on(Input::Conversation(Some(standing(&[1], &[1]))));
+    assert_eq!(scene.receipts(), []);
+    assert!(holds(&scene.print(&typed("p2")), 1));
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{Scene, event, message, news, of_turn, socket, starts};
 use crate::deliver::client::ClientState;
@@ -13,6 +14,7 @@ use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
 use crate::deliver::render::is_marked;
 use crate::deliver::testing::{agent, id, standing};
+use crate::deliver::transcript::Recorded;
 use crate::local::protocol::{Answer, Event, Name};
 
 /// How many sessions are played, and how many events each has.
@@ -56,6 +58,8 @@ struct Play {
     offered: HashMap<u64, String>,
     /// The texts that reached the client.
     reached: Vec<String>,
+    /// When the client wrote each of them.
+    written: Vec<Instant>,
     /// A use of a tool, one of several in the step under way.
     tool_use: Option<String>,
     /// The messages of results that no request to the model has held: their steps have not ended, or have ended the turn.
@@ -109,6 +113,7 @@ impl Play {
             pushed: Vec::new(),
             offered: HashMap::new(),
             reached: Vec::new(),
+            written: Vec::new(),
             tool_use: None,
             unasked: Vec::new(),
             answered: 0,
@@ -196,6 +201,7 @@ impl Play {
             && let Some(text) = self.of_step
         {
             self.reached.remove(text);
+            self.written.truncate(text);
         }
         self.is_ended &= self.seed.is_multiple_of(3);
         self.hear(&self.of_now(Name::Stop));
@@ -205,6 +211,7 @@ impl Play {
     fn act(&mut self) {
         let which = self.dice.below(24);
         self.acts(which);
+        self.writes();
         self.has_results = matches!(which, 4 | 5);
         self.of_step = self.of_step.filter(|_| self.has_results);
     }
@@ -315,6 +322,7 @@ impl Play {
     }
 
     fn push(&mut self) {
+        self.writes();
         match self.scene.next() {
             Todo::Post(_, text) => self.pushed.push(text),
             Todo::Wake(text) => self
@@ -332,14 +340,33 @@ impl Play {
                     texts.any(|text| text.contains(id(*number).as_str()))
                 };
                 let answered: Vec<_> = named.iter().copied().filter(is_answered).collect();
-                let standing = is_read.then(|| standing(&named, &answered));
-                self.scene.on(Input::Conversation(standing));
+                let recorded = is_read.then(|| Recorded {
+                    ages: self.ages(),
+                    ..standing(&named, &answered)
+                });
+                self.scene.on(Input::Conversation(recorded));
             }
             Todo::Look(at) => assert!(
                 at.is_none_or(|at| at > self.scene.now),
                 "it looks without end"
             ),
         }
+    }
+
+    /// Returns how long ago the latest line with each message was written.
+    fn ages(&self) -> HashMap<MessageId, Duration> {
+        let mut ages = HashMap::new();
+        for (text, at) in self.reached.iter().zip(&self.written) {
+            let ids = (0..MESSAGES + REWOUND).map(id);
+            let named = ids.filter(|id| text.contains(id.as_str()));
+            ages.extend(named.map(|id| (id, self.scene.now.duration_since(*at))));
+        }
+        ages
+    }
+
+    /// The client writes what reached it.
+    fn writes(&mut self) {
+        self.written.resize(self.reached.len(), self.scene.now);
     }
 
     /// Returns how many texts of the conversation name the message.
