@@ -88,7 +88,7 @@ impl Scene {
     /// Stores a message of people under the first id that the correction of this question would get: a login that chooses the
     /// ids of its calls can do that.
     async fn occupy_correction(&self, question: &str) -> Result<()> {
-        let name = format!("correct {question}");
+        let name = format!("correct 0 {question}");
         let call = CallId(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()));
         let id = MessageId::of_call(&AgentId::human(), &"ha".parse()?, call, 0);
         let now = Timestamp::now();
@@ -97,7 +97,7 @@ impl Scene {
             "expires_at": now + CORRECTED_WITHIN});
         let send = Send {
             message: serde_json::from_value(message)?,
-            call: CallId::fresh(),
+            call,
             bound: 1_000,
             kept: CORRECTED_WITHIN,
             spares_away: false,

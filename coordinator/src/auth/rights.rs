@@ -159,7 +159,7 @@ impl Principal {
     }
 
     /// Returns whether it may act as that agent. Only logins act as `human`, and anybody on an open coordinator of this
-    /// machine. Nobody acts as the coordinator itself. A key always covers the person of its host.
+    /// machine. Nobody acts as another reserved name. A key always covers the person of its host.
     pub(crate) fn covers(&self, agent: &AgentId) -> bool {
         let is_human = *agent == AgentId::human();
         if agent.is_reserved() && !is_human {

@@ -57,6 +57,14 @@ impl ClientError {
     fn unreachable(error: impl std::fmt::Display) -> Self {
         Self::Unreachable(error.to_string())
     }
+
+    /// Returns whether other requests would fail too: the server is away or busy, or refuses further requests.
+    pub(super) fn is_of_server(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Refused { status, .. } => *status == 429 || *status >= 500,
+        }
+    }
 }
 
 /// A request.

@@ -78,6 +78,8 @@ struct Known {
     standing: Option<Standing>,
     pace: Pace,
     summary: Summary,
+    /// Whether a push was held back since the last update of the number.
+    wants_summary: bool,
     /// Woken when the number of questions that wait may have changed.
     waiting_changed: Arc<Notify>,
     /// The kinds of requests of which the latest one failed.
@@ -160,11 +162,21 @@ impl Notifier {
         })
     }
 
+    /// As [`Self::may_try`], for a request that may not wait: its duty stays claimed.
+    fn must_try(&self, person: &Person) -> anyhow::Result<()> {
+        let may_try = self.may_try(person);
+        may_try.map_err(|_| anyhow::anyhow!("the server of {} failed a moment ago", person.name))
+    }
+
     /// Records how a request for a person ended. The first failure of several is logged.
     fn record<T>(&self, person: &Person, kind: &'static str, outcome: &Result<T, ClientError>) {
         let (name, server) = (&person.name, &person.server);
         if kind == PUSHES {
-            let retry_at = outcome.is_err().then(|| Instant::now() + RETRY);
+            let fails = outcome
+                .as_ref()
+                .err()
+                .is_some_and(ClientError::is_of_server);
+            let retry_at = fails.then(|| Instant::now() + RETRY);
             self.with(name, |known| known.retry_at = retry_at);
         }
         match outcome {

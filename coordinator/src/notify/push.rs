@@ -60,10 +60,11 @@ pub(crate) async fn do_push(notifier: &Notifier, claimed: &Claimed) -> Result<Op
     }
     let left = message.expires_at.since(now);
     let is_quiet = steps.iter().all(|(_, next)| *next == Next::Nothing);
-    let look = match is_quiet && !message.requires_response && !kept.history.iter().any(is_push) {
+    let look = if is_quiet && !message.requires_response && !kept.history.iter().any(is_push) {
         // News that nobody gets as a push. There may be thousands.
-        true => left,
-        false => LOOK.min(left),
+        left
+    } else {
+        LOOK.min(left)
     };
     let mut pushes = false;
     let work = steps.into_iter().map(|(person, next)| async move {
@@ -157,17 +158,16 @@ impl Notifier {
         message: &Message,
         taken_over: bool,
     ) -> Result<Option<Duration>> {
-        match self.may_try(person) {
-            Ok(()) => {}
-            // The server must still be asked whether it accepted the push.
-            Err(_) if taken_over => {
-                anyhow::bail!("the server of {} failed a moment ago", person.name)
-            }
-            Err(left) => return Ok(Some(left)),
+        if taken_over {
+            // The server must be asked whether it accepted the push.
+            self.must_try(person)?;
         }
         let codes = self.codes(person).await?;
         let pushed = self.try_push(person, message, codes, taken_over).await;
-        self.record(person, PUSHES, &pushed);
+        // A push that has to wait proves nothing about the server.
+        if !matches!(pushed, Ok(Some(_))) {
+            self.record(person, PUSHES, &pushed);
+        }
         let metrics = &self.services.metrics;
         match pushed.with_context(|| format!("the push to {}", person.name))? {
             Some(wait) => return Ok(Some(wait)),
@@ -204,9 +204,12 @@ impl Notifier {
         let host = message.from_host.as_deref().unwrap_or_default();
         let now = Instant::now();
         if let Err(wait) = self.with(&person.name, |known| known.pace.take(host, now)) {
-            self.with(&person.name, |known| known.summary = known.summary.wanted());
-            self.waiting_changed(person);
+            self.want_summary(person);
             return Ok(Some(wait.min(LOOK)));
+        }
+        if !taken_over && let Err(left) = self.may_try(person) {
+            self.with(&person.name, |known| known.pace.give_back());
+            return Ok(Some(left));
         }
         let published = publish(person, &push).await;
         if published.is_err() {
@@ -223,22 +226,19 @@ impl Notifier {
         let was_counted = kept
             .as_ref()
             .is_none_or(|kept| kept.message.requires_response);
+        // A coordinator that ended while it pushed recorded nothing. A message that is gone has no push either.
+        let may_stand = taken_over && kept.is_some();
         let history = kept.map(|kept| kept.history).unwrap_or_default();
         let (people, sequence) = (self.people(), sequence(id));
-        // A coordinator that ended while it pushed recorded nothing.
-        let reached = |name: &str| taken_over || has_reached(&history, name);
         let ending = people.iter().map(|person| async {
-            if reached(&person.name) {
-                let may_try = self.may_try(person);
-                may_try.map_err(|_| {
-                    anyhow::anyhow!("the server of {} failed a moment ago", person.name)
-                })?;
+            if was_counted {
+                self.waiting_changed(person);
+            }
+            if may_stand || has_reached(&history, &person.name) {
+                self.must_try(person)?;
                 let deleted = delete(person, &sequence).await;
                 self.record(person, PUSHES, &deleted);
                 deleted.with_context(|| format!("the end of the push to {}", person.name))?;
-            }
-            if was_counted {
-                self.waiting_changed(person);
             }
             anyhow::Ok(())
         });

@@ -2,9 +2,11 @@
 //!
 //! One task for each person keeps it. Duties only report changes, so a flood of questions and ends costs a server few requests.
 
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
+use c3po_shared::refusal::Refusal;
 use tokio::time::sleep;
 
 use super::client::ClientError;
@@ -25,20 +27,8 @@ pub(super) enum Summary {
     Unknown,
     /// There is none.
     Gone,
-    /// A push was held back, so there must be one.
-    Wanted,
     /// It shows this number; the server can or cannot change it.
     Shows { count: usize, can_change: bool },
-}
-
-impl Summary {
-    /// Returns the state after a push was held back.
-    pub(super) fn wanted(self) -> Self {
-        match self {
-            Self::Shows { .. } => self,
-            _ => Self::Wanted,
-        }
-    }
 }
 
 /// Keeps the push of a person up to date, for ever.
@@ -48,9 +38,9 @@ pub(super) async fn keep(notifier: &Notifier, person: &Person) {
     changed.notify_one();
     loop {
         changed.notified().await;
-        let updated = notifier.update_summary(person).await;
-        notifier.record(person, PUSHES, &updated);
-        if updated.is_err() {
+        let is_wanted = notifier.with(&person.name, |known| take(&mut known.wants_summary));
+        if notifier.update_summary(person, is_wanted).await.is_err() {
+            notifier.with(&person.name, |known| known.wants_summary |= is_wanted);
             changed.notify_one();
         }
         sleep(EVERY).await;
@@ -63,35 +53,42 @@ impl Notifier {
         self.with(&person.name, |known| known.waiting_changed.notify_one());
     }
 
+    /// Reports that a push was held back, so that the push with the number is wanted.
+    pub(super) fn want_summary(&self, person: &Person) {
+        self.with(&person.name, |known| known.wants_summary = true);
+        self.waiting_changed(person);
+    }
+
     /// Brings the push up to date.
-    async fn update_summary(&self, person: &Person) -> Result<(), ClientError> {
+    async fn update_summary(&self, person: &Person, is_wanted: bool) -> anyhow::Result<()> {
         let summary = self.with(&person.name, |known| known.summary);
-        if summary == Summary::Gone && !self.is_shared {
+        if summary == Summary::Gone && !is_wanted && !self.is_shared {
             return Ok(());
         }
         let count = self.count().await?;
-        let next = match summary {
-            _ if count == 0 => {
-                self.take_back(person, summary).await?;
-                Summary::Gone
-            }
-            Summary::Wanted | Summary::Shows { .. } => self.show(person, summary, count).await?,
-            Summary::Unknown | Summary::Gone => return Ok(()),
+        let is_shown = matches!(summary, Summary::Shows { .. });
+        let updated = if count == 0 {
+            self.take_back(person, is_shown).await
+        } else if is_wanted || is_shown {
+            self.show(person, summary, count).await
+        } else {
+            return Ok(());
         };
+        self.record(person, PUSHES, &updated);
+        let next = updated?;
         self.with(&person.name, |known| known.summary = next);
         Ok(())
     }
 
     /// Deletes the push if there is one, also one of another process.
-    async fn take_back(&self, person: &Person, summary: Summary) -> Result<(), ClientError> {
-        let is_known = matches!(summary, Summary::Shows { .. });
+    async fn take_back(&self, person: &Person, is_shown: bool) -> Result<Summary, ClientError> {
         let push = self
             .frame(person, self.standing(person).await?, None)
             .summary(0);
-        if is_known || is_there(person, &push).await? {
+        if is_shown || is_there(person, &push).await? {
             delete(person, WAITING).await?;
         }
-        Ok(())
+        Ok(Summary::Gone)
     }
 
     /// Shows the number, if that is news. A server that cannot change a push gets no second one.
@@ -121,11 +118,10 @@ impl Notifier {
     }
 
     /// Returns how many questions wait for people.
-    async fn count(&self) -> Result<usize, ClientError> {
+    async fn count(&self) -> Result<usize, Refusal> {
         let (mut count, mut next) = (0, Some(0));
         while let Some(after) = next {
-            let page = open_after(&self.services, after).await;
-            let page = page.map_err(|error| ClientError::Unreachable(error.to_string()))?;
+            let page = open_after(&self.services, after).await?;
             count += page.questions.len();
             next = page.next;
         }

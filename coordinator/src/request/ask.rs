@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use c3po_shared::catalogue::{self as tools, Reply, Sent, UserAnswer};
+use c3po_shared::catalogue::{self as tools, Reply, Sent, UserAnswer, waited};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::ASK_DEFAULT;
 use c3po_shared::policy::Verb;
@@ -50,7 +50,7 @@ pub(super) async fn ask_user(
     match wait::until(services, caller, &wanted, deadline).await? {
         Some(done) => Ok(done),
         None => {
-            let waited = Timestamp::now().since(asked_at).as_secs();
+            let waited = waited(asked_at, Timestamp::now());
             let outcome = UserAnswer::no_response(question, waited, advice);
             Ok(Reply::UserAnswer(Box::new(outcome)).into())
         }
@@ -132,7 +132,6 @@ pub(super) async fn escalate(
         Some(about) => {
             let kept = own_message(services, caller, about).await?;
             check_own(caller, &kept)?;
-            triage::take_back(services, about).await?;
             Draft {
                 thread: Some(kept.message.thread_id),
                 title: call.title.or_else(|| Some(format!("Escalated: {about}"))),
@@ -156,6 +155,9 @@ pub(super) async fn escalate(
         },
     };
     let (message, receipt) = store(services, caller, id, &draft).await?;
+    if let Some(about) = &call.question_id {
+        triage::take_back(services, about).await?;
+    }
     Ok(Reply::Sent(Sent { message, receipt }))
 }
 

@@ -126,9 +126,8 @@ pub(super) async fn conclude(
         let error = format!("an asker does not conclude by {}", call.via);
         return Err(Refusal::invalid(error));
     }
-    let place = begin_read(&caller.principal).await?;
+    let _place = begin_read(&caller.principal).await?;
     let kept = services.store.message(&id).await?;
-    drop(place);
     let is_question = |message: &Message| message.to_agent.is_human() && message.requires_response;
     if !kept.is_some_and(|kept| is_question(&kept.message)) {
         return Err(Refusal::message_not_found(&id));
@@ -142,7 +141,6 @@ pub(super) async fn conclude(
     };
     let concluded = services.store.conclude(&conclusion).await?;
     services.duties_due.notify_one();
-    let _place = begin_read(&caller.principal).await?;
     let kept = services.store.message(&id).await?;
     match (concluded, kept) {
         (Some(_), Some(kept)) => Ok(Reply::Tracked(tracked(kept))),

@@ -1,7 +1,7 @@
 //! Corrections: a person answers a question that a triage agent has answered for people.
 
 use c3po_shared::catalogue::Sent;
-use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{CORRECTED_WITHIN, TITLE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::question::{Answer, AnswerContent};
@@ -15,9 +15,6 @@ use super::triage::{bare, call_about, sending};
 use super::{Services, begin_read};
 use crate::auth::Principal;
 use crate::store::{SendOutcome, StoreError};
-
-/// The purpose of the call that sends a correction.
-const PURPOSE: &str = "correct";
 
 /// The correction of an answer to a question.
 #[derive(Debug, Default)]
@@ -53,7 +50,7 @@ pub(super) async fn stored(
     services: &Services,
     question: &Message,
 ) -> Result<Option<Message>, StoreError> {
-    for id in ids(question) {
+    for (_, id) in tries(question) {
         match services.store.message(&id).await? {
             Some(kept) if corrects(&kept.message, question) => return Ok(Some(kept.message)),
             // Another message has that id.
@@ -64,11 +61,13 @@ pub(super) async fn stored(
     Ok(None)
 }
 
-/// Returns the ids for the correction, in the order in which they are tried. Any login can store a message under one of them.
-fn ids(question: &Message) -> impl Iterator<Item = MessageId> {
-    let call = call_about(&question.id, PURPOSE);
-    (0..ID_TRIES).map(move |attempt| {
-        MessageId::of_call(&AgentId::human(), &question.from_agent, call, attempt)
+/// Returns the calls that may send the correction, and its id by each, in the order in which they are tried. Any login can
+/// use one of them before.
+fn tries(question: &Message) -> impl Iterator<Item = (CallId, MessageId)> {
+    (0..ID_TRIES).map(|attempt| {
+        let call = call_about(&question.id, &format!("correct {attempt}"));
+        let id = MessageId::of_call(&AgentId::human(), &question.from_agent, call, 0);
+        (call, id)
     })
 }
 
@@ -119,13 +118,13 @@ pub(super) async fn correct(
         expires_at: reply.expires_at,
         ..bare(id, AgentId::human(), question, now)
     };
-    let call = call_about(&question.id, PURPOSE);
-    for id in ids(question) {
+    for (call, id) in tries(question) {
         let send = sending(correction(id), call, login.clone());
         let message = match services.store.send(&send).await? {
             SendOutcome::Stored => send.message,
             SendOutcome::Repeated(first) if first.answer == send.message.answer => *first,
-            SendOutcome::IdTaken => continue,
+            SendOutcome::Repeated(first) if corrects(&first, question) => return Ok(None),
+            SendOutcome::Repeated(_) | SendOutcome::CallTaken | SendOutcome::IdTaken => continue,
             _ => return Ok(None),
         };
         let receipt = Receipt {

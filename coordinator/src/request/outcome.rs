@@ -43,7 +43,7 @@ pub(super) async fn outcome(
         furthest(&kept.history),
         Stage::Withdrawn | Stage::Expired | Stage::Refused
     );
-    let waited = waited(&question, Timestamp::now());
+    let waited = waited(question.timestamp, Timestamp::now());
     Ok(is_over.then(|| UserAnswer::withdrawn(question.id, waited)))
 }
 

@@ -327,11 +327,8 @@ pub(super) async fn answer(
         return Ok(reply);
     }
     questions::check_open(&asked)?;
-    let offer = services
-        .store
-        .message(&offer_id(&caller.agent, question))
-        .await?;
-    if offer.is_some_and(|offer| furthest(&offer.history) == Stage::Withdrawn) {
+    let offers = offers(services, triage, question).await?;
+    if matches!(standing(&offers, Timestamp::now()), Hold::Escalated) {
         let error = format!("{question} was passed on to people");
         return Err(Refusal::new(ErrorCode::Forbidden, error));
     }

@@ -123,7 +123,7 @@ impl Places {
 /// Returns the home of this process's user in `/etc/passwd`.
 pub(super) fn home_of_user() -> Option<PathBuf> {
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
-    home_of(&users, rustix::process::geteuid().as_raw())
+    home_of(&users, rustix::process::geteuid().as_raw()).filter(|home| home.is_absolute())
 }
 
 /// Returns the home of a user in the text of `/etc/passwd`.

@@ -76,7 +76,7 @@ impl UserAnswer {
 
     /// Returns the answer in a reply to a question.
     pub fn answered(question: &Message, reply: &Message) -> Self {
-        let waited = waited(question, reply.timestamp);
+        let waited = waited(question.timestamp, reply.timestamp);
         let question_id = question.id.clone();
         let unanswered = Self::without(question_id, AnswerStatus::Answered, waited, "");
         let outcome = Self {
@@ -118,6 +118,6 @@ impl UserAnswer {
 }
 
 /// Returns the seconds from a question until that time.
-pub fn waited(question: &Message, until: Timestamp) -> u64 {
-    until.since(question.timestamp).as_secs()
+pub fn waited(asked_at: Timestamp, until: Timestamp) -> u64 {
+    until.since(asked_at).as_secs()
 }
