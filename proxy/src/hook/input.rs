@@ -12,6 +12,9 @@ use serde_json::value::RawValue;
 use crate::local::MARK;
 use crate::local::protocol::{Event, Name, ToolRequest};
 
+/// The names of c3po's tools contain this, whatever the client calls the server.
+const OWN: &str = "c3po";
+
 /// The longest prompt of ours, in bytes. Longer prompts are not ours, and would not fit into a line.
 const PROMPT_MAX: usize = 128 << 10;
 
@@ -43,6 +46,20 @@ struct HookInput {
 #[derive(Debug, Deserialize)]
 struct ToolCall {
     tool_use_id: Option<String>,
+    tool_name: Option<String>,
+    tool_response: Option<Box<RawValue>>,
+}
+
+impl ToolCall {
+    /// Returns whether it is one of c3po's, and its result holds no message: the id of each has two colons.
+    fn is_given_up(&self) -> bool {
+        let is_own = self
+            .tool_name
+            .as_ref()
+            .is_some_and(|name| name.contains(OWN));
+        let response = self.tool_response.as_ref();
+        is_own && response.is_some_and(|response| !response.get().contains("::"))
+    }
 }
 
 /// Returns the event for the word that the plugin uses.
@@ -68,11 +85,11 @@ pub fn name(word: &str) -> Option<Name> {
 /// Parses the client's input. `None` if it is malformed.
 pub fn event(name: Name, input: &[u8]) -> Option<Event> {
     let input: HookInput = surrogates::parse(input).ok()?;
-    let calls = input
-        .tool_calls
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|call| call.tool_use_id);
+    let calls = input.tool_calls.unwrap_or_default();
+    let given_up = calls.iter().filter(|call| call.is_given_up());
+    let given_up = given_up.filter_map(|call| call.tool_use_id.clone());
+    let given_up = given_up.collect();
+    let calls = calls.into_iter().filter_map(|call| call.tool_use_id);
     let asked = input.tool_input.filter(|_| name == Name::PermissionRequest);
     let request = asked
         .filter(|asked| asked.get().len() <= REQUEST_MAX)
@@ -97,6 +114,7 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
         notification_type: input.notification_type,
         tool_name: input.tool_name,
         tool_use_ids: input.tool_use_id.into_iter().chain(calls).collect(),
+        given_up,
         stop_hook_active: input.stop_hook_active.unwrap_or(false),
         answered: input.last_assistant_message.is_some(),
         ..Event::new(name)
@@ -223,5 +241,27 @@ mod tests {
         );
         assert!(event(Name::PostToolBatch, deep.as_bytes()).is_some());
         assert!(name("status").is_none() && name("Stop").is_none() && name("").is_none());
+    }
+
+    #[test]
+    fn a_result_of_ours_without_a_message_was_given_up() {
+        let check = |tool: &str, response: Value, expected: &[&str]| {
+            let mut call = json!({"tool_use_id": "toolu_1", "tool_name": tool});
+            if !response.is_null() {
+                call["tool_response"] = response.clone();
+            }
+            let input = json!({"tool_calls": [call]}).to_string();
+            let event = event(Name::PostToolBatch, input.as_bytes()).unwrap();
+            assert_eq!(event.given_up, expected, "{tool} {response}");
+        };
+        let wait = "mcp__plugin_c3po_c3po__wait_for_message";
+        check(wait, json!("timed out after 1.5s"), &["toolu_1"]);
+        check(
+            wait,
+            json!([{"type": "text", "text": "{\"id\": \"a::b::1\"}"}]),
+            &[],
+        );
+        check(wait, Value::Null, &[]);
+        check("Bash", json!("done"), &[]);
     }
 }

@@ -87,6 +87,9 @@ pub struct Event {
     /// For a batch: the ids of its calls. For a single use: its id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_use_ids: Vec<String>,
+    /// For a batch: the uses of c3po's tools of whose results the client reports that they hold no message: it gave them up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_up: Vec<String>,
     /// For a stop: whether a hook has already kept this turn from ending.
     #[serde(default)]
     pub stop_hook_active: bool,
@@ -205,6 +208,7 @@ impl Event {
             notification_type: None,
             tool_name: None,
             tool_use_ids: Vec::new(),
+            given_up: Vec::new(),
             stop_hook_active: false,
             answered: false,
             messaging_socket: None,

@@ -344,7 +344,13 @@ impl Hop {
 
     /// The conversation has these messages no more, or never had them: they come again, marked. To the store that is another
     /// context, which was shown the rest. It delivers again the messages whose texts are not kept here.
-    fn lose(&mut self, lost: &[MessageId], rest: Vec<MessageId>, via: Via, now: Instant) {
+    pub(super) fn lose(
+        &mut self,
+        lost: &[MessageId],
+        rest: Vec<MessageId>,
+        via: Via,
+        now: Instant,
+    ) {
         self.context += 1;
         self.stalled.retain(|id| !lost.contains(id));
         for mut note in self.shown.take_back(lost) {

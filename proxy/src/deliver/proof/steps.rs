@@ -138,6 +138,16 @@ impl Shown {
         taken
     }
 
+    /// Returns the messages of results that the client gave up, as after its own time for a tool.
+    pub(in crate::deliver) fn given_up(&self, event: &Event) -> Vec<MessageId> {
+        let is_given_up = |unproven: &&Unproven| match &unproven.awaits {
+            Awaits::EndOf(Some(tool_use)) => event.given_up.contains(tool_use),
+            _ => false,
+        };
+        let given_up = self.unproven.iter().filter(is_given_up);
+        given_up.flat_map(|unproven| unproven.ids.clone()).collect()
+    }
+
     fn step_ends(&mut self, event: &Event) {
         for unproven in &mut self.unproven {
             let is_of_it = match &unproven.awaits {

@@ -160,3 +160,22 @@ fn a_session_that_was_joined_is_shown_its_messages_after_a_compaction() {
     assert_eq!(scene.receipts(), []);
     assert!(holds(&scene.print(&typed("p2")), 1));
 }
+
+#[test]
+fn a_message_whose_result_the_client_gave_up_comes_again() {
+    for mut scene in [Scene::begun(None), after_a_turn()] {
+        scene.hear(&typed("p1"));
+        scene.uses("p1", "t1");
+        super::results::waited(&mut scene, 1, news(), "t1");
+        let ended = scene.print(&Event {
+            given_up: vec!["t1".into()],
+            ..batch("p1", "t1")
+        });
+        assert!(is_marked(&ended.unwrap(), &id(1)));
+        let receipts = scene.receipts().into_iter();
+        let seen: Vec<_> = receipts
+            .filter(|receipt| receipt.stage == Stage::Seen)
+            .collect();
+        assert_eq!(seen, []);
+    }
+}
