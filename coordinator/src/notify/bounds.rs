@@ -39,6 +39,35 @@ impl Pace {
     }
 }
 
+/// How long no push to a person is tried after one failed.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// The pause of pushes to a person after one failed. During it none is tried, whatever waits: a server that refuses too many
+/// requests would refuse all of them for ever.
+#[derive(Debug, Default)]
+pub(super) struct Outage {
+    retry_at: Option<Instant>,
+}
+
+impl Outage {
+    /// Returns the time until a push may be tried. After the pause one is, and the others after its success.
+    pub(super) fn may_try(&mut self, now: Instant) -> Result<(), Duration> {
+        match self.retry_at {
+            Some(at) if now < at => Err(at - now),
+            Some(_) => {
+                self.retry_at = Some(now + RETRY);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Records that a push was tried.
+    pub(super) fn tried(&mut self, fails: bool, now: Instant) {
+        self.retry_at = fails.then(|| now + RETRY);
+    }
+}
+
 /// The wrong codes within a minute that close a topic for replies from before the coordinator began. It may have applied
 /// them before it was started again, and the codes of answered questions count as wrong. No person types so many.
 const WRONG_BEFORE_MAX: usize = 20;
@@ -121,6 +150,23 @@ mod tests {
         assert!(wrong.ignores(161) && wrong.ignores(220) && !wrong.ignores(221));
         assert!(!wrong.count(221));
     }
+
+    #[test]
+    fn after_a_failure_one_push_is_tried_every_ten_seconds() {
+        let (mut outage, start) = (Outage::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(
+            (outage.may_try(at(0)), outage.may_try(at(0))),
+            (Ok(()), Ok(()))
+        );
+        outage.tried(true, at(0));
+        assert_eq!(outage.may_try(at(4)), Err(Duration::from_secs(6)));
+        assert_eq!(outage.may_try(at(10)), Ok(()));
+        assert_eq!(outage.may_try(at(10)), Err(RETRY), "one is enough");
+        outage.tried(false, at(11));
+        assert_eq!(outage.may_try(at(11)), Ok(()));
+    }
+
     #[test]
     fn answers_from_before_a_restart_do_not_close_the_topic() {
         let mut wrong = WrongReplies::since(1000);

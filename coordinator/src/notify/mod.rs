@@ -30,7 +30,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::bounds::Pace;
+use self::bounds::{Outage, Pace};
 use self::client::ClientError;
 use self::codes::Codes;
 use self::config::Person;
@@ -49,9 +49,6 @@ const FILE: &str = "notify.toml";
 /// The kinds of requests, for the log.
 const PUSHES: &str = "pushes";
 const ANSWERS: &str = "answers";
-
-/// How long no push to a person is tried after one failed.
-const RETRY: Duration = Duration::from_secs(10);
 
 /// The people of one state of the settings.
 type People = Arc<Vec<Arc<Person>>>;
@@ -84,9 +81,7 @@ struct Known {
     waiting_changed: Arc<Notify>,
     /// The kinds of requests of which the latest one failed.
     troubles: BTreeSet<&'static str>,
-    /// When the next push may be tried after a failure. Until then none is, whatever waits: a server that refuses too many
-    /// requests would refuse all of them for ever.
-    retry_at: Option<Instant>,
+    outage: Outage,
 }
 
 impl Notifier {
@@ -149,17 +144,9 @@ impl Notifier {
         read(known.entry(name.to_owned()).or_default())
     }
 
-    /// Returns the time until a push may be tried, after one failed. Then one is tried, and the others after its success.
+    /// Returns the time until a push may be tried.
     fn may_try(&self, person: &Person) -> Result<(), Duration> {
-        let now = Instant::now();
-        self.with(&person.name, |known| match known.retry_at {
-            Some(at) if now < at => Err(at - now),
-            Some(_) => {
-                known.retry_at = Some(now + RETRY);
-                Ok(())
-            }
-            None => Ok(()),
-        })
+        self.with(&person.name, |known| known.outage.may_try(Instant::now()))
     }
 
     /// As [`Self::may_try`], for a request that may not wait: its duty stays claimed.
@@ -176,8 +163,7 @@ impl Notifier {
                 .as_ref()
                 .err()
                 .is_some_and(ClientError::is_of_server);
-            let retry_at = fails.then(|| Instant::now() + RETRY);
-            self.with(name, |known| known.retry_at = retry_at);
+            self.with(name, |known| known.outage.tried(fails, Instant::now()));
         }
         match outcome {
             Err(why) if self.with(name, |known| known.troubles.insert(kind)) => {
@@ -204,7 +190,7 @@ impl Notifier {
         if is_new {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             for known in known.values_mut() {
-                (known.standing, known.retry_at) = (None, None);
+                (known.standing, known.outage) = (None, Outage::default());
             }
             tracing::info!(
                 "questions are pushed to {} people",
