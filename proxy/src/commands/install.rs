@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     /// With --statusline: replace another status line
     #[arg(long, requires = "statusline")]
     force: bool,
-    /// Allow sessions to use c3po's tools without asking: send, reply, read, wait, acknowledge, list
+    /// Allow sessions to use c3po's tools without asking: send, reply, read, wait, acknowledge, list, ask and notify people
     #[arg(long, conflicts_with = "no_allow")]
     allow: bool,
     /// Do not ask about that; sessions keep asking [default without a terminal]
@@ -127,6 +127,9 @@ pub(super) async fn run(
     }
     steps.end(if arguments.dry_run {
         "Nothing was changed. Run this without --dry-run to make the changes."
+    } else if arguments.relay_permissions {
+        "Start Claude Code: the relay counts for new sessions. For the rest, type /reload-plugins in running ones. \
+         `c3po status` shows whether the coordinator answers."
     } else {
         "Start Claude Code, or type /reload-plugins in running sessions. `c3po status` shows whether the coordinator \
          answers."

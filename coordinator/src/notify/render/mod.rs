@@ -103,9 +103,12 @@ impl Frame<'_> {
         }
         if let Some(codes) = self.codes.filter(|_| words) {
             let code = codes.typed(message);
-            end.push_str(&format!(
-                "\nAnswer in the reply topic: {code} and your words"
-            ));
+            let answer = if end.is_empty() {
+                "your words"
+            } else {
+                "a number or your words"
+            };
+            end.push_str(&format!("\nAnswer in the reply topic: {code} and {answer}"));
         }
         let body = match self.content {
             Content::Full => cut(&shown, PUSH_BYTES_MAX - end.len()) + &end,
