@@ -58,7 +58,9 @@ async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
     );
     let looking = tokio::task::spawn_blocking(move || {
         let nobody_lives = |agent: &AgentId| seats.lock(agent).is_ok_and(|seat| seat.is_some());
-        let adopted = journal.adopt(|agent| *agent == own || nobody_lives(agent));
+        let adopted = journal.adopt(|dead| {
+            journal.is_for(dead, &targets) && (dead.wished == own || nobody_lives(&dead.wished))
+        });
         let agents = journal.agents().into_iter();
         let left = agents.filter(|agent| {
             *agent != own && journal.is_for(agent, &targets) && nobody_lives(agent)
@@ -68,10 +70,8 @@ async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
     let Ok((left, adopted)) = looking.await else {
         return Vec::new();
     };
-    match adopted {
-        Ok(0) => {}
-        Ok(_) => queue::has_more(shared),
-        Err(error) => tracing::warn!("cannot move the queued calls of a dead session: {error}"),
+    if adopted {
+        queue::has_more(shared);
     }
     left
 }

@@ -52,8 +52,11 @@ pub(super) struct JournalState {
     kept: u64,
     /// An agent whose journal was empty, and the value of `kept` at that time.
     empty: Option<(AgentId, u64)>,
-    /// How many calls this process has queued without a name, and the lock of their file.
-    unnamed: usize,
+    /// How often calls were added to the file of this process without a name, and how many of these additions were moved from
+    /// it to a journal.
+    unnamed: u64,
+    moved: u64,
+    /// The lock of that file.
     held: Option<File>,
     /// The latest call that was sent from the journal.
     tried: Option<CallId>,
@@ -66,7 +69,7 @@ pub(super) struct JournalState {
 pub(super) async fn is_empty(shared: &Shared, agent: &AgentId) -> bool {
     let kept = {
         let known = shared.known();
-        if known.unnamed > 0 {
+        if known.unnamed > known.moved {
             return false;
         }
         if known
@@ -152,36 +155,34 @@ fn unnamed(shared: &Shared) -> Unnamed {
 /// Queues a call in the file of this process.
 async fn keep_unnamed(shared: &Shared, line: Line) -> io::Result<()> {
     let of = unnamed(shared);
-    // Counted before it is there, so that no call overtakes it.
+    // Counted before it is there, so that no call overtakes it, and afterwards, so that it is moved in any case.
     shared.known().unnamed += 1;
     let kept = on_disk(shared, move |journal| {
+        // Locked first, so that no other process takes it for that of a dead one.
+        let held = journal.hold(&of)?;
         journal.append(&of, &line)?;
-        journal.hold(&of)
+        Ok(held)
     });
-    match kept.await {
-        Ok(held) => {
-            let mut known = shared.known();
-            known.held = known.held.take().or(held);
-            Ok(())
-        }
-        Err(error) => {
-            shared.known().unnamed -= 1;
-            Err(error)
-        }
-    }
+    let kept = kept.await;
+    let mut known = shared.known();
+    known.unnamed += 1;
+    kept.map(|held| known.held = known.held.take().or(held))
 }
 
 /// Moves the calls that this process queued without a name to the journal of its name.
 async fn take_over(shared: &Shared, agent: &AgentId) -> io::Result<()> {
-    if shared.known().unnamed == 0 {
-        return Ok(());
-    }
+    let added = {
+        let known = shared.known();
+        if known.unnamed == known.moved {
+            return Ok(());
+        }
+        known.unnamed
+    };
     let (from, to) = (unnamed(shared), agent.clone());
     let moved = on_disk(shared, move |journal| journal.hand_over(&from, &to)).await;
     let mut known = shared.known();
     known.kept += 1;
-    known.unnamed = known.unnamed.saturating_sub(moved?);
-    Ok(())
+    moved.map(|_| known.moved = added)
 }
 
 fn is_up(shared: &Shared) -> bool {
@@ -207,6 +208,7 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
             if refused || is_empty(shared, agent).await {
                 return;
             }
+            // Its end is as good as the wake-up.
             let _ = tokio::time::timeout(BEHIND_AGAIN, taken).await;
         }
     };
@@ -269,10 +271,13 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
         }
     };
     let age = Timestamp::now().since(line.at);
-    let was_tried = shared.known().tried.replace(line.call_id) == Some(line.call_id);
+    // A dead session may have sent it, or this one.
+    let may_be_applied =
+        shared.kind == Kind::Leftover || shared.known().tried == Some(line.call_id);
     let call = Call::parse(&line.tool, &line.arguments);
-    let answer = match call.and_then(|call| aged(call, age, was_tried.into())) {
+    let answer = match call.and_then(|call| aged(call, age, may_be_applied.into())) {
         Ok(call) => {
+            shared.known().tried = Some(line.call_id);
             link.call_now(OutgoingCall::new(line.call_id, call, Instant::now()))
                 .await
         }

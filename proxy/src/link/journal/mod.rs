@@ -141,7 +141,7 @@ impl Journal {
     }
 
     /// Returns whether the agent's oldest queued call is for one of these coordinators.
-    pub(super) fn is_for(&self, agent: &AgentId, targets: &[String]) -> bool {
+    pub(super) fn is_for(&self, agent: &impl Display, targets: &[String]) -> bool {
         let Ok(lines) = self.read(agent) else {
             return false;
         };

@@ -29,7 +29,7 @@ impl Journal {
     /// Locks the file of a process for as long as the returned file is open. Returns `None` if it is locked: the process lives.
     pub(in crate::link) fn hold(&self, of: &Unnamed) -> io::Result<Option<File>> {
         let _turn = self.turn(of)?;
-        let file = private().write(true).open(self.lines(of))?;
+        let file = private().write(true).create(true).open(self.lines(of))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -48,17 +48,30 @@ impl Journal {
         Ok(lines.len())
     }
 
-    /// Moves the calls of dead processes to the journals of the names for which they wished, if those are left.
-    pub(in crate::link) fn adopt(&self, is_left: impl Fn(&AgentId) -> bool) -> io::Result<usize> {
-        let mut moved = 0;
-        for dead in self.unnamed().filter(|of| is_left(&of.wished)) {
-            if let Some(_lock) = self.hold(&dead)? {
-                moved += self.hand_over(&dead, &dead.wished)?;
-                std::fs::remove_file(self.lines(&dead))?;
-                std::fs::remove_file(self.lock(&dead))?;
+    /// Moves the calls of dead processes to the journals of the names for which they wished, if those are left. Returns whether
+    /// it moved some.
+    pub(in crate::link) fn adopt(&self, is_left: impl Fn(&Unnamed) -> bool) -> bool {
+        let mut has_moved = false;
+        for dead in self.unnamed().filter(is_left) {
+            match self.adopt_one(&dead) {
+                Ok(moved) => has_moved |= moved,
+                Err(error) => {
+                    has_moved = true;
+                    tracing::warn!("the queued calls of {dead} were not moved: {error}");
+                }
             }
         }
-        Ok(moved)
+        has_moved
+    }
+
+    fn adopt_one(&self, dead: &Unnamed) -> io::Result<bool> {
+        let Some(_lock) = self.hold(dead)? else {
+            return Ok(false);
+        };
+        let moved = self.hand_over(dead, &dead.wished)?;
+        std::fs::remove_file(self.lines(dead))?;
+        std::fs::remove_file(self.lock(dead))?;
+        Ok(moved > 0)
     }
 
     /// Returns the processes that have a file.
