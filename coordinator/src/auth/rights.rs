@@ -159,12 +159,9 @@ impl Principal {
     }
 
     /// Returns whether it may act as that agent. Only logins act as `human`, and anybody on an open coordinator of this
-    /// machine. Nobody acts as another reserved name. A key always covers the person of its host.
+    /// machine. A key always covers the person of its host.
     pub(crate) fn covers(&self, agent: &AgentId) -> bool {
         let is_human = *agent == AgentId::human();
-        if agent.is_reserved() && !is_human {
-            return false;
-        }
         match &self.who {
             Who::Key { agents, host, .. } => {
                 !is_human && (agents.cover(agent) || *agent == AgentId::of_person(host))
@@ -287,13 +284,6 @@ mod tests {
         assert_eq!(refusal.code, ErrorCode::Forbidden);
         assert!(key(Scope::Read, "*").speaks_as(&web).is_err());
         assert!(Principal::anybody(Reach::Network).speaks_as(&api).is_ok());
-        // Nor does anything read as the coordinator.
-        for all in [
-            key(Scope::Admin, "*"),
-            Principal::anybody(Reach::Machine { answers: true }),
-        ] {
-            assert!(all.speaks_as(&api).is_ok() && all.speaks_as(&AgentId::system()).is_err());
-        }
     }
 
     #[test]

@@ -258,7 +258,7 @@ async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<
     );
     for words in ["--as system inbox", "--as all inbox"] {
         ensure!(
-            host.fails(words, 1).await?.contains("does not cover"),
+            host.fails(words, 1).await?.contains("no agent named"),
             "{words}"
         );
     }

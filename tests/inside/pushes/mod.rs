@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use c3po_shared::ids::CallId;
-use c3po_shared::time::Timestamp;
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::Link;
@@ -92,13 +91,6 @@ impl Scene {
         drop(self.asker);
         self.gate.served.stop().await?;
         Ok((self.ntfy, self.redis))
-    }
-
-    async fn beat(&mut self) -> Result<()> {
-        let now = json!({"timestamp": Timestamp::now()});
-        let beat = self.asker.request("heartbeat", now).await?;
-        ensure!(beat.is_ok(), "{beat:?}");
-        Ok(())
     }
 
     /// Asks people a question in words. Returns its id.

@@ -88,7 +88,11 @@ impl FromRequestParts<AppState> for Speaker {
         let By(principal) = By::from_request_parts(parts, server).await?;
         let host = principal.host(host_header(&parts.headers)?);
         // As for rights, a request that only reads leaves no entry in the audit.
-        let checked = if parts.method == Method::GET {
+        let checked = if agent.is_reserved() && !agent.is_human() {
+            // The coordinator's own messages quote those of others.
+            let error = format!("nothing acts as {agent}");
+            Err(Refusal::new(ErrorCode::Forbidden, error))
+        } else if parts.method == Method::GET {
             principal.speaks_as(&agent)
         } else {
             check_name(&server.services, &principal, &agent)
