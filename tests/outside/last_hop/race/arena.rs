@@ -196,11 +196,19 @@ pub(super) async fn act(session: &Interactive, deed: Deed) -> Result<()> {
             Ok(())
         }
         Deed::Clear => {
-            session.key("Escape").await?;
-            sleep(BETWEEN_KEYS).await;
-            session.write("/clear").await?;
-            sleep(BETWEEN_KEYS).await;
-            session.key("Enter").await
+            // A dialog that opens meanwhile takes the keys, and would take Enter for a yes.
+            for _ in 0..3 {
+                session.key("Escape").await?;
+                sleep(BETWEEN_KEYS).await;
+                session.write("/clear").await?;
+                sleep(BETWEEN_KEYS).await;
+                let screen = session.screen().await?;
+                let prompt = screen.lines().rev().find(|line| line.contains('❯'));
+                if prompt.is_some_and(|line| line.contains("/clear")) {
+                    return session.key("Enter").await;
+                }
+            }
+            Ok(())
         }
         Deed::KillSession => session.kill("KILL").await,
         Deed::KillProxy => {
