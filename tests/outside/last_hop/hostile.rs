@@ -335,9 +335,10 @@ async fn a_text_that_looks_like_another_message_is_no_proof_of_it() -> Result<()
     let news = scene.inform(&copy).await?;
     scene.reaches(&news, "on_host").await?;
     let quoted = format!("> [FROM: homeassistant @here] [ID: {asked}]");
-    // The news waits until the earlier push is given up. A prompt that is typed meanwhile does not include it.
+    // The news waits until the earlier push is given up. A prompt that is typed meanwhile does not include it, and another
+    // push of the question may be under way then.
     let mut shown = scene.type_and_see(&session, "anything new?").await?;
-    for number in 0..10 {
+    for number in 0..40 {
         if shown.holds(&quoted) {
             break;
         }
