@@ -61,7 +61,7 @@ pub(crate) async fn do_push(notifier: &Notifier, claimed: &Claimed) -> Result<Op
     let left = message.expires_at.since(now);
     let is_quiet = steps.iter().all(|(_, next)| *next == Next::Nothing);
     let look = if is_quiet && !message.requires_response && !kept.history.iter().any(is_push) {
-        // News that nobody gets as a push. There may be thousands.
+        // News that is pushed to no person. There may be thousands.
         left
     } else {
         LOOK.min(left)
