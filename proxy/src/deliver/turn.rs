@@ -212,11 +212,11 @@ impl Turn {
         self.activity == Activity::Idle
     }
 
-    /// Returns from when on something may be pushed: at once into an idle session, and after a silence where a turn may have
-    /// been interrupted, or nothing was reported yet. Never during a compaction.
-    pub(super) fn quiet_at(&mut self, now: Instant) -> Instant {
+    /// Returns from when on something may be pushed: into an idle session after that silence, and after a longer one where a
+    /// turn may have been interrupted, or nothing was reported yet. Never during a compaction.
+    pub(super) fn quiet_at(&mut self, idle: Duration, now: Instant) -> Instant {
         let quiet = match self.activity {
-            Activity::Idle => self.heard.map_or(now, |heard| heard + self.pause),
+            Activity::Idle => self.heard.map_or(now, |heard| heard + self.pause.max(idle)),
             Activity::Busy => {
                 let silence = if self.works.is_some() {
                     BUSY_SILENCE
@@ -269,7 +269,7 @@ impl Turn {
             _ if self.compacts_until.is_some() => Some(self.silent_at(now)),
             Activity::Idle => None,
             Activity::Busy => Some(self.silent_at(now)),
-            Activity::Unknown => Some(self.quiet_at(now)),
+            Activity::Unknown => Some(self.quiet_at(Duration::ZERO, now)),
         }
     }
 
@@ -452,11 +452,11 @@ mod tests {
     #[test]
     fn a_silent_turn_may_have_been_broken_off() {
         let (mut turn, now) = (Turn::new(), Instant::now());
-        assert_eq!(turn.quiet_at(now), now + UNHEARD);
+        assert_eq!(turn.quiet_at(Duration::ZERO, now), now + UNHEARD);
         turn.on(&event(Name::UserPromptSubmit), now);
-        assert_eq!(turn.quiet_at(now), now + SILENCE);
+        assert_eq!(turn.quiet_at(Duration::ZERO, now), now + SILENCE);
         turn.ends();
-        assert_eq!(turn.quiet_at(now), now);
+        assert_eq!(turn.quiet_at(Duration::ZERO, now), now);
     }
 
     #[test]
@@ -469,9 +469,9 @@ mod tests {
         turn.ends();
         turn.on(&event(Name::PreCompact), now);
         turn.on(&event(Name::SubagentStop), now);
-        assert_eq!(turn.quiet_at(now), now + COMPACTION_MAX);
+        assert_eq!(turn.quiet_at(Duration::ZERO, now), now + COMPACTION_MAX);
         turn.on(&compacted, now);
-        assert_eq!(turn.quiet_at(now), now);
+        assert_eq!(turn.quiet_at(Duration::ZERO, now), now);
     }
 
     #[test]

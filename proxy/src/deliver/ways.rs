@@ -100,6 +100,11 @@ impl Ways {
         };
     }
 
+    /// Returns whether the latest push by that way was not confirmed.
+    pub(super) fn has_failed(&self, way: Way) -> bool {
+        self.trial(way).failures > 0
+    }
+
     /// Returns whether the way was seen to work, and did not fail since.
     pub(super) fn works(&self, way: Way) -> bool {
         self.trial(way).works

@@ -1,5 +1,7 @@
 //! Waking a session that nothing else reaches, and blocking pushes that come too late.
 
+use std::time::Duration;
+
 use c3po_shared::ids::MessageId;
 use tokio::time::Instant;
 
@@ -38,14 +40,18 @@ impl Hop {
         if self.is_one_shot || nothing_presses || self.was_pushed_in_vain() {
             return look(self.next_release());
         }
-        let quiet_at = self.turn.quiet_at(now);
+        let way = self.ways.next(|way| self.pushes.has(way), now);
+        // A person who types makes hooks run, and these bring the message before a way that fails is tried again.
+        let has_failed = way.is_some_and(|way| self.ways.has_failed(way));
+        let silence = if has_failed { CONFIRM } else { Duration::ZERO };
+        let quiet_at = self.turn.quiet_at(silence, now);
         if quiet_at > now {
             return look(Some(quiet_at));
         }
         if is_reminder && let Some(at) = self.reminders.next_at().filter(|at| *at > now) {
             return look(Some(at));
         }
-        match self.ways.next(|way| self.pushes.has(way), now) {
+        match way {
             Some(way) => self.push(way, now),
             None => look(self.ways.next_at(|way| self.pushes.has(way))),
         }

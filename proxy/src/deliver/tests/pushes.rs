@@ -37,6 +37,29 @@ fn a_push_that_nothing_confirms_falls_to_the_next_way() {
 }
 
 #[test]
+fn a_prompt_brings_a_message_before_a_way_that_failed_is_tried_again() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    scene.passes(5);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))));
+    scene.passes(20);
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.passes(1);
+    scene.arrive(vec![message(2, json!({}))]);
+    assert!(
+        matches!(scene.next(), Todo::Look(Some(_))),
+        "a person types: the next prompt is near"
+    );
+    assert!(holds(&scene.print(&typed("p2")), 2));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    scene.arrive(vec![message(3, json!({}))]);
+    scene.passes(5);
+    assert!(holds(&Some(scene.posted()), 3));
+}
+
+#[test]
 fn a_push_that_comes_late_is_kept_out_where_another_way_was_taken() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);

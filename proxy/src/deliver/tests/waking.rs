@@ -98,6 +98,7 @@ fn a_second_wake_is_not_taken_for_a_late_first_one() {
     };
     scene.now = again;
     assert!(scene.wait());
+    scene.passes(5);
     let Todo::Wake(second) = scene.next() else {
         panic!("woken again")
     };
