@@ -1,6 +1,6 @@
-//! The messages that unwritten results will show to the model, by request.
+//! The messages that results show to the model, by request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
@@ -9,16 +9,27 @@ use c3po_shared::ids::MessageId;
 
 use crate::deliver::Presented;
 
-/// Results that were made but not yet written. The server adds them, the transport removes them.
+/// How many written results are remembered: a client cancels a call at once.
+const WRITTEN_MAX: usize = 32;
+
+/// Results that were made but not yet written, and the latest ones that were. The server adds them, the transport reports
+/// what becomes of them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Presenting {
-    by_request: Arc<Mutex<HashMap<RequestId, Presented>>>,
+    results: Arc<Mutex<Results>>,
+}
+
+#[derive(Debug, Default)]
+struct Results {
+    by_request: HashMap<RequestId, Presented>,
+    /// The client's names for the uses of their tools, oldest first.
+    written: VecDeque<(RequestId, String)>,
 }
 
 impl Presenting {
     /// Records the messages in the result of a request. Returns those that results of other requests hold too.
     pub(super) fn add(&self, request: RequestId, presented: Presented) -> Vec<MessageId> {
-        let mut by_request = self.by_request();
+        let by_request = &mut self.results().by_request;
         let held: Vec<_> = by_request
             .values()
             .flat_map(|other| &other.ids)
@@ -36,17 +47,55 @@ impl Presenting {
 
     /// Returns the messages in the result of a request, if there are any.
     pub(super) fn of(&self, request: &RequestId) -> Option<Presented> {
-        self.by_request().get(request).cloned()
+        self.results().by_request.get(request).cloned()
     }
 
-    /// Removes a request whose result was written, or that the client cancelled.
-    pub(super) fn remove(&self, request: &RequestId) {
-        self.by_request().remove(request);
+    /// The result of a request was written.
+    pub(super) fn written(&self, request: RequestId) {
+        let mut results = self.results();
+        let removed = results.by_request.remove(&request);
+        if let Some(tool_use) = removed.and_then(|presented| presented.tool_use) {
+            results.written.push_back((request, tool_use));
+            if results.written.len() > WRITTEN_MAX {
+                results.written.pop_front();
+            }
+        }
     }
 
-    fn by_request(&self) -> MutexGuard<'_, HashMap<RequestId, Presented>> {
-        self.by_request
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// The client cancelled a request. Returns the use of the tool whose result was written before, if that held messages.
+    pub(super) fn cancelled(&self, request: &RequestId) -> Option<String> {
+        let mut results = self.results();
+        results.by_request.remove(request);
+        let mut written = results.written.iter();
+        let found = written.find(|(written, _)| written == request)?;
+        Some(found.1.clone())
+    }
+
+    fn results(&self) -> MutexGuard<'_, Results> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c3po_shared::receipt::Via;
+    use rmcp::model::NumberOrString::Number;
+
+    #[test]
+    fn only_a_cancellation_after_the_result_names_the_use_of_its_tool() {
+        let presenting = Presenting::default();
+        let uses = |tool_use: &str| Presented {
+            ids: Vec::new(),
+            via: Via::WaitForMessage,
+            tool_use: Some(tool_use.into()),
+            waited: None,
+        };
+        presenting.add(Number(1), uses("t1"));
+        presenting.add(Number(2), uses("t2"));
+        presenting.written(Number(2));
+        assert_eq!(presenting.cancelled(&Number(1)), None);
+        assert_eq!(presenting.cancelled(&Number(2)).as_deref(), Some("t2"));
+        assert_eq!(presenting.of(&Number(1)), None);
     }
 }

@@ -55,13 +55,14 @@ impl Stdio {
         }
     }
 
-    /// Forgets the messages in the result of a cancelled request: rmcp drops the result.
+    /// Forgets the messages in the result of a cancelled request: rmcp drops the result, or the client may.
     fn forget_cancelled(&self, message: &ClientJsonRpcMessage) {
         if let JsonRpcMessage::Notification(said) = message
             && let ClientNotification::CancelledNotification(cancelled) = &said.notification
             && let Some(request) = &cancelled.params.request_id
+            && let Some(tool_use) = self.presenting.cancelled(request)
         {
-            self.presenting.remove(request);
+            self.hop.on(deliver::Input::Cancelled(tool_use));
         }
     }
 
@@ -102,7 +103,7 @@ impl Transport<RoleServer> for Stdio {
             // There is no await between the last byte and this, so it precedes any call that the client makes after reading.
             if let Some((request, presented)) = presented {
                 hop.on(deliver::Input::Presented(presented));
-                presenting.remove(&request);
+                presenting.written(request);
             }
             Ok(())
         }

@@ -72,12 +72,7 @@ impl Hop {
         if is_step(event) && event.agent_id.is_none() && self.evidence.begins_another(event) {
             self.shown.broke_off(Duration::ZERO, now);
         }
-        let given_up = self.shown.given_up(event);
-        if !given_up.is_empty() {
-            let mut rest = self.shown.claimed();
-            rest.retain(|id| !given_up.contains(id));
-            self.lose(&given_up, rest, Via::Hook, now);
-        }
+        self.results_given_up(&event.given_up, now);
         self.claim(None, now);
         if event.name != Name::UserPromptSubmit || begins {
             let seen = self.shown.proven_by(event);

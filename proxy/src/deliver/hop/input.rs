@@ -42,6 +42,8 @@ pub(crate) enum Input {
     },
     /// The result of a tool was written to the client.
     Presented(Presented),
+    /// The client cancelled the call of that use of a tool after its result was written.
+    Cancelled(String),
     /// The session answered or acknowledged these messages.
     Settled(Vec<MessageId>),
     /// The session reported its own state.

@@ -181,6 +181,7 @@ impl Hop {
                 self.in_parts(ids, tool_use.as_ref(), now);
             }
             Input::Presented(presented) => self.presented(presented, now),
+            Input::Cancelled(tool_use) => self.cancelled(tool_use, now),
             Input::Settled(ids) => self.settled(&ids),
             Input::Status(state) => self.turn.said(state),
             Input::ClientState(client) => self.client_is(client, now),

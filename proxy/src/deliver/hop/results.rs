@@ -230,6 +230,24 @@ impl Hop {
         }
     }
 
+    /// The client gave up the results of these uses of tools: their messages come again.
+    pub(super) fn results_given_up(&mut self, uses: &[String], now: Instant) {
+        let given_up = self.shown.given_up(uses);
+        if !given_up.is_empty() {
+            let mut rest = self.shown.claimed();
+            rest.retain(|id| !given_up.contains(id));
+            self.lose(&given_up, rest, Via::Hook, now);
+        }
+    }
+
+    /// The client cancelled a call whose result was written: it may have dropped that. Its transcript decides, where there is
+    /// one.
+    pub(super) fn cancelled(&mut self, tool_use: String, now: Instant) {
+        if !self.evidence.has_transcript() {
+            self.results_given_up(&[tool_use], now);
+        }
+    }
+
     /// The model goes on: a result that waits in the client may be in the conversation.
     pub(super) fn look_for_queued(&mut self, now: Instant) {
         if self.shown.has_queued() {

@@ -139,9 +139,9 @@ impl Shown {
     }
 
     /// Returns the messages of results that the client gave up, as after its own time for a tool.
-    pub(in crate::deliver) fn given_up(&self, event: &Event) -> Vec<MessageId> {
+    pub(in crate::deliver) fn given_up(&self, uses: &[String]) -> Vec<MessageId> {
         let is_given_up = |unproven: &&Unproven| match &unproven.awaits {
-            Awaits::EndOf(Some(tool_use)) => event.given_up.contains(tool_use),
+            Awaits::EndOf(Some(tool_use)) => uses.contains(tool_use),
             _ => false,
         };
         let given_up = self.unproven.iter().filter(is_given_up);

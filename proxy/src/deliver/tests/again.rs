@@ -179,3 +179,22 @@ fn a_message_whose_result_the_client_gave_up_comes_again() {
         assert_eq!(seen, []);
     }
 }
+
+#[test]
+fn a_message_whose_call_was_cancelled_after_its_result_comes_again_unless_a_step_followed() {
+    for steps in [false, true] {
+        let mut scene = Scene::begun(None);
+        scene.hear(&typed("p1"));
+        scene.uses("p1", "t1");
+        super::results::waited(&mut scene, 1, news(), "t1");
+        if steps {
+            scene.hear(&batch("p1", "t1"));
+        }
+        scene.on(Input::Cancelled("t1".into()));
+        let shown = scene.print(&typed("p2"));
+        assert_eq!(shown.is_some(), !steps);
+        if let Some(shown) = shown {
+            assert!(is_marked(&shown, &id(1)));
+        }
+    }
+}
