@@ -240,10 +240,13 @@ impl Hop {
         }
     }
 
-    /// The client cancelled a call whose result was written: it may have dropped that. Its transcript decides, where there is
-    /// one.
+    /// The client cancelled a call whose result was written: it may have dropped that. Its transcript decides, if that can be
+    /// read.
     pub(super) fn cancelled(&mut self, tool_use: String, now: Instant) {
-        if !self.evidence.has_transcript() {
+        if self.evidence.has_transcript() {
+            self.shown.cancelled(&tool_use);
+            self.evidence.want(now);
+        } else {
             self.results_given_up(&[tool_use], now);
         }
     }

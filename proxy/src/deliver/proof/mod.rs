@@ -64,6 +64,8 @@ struct Unproven {
     since: Instant,
     /// The tool, while the receipt does not claim them yet.
     unclaimed: Option<Via>,
+    /// Whether the client cancelled the use of the tool whose step has not ended.
+    is_cancelled: bool,
 }
 
 /// The event after which messages count as seen.
@@ -427,12 +429,19 @@ impl Shown {
         self.take_printed(|id| !open.contains(id))
     }
 
-    /// Without a transcript, returns the messages of hooks that the client may have dropped that long ago, and when to look
-    /// for others.
+    /// Without a transcript, returns the messages of cancelled uses of tools, and those of hooks that the client may have
+    /// dropped that long ago, and when to look for others.
     pub(super) fn dropped(&self, now: Instant) -> (Vec<MessageId>, Option<Instant>) {
-        let open = self.unproven.iter();
-        let (mut dropped, mut next) = (Vec::new(), None);
-        for unproven in open.filter(|unproven| unproven.awaits == Awaits::Answer) {
+        let (cancelled, open): (Vec<_>, Vec<_>) = self
+            .unproven
+            .iter()
+            .partition(|unproven| unproven.is_cancelled);
+        let cancelled = cancelled.into_iter().flat_map(|unproven| &unproven.ids);
+        let (mut dropped, mut next) = (cancelled.cloned().collect::<Vec<_>>(), None);
+        for unproven in open
+            .into_iter()
+            .filter(|unproven| unproven.awaits == Awaits::Answer)
+        {
             let mut unclaimed = unproven
                 .ids
                 .iter()
@@ -460,6 +469,7 @@ impl Shown {
             awaits,
             since,
             unclaimed: None,
+            is_cancelled: false,
         });
         if self.unproven.len() > UNPROVEN_MAX {
             self.unproven.pop_front();

@@ -148,6 +148,14 @@ impl Shown {
         given_up.flat_map(|unproven| unproven.ids.clone()).collect()
     }
 
+    /// The client cancelled the use of a tool after its result.
+    pub(in crate::deliver) fn cancelled(&mut self, tool_use: &String) {
+        for unproven in &mut self.unproven {
+            let is_of_it = |of: &Awaits| matches!(of, Awaits::EndOf(Some(of)) if of == tool_use);
+            unproven.is_cancelled |= is_of_it(&unproven.awaits);
+        }
+    }
+
     fn step_ends(&mut self, event: &Event) {
         for unproven in &mut self.unproven {
             let is_of_it = match &unproven.awaits {
@@ -163,6 +171,7 @@ impl Shown {
             };
             if is_of_it {
                 unproven.awaits = Awaits::StepOf(event.agent_id.clone());
+                unproven.is_cancelled = false;
                 // The client replaces a result if all results of the step are too large together.
                 for id in &unproven.ids {
                     self.standing.remove(id);

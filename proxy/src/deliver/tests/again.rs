@@ -8,6 +8,7 @@ use super::results::batch;
 use super::{
     Scene, after_a_turn, agent, event, holds, message, news, of_turn, socket, starts, typed,
 };
+use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::render::is_marked;
@@ -183,18 +184,33 @@ fn a_message_whose_result_the_client_gave_up_comes_again() {
 #[test]
 fn a_message_whose_call_was_cancelled_after_its_result_comes_again_unless_a_step_followed() {
     for steps in [false, true] {
-        let mut scene = Scene::begun(None);
-        scene.hear(&typed("p1"));
-        scene.uses("p1", "t1");
-        super::results::waited(&mut scene, 1, news(), "t1");
-        if steps {
-            scene.hear(&batch("p1", "t1"));
-        }
-        scene.on(Input::Cancelled("t1".into()));
-        let shown = scene.print(&typed("p2"));
-        assert_eq!(shown.is_some(), !steps);
-        if let Some(shown) = shown {
-            assert!(is_marked(&shown, &id(1)));
+        // The client names no transcript, or one that it does not write.
+        for mut scene in [Scene::begun(None), after_a_turn()] {
+            scene.hear(&typed("p1"));
+            scene.uses("p1", "t1");
+            super::results::waited(&mut scene, 1, news(), "t1");
+            scene.looks(&ClientState::default(), None);
+            if steps {
+                scene.hear(&batch("p1", "t1"));
+            }
+            scene.on(Input::Cancelled("t1".into()));
+            scene.looks(&ClientState::default(), None);
+            let shown = scene.print(&typed("p2"));
+            assert_eq!(shown.is_some(), !steps);
+            if let Some(shown) = shown {
+                assert!(is_marked(&shown, &id(1)));
+            }
         }
     }
+}
+
+#[test]
+fn a_transcript_decides_about_a_message_whose_call_was_cancelled_after_its_result() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    super::results::waited(&mut scene, 1, news(), "t1");
+    scene.on(Input::Cancelled("t1".into()));
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.print(&typed("p2")), None);
 }

@@ -202,11 +202,16 @@ impl Scene {
     }
 
     /// Lets it read the client's files as often as it wants: that state, and that conversation. Returns its next action.
-    fn looks(&mut self, client: &ClientState, recorded: &Recorded) -> Todo {
+    fn looks<'a>(
+        &mut self,
+        client: &ClientState,
+        recorded: impl Into<Option<&'a Recorded>>,
+    ) -> Todo {
+        let recorded = recorded.into();
         loop {
             match self.next() {
                 Todo::AskClient => self.on(Input::ClientState(client.clone())),
-                Todo::Read(_) => self.on(Input::Conversation(Some(recorded.clone()))),
+                Todo::Read(_) => self.on(Input::Conversation(recorded.cloned())),
                 other => return other,
             };
         }
