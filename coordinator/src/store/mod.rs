@@ -155,6 +155,14 @@ pub enum SendOutcome {
 /// How many bytes longer the envelope of a message may be than that of its repetition, whose sender may be renamed.
 const REPEAT_MARGIN: usize = 1_024;
 
+/// Returns the host that a message to people counts for, whatever becomes of its agent. The coordinator counts as a host.
+fn counted_host(message: &Message) -> &str {
+    if message.from_agent == AgentId::system() {
+        return "system::";
+    }
+    message.from_host.as_deref().unwrap_or_default()
+}
+
 /// The outcome of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerOutcome {

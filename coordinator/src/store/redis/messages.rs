@@ -15,7 +15,7 @@ use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
     AnswerOutcome, Conclusion, PersonReached, REPEAT_MARGIN, Result, Send, SendOutcome, Settled,
-    StoreError, StoredMessage, Tenure, Wake,
+    StoreError, StoredMessage, Tenure, Wake, counted_host,
 };
 
 /// How many messages one call changes, with up to nine commands each: no call runs more than 500.
@@ -185,7 +185,8 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) {
             .arg(QUESTIONS_PER_HOST)
             .arg(QUESTIONS_MAX)
             .arg(NOTICES_PER_HOST)
-            .arg(NOTICES_MAX);
+            .arg(NOTICES_MAX)
+            .arg(counted_host(message));
     }
 }
 

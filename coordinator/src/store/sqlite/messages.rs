@@ -16,7 +16,9 @@ use super::rows::{count, from_json, integer, json, moment, parsed, stamp, time_u
 use super::{audit, duties, people, quota};
 use crate::store::fill::is_short;
 use crate::store::quota::cost;
-use crate::store::{AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, Wake};
+use crate::store::{
+    AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, Wake, counted_host,
+};
 
 /// How many messages one step settles: others wait for it, and a full disk must have room for it.
 const SETTLED_MAX: usize = 50;
@@ -277,8 +279,8 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
     };
     let mut insert = work.connection.prepare_cached(
         "INSERT INTO messages (id, thread_id, from_agent, to_agent, call, is_reply, wants_answer, timestamp,
-            expires_at, kept_until, one_shot, envelope, history) VALUES (:id, :thread, :from, :to, :call, :is_reply, :wants_answer,
-            :timestamp, :expires_at, :kept_until, :one_shot, :envelope, :history)",
+            expires_at, kept_until, one_shot, counts_for, envelope, history) VALUES (:id, :thread, :from, :to, :call, :is_reply,
+            :wants_answer, :timestamp, :expires_at, :kept_until, :one_shot, :counts_for, :envelope, :history)",
     )?;
     insert.execute(named_params! {
         ":id": message.id.as_str(), ":thread": message.thread_id.as_str(), ":from": message.from_agent.as_str(),
@@ -286,6 +288,7 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
         ":wants_answer": message.requires_response, ":timestamp": stamp(message.timestamp),
         ":expires_at": stamp(message.expires_at),
         ":kept_until": stamp(message.expires_at + send.kept), ":one_shot": send.one_shot && message.requires_response,
+        ":counts_for": message.to_agent.is_human().then(|| counted_host(message)),
         ":envelope": if is_long { "" } else { envelope }, ":history": json(&[stored])?,
     })?;
     let position = work.connection.last_insert_rowid();

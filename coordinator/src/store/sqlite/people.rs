@@ -8,7 +8,7 @@ use c3po_shared::message::Message;
 
 use super::group::Work;
 use super::rows::{count, integer, moment, parsed, stamp};
-use crate::store::{OpenQuestion, Result, SendOutcome};
+use crate::store::{OpenQuestion, Result, SendOutcome, counted_host};
 
 /// With fewer messages in the inbox than this, no limit can be reached.
 pub(super) const LEAST: usize = if QUESTIONS_PER_AGENT < NOTICES_PER_HOST {
@@ -16,11 +16,6 @@ pub(super) const LEAST: usize = if QUESTIONS_PER_AGENT < NOTICES_PER_HOST {
 } else {
     NOTICES_PER_HOST
 };
-
-/// The host of a message's sender, also of a deleted one. The coordinator counts as a host.
-const HOST: &str = "CASE from_agent WHEN 'system' THEN 'system::' ELSE
-    coalesce((SELECT host FROM agents WHERE agents.id = from_agent),
-             (SELECT host FROM former WHERE former.id = lower(from_agent)), '') END";
 
 /// Returns the open questions, oldest first.
 pub(super) fn open_questions(work: &Work<'_>) -> Result<Vec<OpenQuestion>> {
@@ -42,14 +37,13 @@ pub(super) fn open_questions(work: &Work<'_>) -> Result<Vec<OpenQuestion>> {
 
 /// Returns the refusal of a question to people if too many are open.
 pub(super) fn too_many(work: &Work<'_>, message: &Message) -> Result<Option<SendOutcome>> {
-    let sql = format!(
-        "SELECT count(*), count(*) FILTER (WHERE from_agent = ?1), count(*) FILTER (WHERE {HOST} = ?2)
-         FROM messages INDEXED BY inbox WHERE to_agent = 'human' AND open = 1 AND wants_answer = 1 AND expires_at > ?3"
-    );
-    let mut query = work.connection.prepare_cached(&sql)?;
+    let mut query = work.connection.prepare_cached(
+        "SELECT count(*), count(*) FILTER (WHERE from_agent = ?1), count(*) FILTER (WHERE counts_for = ?2)
+         FROM messages INDEXED BY inbox WHERE to_agent = 'human' AND open = 1 AND wants_answer = 1 AND expires_at > ?3",
+    )?;
     let whose = (
         message.from_agent.as_str(),
-        host_of(work, message)?,
+        counted_host(message),
         stamp(work.now),
     );
     let (all, own, of_host) = query.query_row(whose, |row| {
@@ -69,28 +63,20 @@ pub(super) fn too_many(work: &Work<'_>, message: &Message) -> Result<Option<Send
 /// Returns the notices that a further one replaces: the oldest of the same host, and beyond the limit of all the oldest that is
 /// not of the coordinator.
 pub(super) fn replaced(work: &Work<'_>, message: &Message) -> Result<Vec<MessageId>> {
-    let sql = format!(
+    let mut query = work.connection.prepare_cached(
         "SELECT id FROM messages INDEXED BY inbox
-         WHERE to_agent = 'human' AND open = 1 AND wants_answer = 0 AND (?1 IS NULL OR {HOST} = ?1)
+         WHERE to_agent = 'human' AND open = 1 AND wants_answer = 0 AND (?1 IS NULL OR counts_for = ?1)
              AND (?1 IS NOT NULL OR from_agent <> 'system')
-         ORDER BY position DESC LIMIT -1 OFFSET ?2"
-    );
-    let mut query = work.connection.prepare_cached(&sql)?;
+         ORDER BY position DESC LIMIT -1 OFFSET ?2",
+    )?;
     let mut oldest = |host: Option<&str>, latest: usize| {
         let ids = query.query_map((host, integer(latest - 1)), |row| Ok(parsed(row, "id")))?;
         ids.map(|id| id?).collect::<Result<Vec<MessageId>>>()
     };
-    let host = host_of(work, message)?;
-    let own = oldest(Some(&host), NOTICES_PER_HOST)?;
+    let own = oldest(Some(counted_host(message)), NOTICES_PER_HOST)?;
     if own.is_empty() {
         oldest(None, NOTICES_MAX)
     } else {
         Ok(own)
     }
-}
-
-fn host_of(work: &Work<'_>, message: &Message) -> Result<String> {
-    let sql = format!("SELECT {HOST} FROM (SELECT ? AS from_agent)");
-    let mut query = work.connection.prepare_cached(&sql)?;
-    Ok(query.query_row([message.from_agent.as_str()], |row| row.get(0))?)
 }

@@ -1,6 +1,7 @@
 -- Messages: sending, replies, receipts and acknowledgements.
 
--- Returns a function that returns the host of the sender of a message, also of a deleted one. The coordinator counts as a host.
+-- Returns a function that returns the host of the sender of a message in the inbox of people. The coordinator counts as a host. A
+-- message of an earlier build has none of its own.
 local function hosts()
   local known = {}
   return function(place)
@@ -8,16 +9,20 @@ local function hosts()
     if from == 'system' then
       return 'system::'
     end
+    local own = redis.call('HGET', message_key(string.match(place, '^%S+')), 'host')
+    if own then
+      return own
+    end
     known[from] = known[from] or redis.call('HGET', fleet .. 'agent:' .. from, 'host') or ''
     return known[from]
   end
 end
 
 -- Returns the refusal of a further question of this agent to people, if too many are open: {'questions', count, limit}.
--- `limits` are those of one agent, of one host, and of all.
-local function refuse_question(id, limits)
+-- `host` is its host; `limits` are those of one agent, of one host, and of all.
+local function refuse_question(id, host, limits)
   local open, host_of = redis.call('ZRANGE', questions_key(), 0, -1), hosts()
-  local from, host = string.match(id, '^(.-)::'), host_of(id)
+  local from = string.match(id, '^(.-)::')
   local counts = { 0, 0, #open }
   for _, place in ipairs(open) do
     if string.find(place, from .. '::', 1, true) == 1 then
@@ -36,7 +41,7 @@ end
 
 -- Takes the oldest notices of the same host out of the inbox of people, or beyond the limit of all the oldest ones that are not
 -- of the coordinator, so that a further one makes at most that many.
-local function replace_notices(of_id, host_most, most)
+local function replace_notices(host, host_most, most)
   if count_inbox() - redis.call('ZCARD', questions_key()) < host_most then
     return
   end
@@ -45,7 +50,7 @@ local function replace_notices(of_id, host_most, most)
     is_question[place] = true
   end
   local host_of = hosts()
-  local host, own, others = host_of(of_id), {}, {}
+  local own, others = {}, {}
   for _, list in ipairs({ unshown, shown }) do
     local members = redis.call('ZRANGE', list, 0, -1, 'WITHSCORES')
     for i = 1, #members, 2 do
@@ -110,7 +115,7 @@ local function refusal(key, args, at)
   if name == 'human' then
     local facts = read_facts(args[at + 5], args[at])
     local limits = { tonumber(args[at + 16]), tonumber(args[at + 17]), tonumber(args[at + 18]) }
-    local refused = facts.wants and refuse_question(args[at], limits)
+    local refused = facts.wants and refuse_question(args[at], args[at + 21], limits)
     if refused then
       return nil, refused
     end
@@ -122,7 +127,7 @@ local function refusal(key, args, at)
     return nil, over
   end
   if name == 'human' and not read_facts(args[at + 5], args[at]).wants then
-    replace_notices(args[at], tonumber(args[at + 19]), tonumber(args[at + 20]))
+    replace_notices(args[at + 21], tonumber(args[at + 19]), tonumber(args[at + 20]))
   end
   return due, nil, others == 0 and 1 or 0
 end
@@ -131,7 +136,7 @@ end
 -- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
 -- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
 -- bytes, limit of bytes, the key that is used or '', the login that is used or '', margin of a repeated call, limits of the inbox
--- of people: questions of one agent, of one host and of all, notices of one host and of all. `thread` is the key of its thread,
+-- of people: questions of one agent, of one host and of all, notices of one host and of all; the host of the sender. `thread` is the key of its thread,
 -- or nothing if the message begins one; `about` is the message that it answers, or nothing
 local function put(key, thread, due, args, at, about)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
@@ -141,6 +146,7 @@ local function put(key, thread, due, args, at, about)
   redis.call('ZADD', unshown, position, id .. ' ' .. ends)
   due_from(ends, due)
   if name == 'human' then
+    redis.call('HSET', key, 'host', args[at + 21])
     plan('push', id, now)
   end
   if thread then

@@ -1,5 +1,11 @@
 -- Reading inboxes, messages and threads.
 
+-- Returns the position after which to read. A Redis that lost its latest data counts anew: then no message is after an older one.
+local function known_position(after)
+  local latest = tonumber(redis.call('HGET', agent, 'seq')) or 0
+  return tonumber(after) > latest and '0' or after
+end
+
 -- Adds the members of one list after the position, within a limit. Returns whether there may be more.
 local function add_from(list, after, most, places)
   local found = redis.call('ZRANGEBYSCORE', list, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
@@ -51,7 +57,7 @@ define('page', SMALL, function(keys, args)
   end
   local limit, room = tonumber(args[3]), tonumber(args[7])
   local lists = args[1] == 'inbox' and { unshown, shown } or { unshown }
-  local found, more = candidates(lists, args[2], tonumber(args[6]))
+  local found, more = candidates(lists, known_position(args[2]), tonumber(args[6]))
   local some_repeated = #found > 0 and redis.call('EXISTS', repeated) == 1
   local page = { more and tostring(found[#found].position) or '' }
   for _, place in ipairs(found) do
