@@ -10,7 +10,7 @@ use axum::http::{Method, Request, Response};
 use bytes::BytesMut;
 use futures_util::StreamExt;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::handshake;
+use hyper::client::conn::http1::{Builder, Connection as Exchange, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
@@ -88,6 +88,9 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// The most of a response that is parsed at a time, in bytes: a server that sends heads without end must not keep the thread.
+const PARSED_MAX: usize = 8 << 10;
+
 trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
 
@@ -124,9 +127,7 @@ pub(super) async fn send(server: &Server, ask: Ask<'_>) -> Result<String, Client
 pub(super) async fn send_once(server: &Server, ask: Ask<'_>) -> Result<String, ClientError> {
     let exchange = async {
         let stream = connect(server).await?;
-        let (mut sender, connection) = handshake(TokioIo::new(stream))
-            .await
-            .map_err(ClientError::unreachable)?;
+        let (mut sender, connection) = handshake(stream).await.map_err(ClientError::unreachable)?;
         let asking = async move {
             let response = sender.send_request(request(server, ask)?).await;
             let response = response.map_err(ClientError::unreachable)?;
@@ -153,9 +154,7 @@ pub(super) struct Lines {
 pub(super) async fn open(server: &Server, ask: Ask<'_>) -> Result<Lines, ClientError> {
     let opening = async {
         let stream = connect(server).await?;
-        let (mut sender, connection) = handshake(TokioIo::new(stream))
-            .await
-            .map_err(ClientError::unreachable)?;
+        let (mut sender, connection) = handshake(stream).await.map_err(ClientError::unreachable)?;
         // Its error also ends the response.
         let mut connection = Box::pin(async move { drop(connection.await) });
         let mut is_connected = true;
@@ -235,6 +234,17 @@ impl Lines {
     }
 }
 
+async fn handshake(
+    stream: Box<dyn Connection>,
+) -> hyper::Result<(
+    SendRequest<Body>,
+    Exchange<TokioIo<Box<dyn Connection>>, Body>,
+)> {
+    let mut builder = Builder::new();
+    builder.max_buf_size(PARSED_MAX);
+    builder.handshake(TokioIo::new(stream)).await
+}
+
 async fn within<T>(
     deadline: Duration,
     work: impl Future<Output = Result<T, ClientError>>,
@@ -311,5 +321,30 @@ mod tests {
             () = reading => panic!("it kept the thread to its end"),
             turns = others => assert_eq!(turns, 1_000),
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_of_endless_heads_keeps_no_thread() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("its address"));
+        std::thread::spawn(move || {
+            use std::io::Write;
+            let (mut stream, _) = listener.accept().expect("a client");
+            let heads = "HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
+            while stream.write_all(heads.as_bytes()).is_ok() {}
+        });
+        let server = Server::parse(&url).expect("a server");
+        let mut turns = 0;
+        let others = async {
+            loop {
+                sleep(Duration::from_millis(10)).await;
+                turns += 1;
+            }
+        };
+        tokio::select! {
+            sent = send_once(&server, Ask::get("/", None)) => drop(sent.expect_err("it has no end")),
+            never = others => never,
+        }
+        assert!(turns > 20, "{turns} turns in {DEADLINE:?}");
     }
 }
