@@ -1,5 +1,6 @@
 //! The messages that were put before the model, and the proof that the model went on after them.
 
+mod claims;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,6 @@ use c3po_shared::receipt::Via;
 use tokio::time::Instant;
 
 use super::note::Note;
-use super::transcript::Recorded;
 
 /// How many ids are remembered as shown: an inbox full of mail, several times over.
 const SHOWN_MAX: usize = 4 * INBOX_MAX;
@@ -281,19 +281,6 @@ impl Shown {
             .collect()
     }
 
-    /// Returns the messages in the context that the receipt has claimed and the session has not dealt with, oldest first.
-    pub(super) fn claimed(&self) -> Vec<MessageId> {
-        let is_open = |unproven: &&Unproven| {
-            unproven.unclaimed.is_some() || matches!(unproven.awaits, Awaits::Queue(_))
-        };
-        let open = self.unproven.iter().filter(is_open);
-        let open: HashSet<_> = open.flat_map(|unproven| &unproven.ids).collect();
-        let is_claimed = |id: &&MessageId| {
-            !open.contains(id) && !self.settled.contains(*id) && !self.is_unclaimed(id)
-        };
-        self.order.iter().filter(is_claimed).cloned().collect()
-    }
-
     /// The session dealt with messages: it is not shown them again, also where it loses them.
     pub(super) fn settle(&mut self, ids: &[MessageId]) {
         if self.settled.len() >= SHOWN_MAX {
@@ -318,38 +305,6 @@ impl Shown {
             },
             now,
         );
-    }
-
-    /// The receipt claims the latest messages only when the transcript was read: their result may wait in the client.
-    pub(super) fn claim_later(&mut self, via: Via) {
-        if let Some(latest) = self.unproven.back_mut() {
-            latest.unclaimed = Some(via);
-        }
-    }
-
-    /// Returns the messages that the receipt is to claim now, with their tools: not those of a use that has had another result
-    /// before, because the client moved it to the background.
-    pub(super) fn claim(&mut self, standing: Option<&Recorded>) -> Vec<(Vec<MessageId>, Via)> {
-        let mut claimed = Vec::new();
-        let unproven = self.unproven.iter_mut();
-        for unproven in unproven.filter(|unproven| unproven.awaits != Awaits::NextInput) {
-            let Some(via) = unproven.unclaimed.take() else {
-                continue;
-            };
-            let is_moved = |standing: &Recorded| match &unproven.awaits {
-                Awaits::EndOf(Some(tool_use)) => {
-                    let is_named = |id| standing.named.contains(id);
-                    standing.over.contains(tool_use) && !unproven.ids.iter().any(is_named)
-                }
-                _ => false,
-            };
-            if standing.is_some_and(is_moved) {
-                unproven.awaits = Awaits::Queue(via);
-            } else {
-                claimed.push((unproven.ids.clone(), via));
-            }
-        }
-        claimed
     }
 
     /// Returns whether the step of that tool use is over.
@@ -382,51 +337,6 @@ impl Shown {
     /// Messages came into the session's own context by a hook.
     pub(super) fn by_hook(&mut self, ids: &[MessageId], now: Instant) {
         self.add(ids, Awaits::StepOf(None), now);
-    }
-
-    /// The receipt claims messages of a hook only when the transcript names them.
-    pub(super) fn claim_named(&mut self, ids: &[MessageId], via: Via, since: Instant) {
-        let ids = ids.to_vec();
-        self.printed.push_back(Printed { ids, via, since });
-        if self.printed.len() > UNPROVEN_MAX {
-            self.printed.pop_front();
-        }
-    }
-
-    /// Takes such messages of hooks out of those that the receipt has not claimed. Returns them, with their hooks.
-    pub(super) fn take_printed(
-        &mut self,
-        is_there: impl Fn(&MessageId) -> bool,
-    ) -> Vec<(Vec<MessageId>, Via)> {
-        let mut claimed = Vec::new();
-        for text in &mut self.printed {
-            let ids: Vec<_> = text.ids.extract_if(.., |id| is_there(id)).collect();
-            if !ids.is_empty() {
-                claimed.push((ids, text.via));
-            }
-        }
-        self.printed.retain(|text| !text.ids.is_empty());
-        claimed
-    }
-
-    /// Returns whether the receipt has not claimed a message of a hook.
-    pub(super) fn is_unclaimed(&self, id: &MessageId) -> bool {
-        self.printed.iter().any(|text| text.ids.contains(id))
-    }
-
-    /// Returns whether the transcript may name messages of hooks yet.
-    pub(super) fn has_unclaimed(&self, now: Instant) -> bool {
-        let latest = self.printed.back();
-        latest.is_some_and(|text| now < text.since + RESULT_LATE)
-    }
-
-    /// Without a transcript, returns the messages of hooks that a step has proven, with their hooks.
-    pub(super) fn claim_proven(&mut self) -> Vec<(Vec<MessageId>, Via)> {
-        let is_open =
-            |unproven: &&Unproven| matches!(unproven.awaits, Awaits::StepOf(None) | Awaits::Answer);
-        let open = self.unproven.iter().filter(is_open);
-        let open: HashSet<_> = open.flat_map(|unproven| unproven.ids.clone()).collect();
-        self.take_printed(|id| !open.contains(id))
     }
 
     /// Without a transcript, returns the messages of cancelled uses of tools, and those of hooks that the client may have

@@ -1,0 +1,105 @@
+//! The messages in the session that the receipt has claimed, and those that it claims later.
+
+use std::collections::HashSet;
+
+use c3po_shared::ids::MessageId;
+use c3po_shared::receipt::Via;
+use tokio::time::Instant;
+
+use super::{Awaits, Printed, RESULT_LATE, Shown, UNPROVEN_MAX, Unproven};
+use crate::deliver::transcript::Recorded;
+
+impl Shown {
+    /// Returns the messages in the context that the receipt has claimed and the session has not dealt with, oldest first.
+    pub(in crate::deliver) fn claimed(&self) -> Vec<MessageId> {
+        let is_open = |unproven: &&Unproven| {
+            unproven.unclaimed.is_some() || matches!(unproven.awaits, Awaits::Queue(_))
+        };
+        let open = self.unproven.iter().filter(is_open);
+        let open: HashSet<_> = open.flat_map(|unproven| &unproven.ids).collect();
+        let is_claimed = |id: &&MessageId| {
+            !open.contains(id) && !self.settled.contains(*id) && !self.is_unclaimed(id)
+        };
+        self.order.iter().filter(is_claimed).cloned().collect()
+    }
+
+    /// The receipt claims the latest messages only when the transcript was read: their result may wait in the client.
+    pub(in crate::deliver) fn claim_later(&mut self, via: Via) {
+        if let Some(latest) = self.unproven.back_mut() {
+            latest.unclaimed = Some(via);
+        }
+    }
+
+    /// Returns the messages that the receipt is to claim now, with their tools: not those of a use that has had another result
+    /// before, because the client moved it to the background.
+    pub(in crate::deliver) fn claim(
+        &mut self,
+        standing: Option<&Recorded>,
+    ) -> Vec<(Vec<MessageId>, Via)> {
+        let mut claimed = Vec::new();
+        let unproven = self.unproven.iter_mut();
+        for unproven in unproven.filter(|unproven| unproven.awaits != Awaits::NextInput) {
+            let Some(via) = unproven.unclaimed.take() else {
+                continue;
+            };
+            let is_moved = |standing: &Recorded| match &unproven.awaits {
+                Awaits::EndOf(Some(tool_use)) => {
+                    let is_named = |id| standing.named.contains(id);
+                    standing.over.contains(tool_use) && !unproven.ids.iter().any(is_named)
+                }
+                _ => false,
+            };
+            if standing.is_some_and(is_moved) {
+                unproven.awaits = Awaits::Queue(via);
+            } else {
+                claimed.push((unproven.ids.clone(), via));
+            }
+        }
+        claimed
+    }
+
+    /// The receipt claims messages of a hook only when the transcript names them.
+    pub(in crate::deliver) fn claim_named(&mut self, ids: &[MessageId], via: Via, since: Instant) {
+        let ids = ids.to_vec();
+        self.printed.push_back(Printed { ids, via, since });
+        if self.printed.len() > UNPROVEN_MAX {
+            self.printed.pop_front();
+        }
+    }
+
+    /// Takes such messages of hooks out of those that the receipt has not claimed. Returns them, with their hooks.
+    pub(in crate::deliver) fn take_printed(
+        &mut self,
+        is_there: impl Fn(&MessageId) -> bool,
+    ) -> Vec<(Vec<MessageId>, Via)> {
+        let mut claimed = Vec::new();
+        for text in &mut self.printed {
+            let ids: Vec<_> = text.ids.extract_if(.., |id| is_there(id)).collect();
+            if !ids.is_empty() {
+                claimed.push((ids, text.via));
+            }
+        }
+        self.printed.retain(|text| !text.ids.is_empty());
+        claimed
+    }
+
+    /// Returns whether the receipt has not claimed a message of a hook.
+    pub(in crate::deliver) fn is_unclaimed(&self, id: &MessageId) -> bool {
+        self.printed.iter().any(|text| text.ids.contains(id))
+    }
+
+    /// Returns whether the transcript may name messages of hooks yet.
+    pub(in crate::deliver) fn has_unclaimed(&self, now: Instant) -> bool {
+        let latest = self.printed.back();
+        latest.is_some_and(|text| now < text.since + RESULT_LATE)
+    }
+
+    /// Without a transcript, returns the messages of hooks that a step has proven, with their hooks.
+    pub(in crate::deliver) fn claim_proven(&mut self) -> Vec<(Vec<MessageId>, Via)> {
+        let is_open =
+            |unproven: &&Unproven| matches!(unproven.awaits, Awaits::StepOf(None) | Awaits::Answer);
+        let open = self.unproven.iter().filter(is_open);
+        let open: HashSet<_> = open.flat_map(|unproven| unproven.ids.clone()).collect();
+        self.take_printed(|id| !open.contains(id))
+    }
+}
