@@ -163,6 +163,39 @@ async fn changes_of_a_session_are_recorded_after_an_outage_of_the_store() -> Res
     Ok(())
 }
 
+#[tokio::test]
+async fn messages_are_delivered_after_redis_has_lost_the_latest_ones() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut redis = Redis::start_with(&["--appendonly", "no", "--save", ""]).await?;
+    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
+    let address = coordinator.address().to_string();
+    let (mut homeassistant, _) = Link::join(&address, "homeassistant").await?;
+    let (mut meshtastic, _) = Link::join(&address, "meshtastic").await?;
+    redis.tell(&["SAVE"]).await?;
+    let send = |text: &str| json!({"target": "meshtastic", "message": text});
+    for number in 0..3 {
+        let lost = send(&format!("lost {number}"));
+        homeassistant.call("send_message", lost).await?;
+        meshtastic
+            .hear(|frame| frame["method"] == "deliver")
+            .await?;
+    }
+    redis.restart().await?;
+    eventually("the store is back", SOON, async || {
+        meshtastic.call("get_messages", json!({})).await.ok()
+    })
+    .await?;
+    // The coordinator looks at all inboxes after an outage, before anything new is there.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let sent = homeassistant.call("send_message", send("after")).await?;
+    meshtastic
+        .hear(|frame| {
+            frame["method"] == "deliver" && frame["params"]["messages"][0]["id"] == sent["id"]
+        })
+        .await?;
+    Ok(())
+}
+
 /// Sends a receipt with that request id, or repeats it, and returns the answer.
 async fn receipt(
     link: &mut Link,

@@ -134,8 +134,10 @@ impl Delivery {
     /// Takes the carried messages if they are all that follows the pushed ones. Otherwise the store must be read.
     fn take_carried(&mut self) -> Option<Vec<Placed>> {
         let mut carried = std::mem::take(&mut self.carried);
-        carried.retain(|arrival| arrival.position > self.position);
-        if self.unread || !carried.iter().all(|arrival| arrival.is_fresh()) {
+        // One before the position was pushed already, or the store lost its latest data and counts anew.
+        let is_next =
+            |arrival: &Arc<Arrival>| arrival.position > self.position && arrival.is_fresh();
+        if self.unread || !carried.iter().all(is_next) {
             return None;
         }
         carried.sort_by_key(|arrival| arrival.position);
