@@ -155,6 +155,7 @@ pub(super) async fn join(
     let (store, wrong) = (server.services.store.as_ref(), || {
         server.joins.wrong.refuse(Instant::now())
     });
+    let _place = server.joins.wrong.place().await?;
     let presented = invites::invited(store, &request).await?.ok_or_else(wrong)?;
     let by = format!("invite {}", presented.standing.invite.id);
     let older_key = request

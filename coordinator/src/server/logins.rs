@@ -102,6 +102,7 @@ pub(super) async fn log_in(
 ) -> RestAnswer<LoginReply> {
     server.auth.check_logins()?;
     let store = server.services.store.as_ref();
+    let _place = server.wrong_logins.place().await?;
     let spent = logins::spend(store, &request).await?;
     let (login, token) = spent.ok_or_else(|| server.wrong_logins.refuse(Instant::now()))?;
     changed(&server, "logged_in", &login, &login.made_by).await;
