@@ -91,9 +91,9 @@ impl Evidence {
         }
     }
 
-    /// Returns whether a step is the first one of another turn, where a transcript shows how the one before ended.
+    /// Returns whether a step is the first one of another turn.
     pub(super) fn begins_another(&self, event: &Event) -> bool {
-        self.transcript.is_some() && self.turn.is_some() && event.prompt_id != self.turn
+        self.turn.is_some() && event.prompt_id != self.turn
     }
 
     /// Returns the turn of the latest step.

@@ -94,7 +94,7 @@ impl Hop {
                 self.in_flight.push_until(soon);
             }
             self.give_up_parts();
-            if self.evidence.has_transcript() && self.shown.broke_off(SETTLED, now) {
+            if self.turn_is_over(SETTLED, now) {
                 self.evidence.want(now);
             }
         }
@@ -108,6 +108,18 @@ impl Hop {
         if !self.evidence.has_transcript() {
             self.have_no_record(now);
         }
+    }
+
+    /// A turn is over, which may have been broken off. Returns whether the transcript is to decide about messages of that age.
+    pub(super) fn turn_is_over(&mut self, age: Duration, now: Instant) -> bool {
+        let results = self.shown.results_broke_off(age, now);
+        if self.evidence.has_transcript() {
+            return self.shown.broke_off(age, now) || results;
+        }
+        if results {
+            self.claim_texts(None, now);
+        }
+        false
     }
 
     /// These messages stand in the conversation; `None` where the transcript could not be read.
@@ -177,7 +189,8 @@ impl Hop {
                 self.evidence.want(next);
             }
             if !dropped.is_empty() {
-                let rest = self.shown.claimed();
+                let mut rest = self.shown.claimed();
+                rest.retain(|id| !dropped.contains(id));
                 self.lose(&dropped, rest, Via::Hook, now);
             }
         }

@@ -70,7 +70,7 @@ impl Hop {
     /// Notes the proofs in an event: of the messages that were seen, and of those that may have been lost.
     fn take_evidence(&mut self, event: &Event, begins: bool, now: Instant) {
         if is_step(event) && event.agent_id.is_none() && self.evidence.begins_another(event) {
-            self.shown.broke_off(Duration::ZERO, now);
+            self.turn_is_over(Duration::ZERO, now);
         }
         self.results_given_up(&event.given_up, now);
         self.claim(None, now);

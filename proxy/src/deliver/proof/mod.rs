@@ -64,7 +64,7 @@ struct Unproven {
     since: Instant,
     /// The tool, while the receipt does not claim them yet.
     unclaimed: Option<Via>,
-    /// Whether the client cancelled the use of the tool whose step has not ended.
+    /// Whether the client cancelled the use of the tool whose step has not ended, or its turn is over.
     is_cancelled: bool,
 }
 

@@ -156,6 +156,20 @@ impl Shown {
         }
     }
 
+    /// The turn of results of that age is over, and no hook has reported the end of their steps: the client may have dropped
+    /// them, as where a person broke the turn off while another hook looked at a result. Returns whether there are any.
+    pub(in crate::deliver) fn results_broke_off(&mut self, age: Duration, now: Instant) -> bool {
+        let may_be_dropped = |unproven: &&mut Unproven| {
+            unproven.since + age <= now && matches!(unproven.awaits, Awaits::EndOf(Some(_)))
+        };
+        let mut found = false;
+        for unproven in self.unproven.iter_mut().filter(may_be_dropped) {
+            unproven.is_cancelled = true;
+            found = true;
+        }
+        found
+    }
+
     fn step_ends(&mut self, event: &Event) {
         for unproven in &mut self.unproven {
             let is_of_it = match &unproven.awaits {

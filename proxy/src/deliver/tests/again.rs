@@ -214,3 +214,44 @@ fn a_transcript_decides_about_a_message_whose_call_was_cancelled_after_its_resul
     scene.reads(&[1], &[]);
     assert_eq!(scene.print(&typed("p2")), None);
 }
+
+/// Lets it read the client's files for some seconds, in vain.
+fn finds_no_file(scene: &mut Scene) {
+    for _ in 0..3 {
+        scene.passes(1);
+        scene.looks(&ClientState::default(), None);
+    }
+}
+
+/// A person presses Esc while the hook of another plugin looks at the result of a wait, and no file shows whether the client
+/// kept it.
+fn breaks_off_a_result(scene: &mut Scene) {
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    super::results::waited(scene, 1, news(), "t1");
+    finds_no_file(scene);
+}
+
+#[test]
+fn without_a_transcript_a_result_whose_step_never_ended_comes_again_after_the_next_turn() {
+    for mut scene in [Scene::begun(None), after_a_turn()] {
+        breaks_off_a_result(&mut scene);
+        scene.hear(&typed("p2"));
+        scene.hear(&of_turn("p2", event(Name::Stop)));
+        finds_no_file(&mut scene);
+        assert!(is_marked(&scene.print(&typed("p3")).unwrap(), &id(1)));
+    }
+}
+
+#[test]
+fn without_a_transcript_a_result_whose_step_never_ended_comes_again_when_its_client_rests() {
+    let mut scene = after_a_turn();
+    breaks_off_a_result(&mut scene);
+    scene.passes(15);
+    scene.on(Input::ClientState(ClientState {
+        is_busy: Some(false),
+        ..ClientState::default()
+    }));
+    finds_no_file(&mut scene);
+    assert!(is_marked(&scene.print(&typed("p2")).unwrap(), &id(1)));
+}
