@@ -78,6 +78,10 @@ impl Hop {
             let seen = self.shown.proven_by(event);
             self.seen_by_hook(event, seen, now);
         }
+        if event.name == Name::PostToolBatch {
+            // The results of the step are in the conversation from here on.
+            self.claim(None, now);
+        }
         if event.name != Name::UserPromptSubmit {
             self.in_flight.goes_on(now);
         }

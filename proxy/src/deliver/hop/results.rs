@@ -50,7 +50,9 @@ impl Hop {
             return;
         }
         let named = named.iter().cloned().collect::<HashSet<_>>();
-        for (ids, via) in self.shown.take_printed(|id| named.contains(id)) {
+        let mut claimed = self.shown.claim_known(&named);
+        claimed.extend(self.shown.take_printed(|id| named.contains(id)));
+        for (ids, via) in claimed {
             self.say(ids, Stage::InSession, via);
         }
         let seen = self.shown.proven_by_knowing(&named);

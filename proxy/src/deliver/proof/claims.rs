@@ -30,32 +30,46 @@ impl Shown {
         }
     }
 
-    /// Returns the messages that the receipt is to claim now, with their tools: not those of a use that has had another result
-    /// before, because the client moved it to the background.
+    /// Returns the messages that the receipt is to claim now, with their tools: those of results that the conversation names,
+    /// and of steps that have ended. A use that has had another result before was moved to the background.
     pub(in crate::deliver) fn claim(
         &mut self,
         standing: Option<&Recorded>,
     ) -> Vec<(Vec<MessageId>, Via)> {
         let mut claimed = Vec::new();
-        let unproven = self.unproven.iter_mut();
-        for unproven in unproven.filter(|unproven| unproven.awaits != Awaits::NextInput) {
-            let Some(via) = unproven.unclaimed.take() else {
+        for unproven in &mut self.unproven {
+            let Some(via) = unproven.unclaimed else {
                 continue;
             };
-            let is_moved = |standing: &Recorded| match &unproven.awaits {
-                Awaits::EndOf(Some(tool_use)) => {
-                    let is_named = |id| standing.named.contains(id);
-                    standing.over.contains(tool_use) && !unproven.ids.iter().any(is_named)
+            let is_named =
+                |standing: &Recorded| unproven.ids.iter().any(|id| standing.named.contains(id));
+            match &unproven.awaits {
+                Awaits::NextInput => continue,
+                Awaits::EndOf(Some(tool_use)) if !standing.is_some_and(is_named) => {
+                    if standing.is_some_and(|standing| standing.over.contains(tool_use)) {
+                        unproven.awaits = Awaits::Queue(via);
+                        unproven.unclaimed = None;
+                    }
                 }
-                _ => false,
-            };
-            if standing.is_some_and(is_moved) {
-                unproven.awaits = Awaits::Queue(via);
-            } else {
-                claimed.push((unproven.ids.clone(), via));
+                _ => {
+                    unproven.unclaimed = None;
+                    claimed.push((unproven.ids.clone(), via));
+                }
             }
         }
         claimed
+    }
+
+    /// Returns those that the receipt is to claim because the model knows their ids.
+    pub(in crate::deliver) fn claim_known(
+        &mut self,
+        known: &HashSet<MessageId>,
+    ) -> Vec<(Vec<MessageId>, Via)> {
+        let is_known = |unproven: &&mut Unproven| unproven.ids.iter().any(|id| known.contains(id));
+        let known = self.unproven.iter_mut().filter(is_known);
+        known
+            .filter_map(|unproven| Some((unproven.ids.clone(), unproven.unclaimed.take()?)))
+            .collect()
     }
 
     /// The receipt claims messages of a hook only when the transcript names them.

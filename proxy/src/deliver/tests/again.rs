@@ -255,3 +255,13 @@ fn without_a_transcript_a_result_whose_step_never_ended_comes_again_when_its_cli
     finds_no_file(&mut scene);
     assert!(is_marked(&scene.print(&typed("p2")).unwrap(), &id(1)));
 }
+
+#[test]
+fn a_result_is_in_the_session_when_its_step_has_ended() {
+    let mut scene = after_a_turn();
+    breaks_off_a_result(&mut scene);
+    assert_eq!(scene.receipts(), [], "the client may drop it");
+    scene.hear(&batch("p1", "t1"));
+    let expected = super::progress(1, Stage::InSession, Via::WaitForMessage);
+    assert_eq!(scene.receipts(), [expected]);
+}

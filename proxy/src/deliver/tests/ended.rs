@@ -60,8 +60,8 @@ fn without_a_transcript_the_next_prompt_and_its_step_prove_what_a_turn_ended_wit
         scene.uses("p1", "t1");
         waited(&mut scene, 1, news(), "t1");
         reads_nothing(&mut scene);
-        scene.receipts();
         scene.hear(&batch("p1", "t1"));
+        scene.receipts();
         scene.hear(&of_turn("p1", event(Name::Stop)));
         reads_nothing(&mut scene);
         assert_eq!(scene.receipts(), [], "a tool may have ended the turn");
