@@ -59,6 +59,7 @@ macro_rules! every_promise {
                 an_agent_has_so_many_open_questions_to_people,
                 of_many_racing_questions_to_people_as_many_are_stored_as_allowed,
                 people_have_so_many_open_questions_of_a_host_and_in_total,
+                an_agent_whose_question_people_have_stays_until_it_is_answered_or_removed,
                 a_further_notice_replaces_the_oldest_of_its_host_and_no_question,
                 beyond_the_limit_of_notices_those_of_the_coordinator_stay,
                 open_questions_to_people_are_listed_with_their_times,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::SendOutcome;
+use c3po_coordinator::store::{AnswerOutcome, SendOutcome};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::{
     NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
@@ -15,7 +15,7 @@ use futures_util::future::try_join_all;
 use harness::eventually::eventually;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, id, message, send};
+use super::fixture::{SOON, brief, id, message, reply, send};
 
 /// How many agents together reach the limit of questions.
 const ASKERS: usize = QUESTIONS_MAX / QUESTIONS_PER_AGENT;
@@ -117,10 +117,6 @@ pub(crate) async fn people_have_so_many_open_questions_of_a_host_and_in_total(
         let (asker, host) = (format!("a{number}"), format!("h{}", number / of_host));
         fixture.introduce(&asker, Some(&host)).await?;
         fixture.ask_all_of(&asker, &host).await?;
-        if number % 2 == 0 {
-            // Its questions count for the host all the same.
-            fixture.store.remove(&id(&asker), true, None).await?;
-        }
         if number == of_host - 1 {
             fixture.introduce("more", Some(&host)).await?;
             assert_eq!(
@@ -155,6 +151,8 @@ pub(crate) async fn a_further_notice_replaces_the_oldest_of_its_host_and_no_ques
         let notice = of_host("h1", notice(from, &number.to_string()));
         notices.push(fixture.post(notice).await?);
     }
+    // Its notices count for the host all the same.
+    fixture.store.remove(&id("a-2"), true, None).await?;
     let latest = of_host("h1", notice("a", "the latest"));
     let latest = fixture.post(latest).await?;
     assert_eq!(fixture.pending("human").await?, NOTICES_PER_HOST + 3);
@@ -231,7 +229,7 @@ pub(crate) async fn as_many_open_questions_as_there_can_be_are_listed(
     for number in 0..ASKERS {
         let (asker, host) = (format!("a{number}"), format!("h{}", number / 5));
         fixture.introduce(&asker, Some(&host)).await?;
-        asked.extend(fixture.ask_all(&asker).await?);
+        asked.extend(fixture.ask_all_of(&asker, &host).await?);
     }
     let open = fixture.store.open_questions().await?;
     let listed: HashSet<_> = open.iter().map(|question| &question.id).collect();
@@ -257,5 +255,36 @@ pub(crate) async fn the_use_of_a_page_counts_for_its_time(fixture: Fixture) -> R
     })
     .await?;
     assert!(store.page_use("bob ☃").await? > Duration::ZERO);
+    Ok(())
+}
+
+pub(crate) async fn an_agent_whose_question_people_have_stays_until_it_is_answered_or_removed(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.introduce("human", None).await?;
+    for name in ["a", "b"] {
+        fixture.introduce(name, Some("h")).await?;
+        let question = fixture.say(name, "human", "which one?").await?;
+        assert!(fixture.store.unregister(&id(name), None).await?);
+        assert!(fixture.store.agent(&id(name)).await?.is_some(), "{name}");
+        if name == "a" {
+            let reply = send(reply(&question, "this one"));
+            let answered = fixture.store.answer(&reply).await?;
+            assert_eq!(answered, AnswerOutcome::Sent(SendOutcome::Stored));
+            fixture
+                .store
+                .acknowledge(&id(name), None, &[reply.message.id])
+                .await?;
+            fixture.store.unregister(&id(name), None).await?;
+        } else {
+            fixture.store.remove(&id(name), true, None).await?;
+            assert_eq!(
+                fixture.stages(&question.id).await?,
+                [Stage::Stored, Stage::Expired]
+            );
+        }
+        assert!(fixture.store.agent(&id(name)).await?.is_none(), "{name}");
+    }
+    assert_eq!(fixture.pending("human").await?, 0);
     Ok(())
 }

@@ -99,6 +99,6 @@ mod tests {
         let refused = codes.place().await.expect_err("all are taken");
         assert_eq!(refused.code, ErrorCode::RateLimited);
         places.pop();
-        codes.place().await.expect("one is free again");
+        places.push(codes.place().await.expect("one is free again"));
     }
 }

@@ -347,11 +347,11 @@ pub trait Store:
         amendment: &Amendment,
     ) -> Result<Option<Agent>>;
 
-    /// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed; then the entry is
+    /// Ends the lease, and deletes the agent if its inbox is empty and people have no question of it. Returns whether the agent existed; then the entry is
     /// appended to the log in the same step.
     async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool>;
 
-    /// Deletes an agent that no session holds. The messages in its inbox expire. If `frees` is set, the name does not stay
+    /// Deletes an agent that no session holds. The messages in its inbox and its questions to people expire. If `frees` is set, the name does not stay
     /// reserved for its host, even if the agent was deleted before. A removal appends the entry to the log in the same step.
     async fn remove(&self, id: &AgentId, frees: bool, entry: Option<&Entry>) -> Result<Removal>;
 

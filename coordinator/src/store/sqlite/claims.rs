@@ -12,7 +12,7 @@ use super::agents::{
 };
 use super::audit;
 use super::group::Work;
-use super::messages::settle_one_shot;
+use super::messages::settle_everything;
 use super::rows::{json, stamp};
 use crate::store::{Claim, Owner, Result, Tenure};
 
@@ -55,7 +55,7 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<ControlFlow<Op
             return Ok(Break(None));
         }
         Some(agent) => {
-            if is_one_shot(work, &claim.name)? && !settle_one_shot(work, &claim.name)? {
+            if is_one_shot(work, &claim.name)? && !settle_everything(work, &claim.name)? {
                 return Ok(Continue(()));
             }
             let generation = agent.generation + 1;

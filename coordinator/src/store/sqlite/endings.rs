@@ -11,7 +11,7 @@ use super::agents::{
     end_of_name, find, forget_former, hold_until, is_current, is_latest_link, is_one_shot,
 };
 use super::group::Work;
-use super::messages::{settle_expired, settle_one_shot};
+use super::messages::{settle_everything, settle_expired};
 use super::rows::{stamp, time_until};
 use super::{SqliteStore, audit, duties, messages};
 use crate::store::{Claimed, Due, Duty, DutyStore, Ending, RETURN_MAX, Removal, Result, Tenure};
@@ -57,9 +57,17 @@ impl DutyStore for SqliteStore {
     }
 }
 
+/// Whether nothing waits for an agent: its inbox is empty, and people have no question of it to answer.
+macro_rules! is_done {
+    () => {
+        "open_count = 0 AND NOT EXISTS (SELECT 1 FROM messages INDEXED BY inbox
+            WHERE to_agent = 'human' AND open = 1 AND wants_answer = 1 AND from_agent = agents.id)"
+    };
+}
+
 // Each change below is one step of several. A step that settled as many messages as it may does nothing else.
 
-/// Deletes the agent if it has an empty inbox and did not come back. Returns the time until it must be checked again.
+/// Deletes the agent if nothing waits for it and it did not come back. Returns the time until it must be checked again.
 fn withdraw(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<Option<Duration>>> {
     let Some((ends, is_one_shot)) = end_of_name(work, id)? else {
         return Ok(Break(None));
@@ -73,7 +81,7 @@ fn withdraw(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<Option<Dura
     if !settle_expired(work, id)? {
         return Ok(Continue(()));
     }
-    let sql = "DELETE FROM agents WHERE id = ? AND open_count = 0";
+    let sql = concat!("DELETE FROM agents WHERE id = ? AND ", is_done!());
     let deleted = work
         .connection
         .prepare_cached(sql)?
@@ -82,7 +90,7 @@ fn withdraw(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<Option<Dura
     Ok(Break((!deleted).then_some(RETURN_MAX)))
 }
 
-/// Ends the lease. If the session is over, deletes a fleeting agent with an empty inbox, or a one-shot session with
+/// Ends the lease. If the session is over, deletes a fleeting agent for which nothing waits, or a one-shot session with
 /// everything it left. The lease of a one-shot session that is not over runs out by itself.
 pub(super) fn release(
     work: &mut Work<'_>,
@@ -111,7 +119,10 @@ fn end_lease(work: &mut Work<'_>, tenure: &Tenure, ending: &Ending) -> Result<Co
     }
     hold_until(work, &tenure.agent, work.now)?;
     if ending.is_over() {
-        let sql = "DELETE FROM agents WHERE id = ? AND fleeting = 1 AND open_count = 0";
+        let sql = concat!(
+            "DELETE FROM agents WHERE id = ? AND fleeting = 1 AND ",
+            is_done!()
+        );
         work.connection
             .prepare_cached(sql)?
             .execute([tenure.agent.as_str()])?;
@@ -121,7 +132,7 @@ fn end_lease(work: &mut Work<'_>, tenure: &Tenure, ending: &Ending) -> Result<Co
 
 /// Deletes a one-shot session, and expires its questions and the messages in its inbox.
 fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<()>> {
-    if !settle_one_shot(work, id)? {
+    if !settle_everything(work, id)? {
         return Ok(Continue(()));
     }
     work.connection
@@ -130,7 +141,7 @@ fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<()>> {
     Ok(Break(()))
 }
 
-/// Deletes an agent that no session holds, and expires the messages in its inbox.
+/// Deletes an agent that no session holds, and expires its questions to people and the messages in its inbox.
 pub(super) fn remove(
     work: &mut Work<'_>,
     id: &AgentId,
@@ -150,14 +161,15 @@ pub(super) fn remove(
     Ok(end_one_shot(work, id)?.map_break(|()| Removal::Removed))
 }
 
-/// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
+/// Ends the lease, and deletes the agent if nothing waits for it. Returns whether the agent existed.
 pub(super) fn unregister(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<bool>> {
     if !settle_expired(work, id)? {
         return Ok(Continue(()));
     }
     let known = hold_until(work, id, work.now)?;
+    let sql = concat!("DELETE FROM agents WHERE id = ? AND ", is_done!());
     work.connection
-        .prepare_cached("DELETE FROM agents WHERE id = ? AND open_count = 0")?
+        .prepare_cached(sql)?
         .execute([id.as_str()])?;
     Ok(Break(known))
 }

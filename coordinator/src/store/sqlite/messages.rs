@@ -363,14 +363,16 @@ pub(super) fn settle_expired(work: &mut Work<'_>, agent: &AgentId) -> Result<boo
     Ok(ids.len() < SETTLED_MAX)
 }
 
-/// Takes messages to a one-shot session, and its questions, out of all inboxes, as many as one step may. Returns whether these
-/// were all.
-pub(super) fn settle_one_shot(work: &mut Work<'_>, agent: &AgentId) -> Result<bool> {
+/// Takes messages to an agent, its questions to people, and all questions of a one-shot session out of all inboxes, as many as
+/// one step may. Returns whether these were all.
+pub(super) fn settle_everything(work: &mut Work<'_>, agent: &AgentId) -> Result<bool> {
     let ids = read_ids(
         work.connection.prepare_cached(
             "SELECT id FROM messages INDEXED BY inbox WHERE to_agent = :agent AND open = 1
-             UNION ALL SELECT id FROM messages INDEXED BY asked
-                 WHERE from_agent = :agent AND one_shot = 1 AND open = 1 AND to_agent <> :agent LIMIT :most",
+             UNION SELECT id FROM messages INDEXED BY asked
+                 WHERE from_agent = :agent AND one_shot = 1 AND open = 1
+             UNION SELECT id FROM messages INDEXED BY inbox
+                 WHERE to_agent = 'human' AND open = 1 AND wants_answer = 1 AND from_agent = :agent LIMIT :most",
         )?,
         named_params! { ":agent": agent.as_str(), ":most": integer(SETTLED_MAX) },
     )?;

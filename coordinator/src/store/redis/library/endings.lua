@@ -34,7 +34,7 @@ define('withdraw', SMALL, function(keys, args)
   if not expire(due) or (is_one_shot and not end_one_shot()) then
     return AGAIN
   end
-  if count_inbox() > 0 then
+  if not is_done() then
     return tonumber(args[1])
   end
   forget(args[3])

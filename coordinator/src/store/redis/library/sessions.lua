@@ -168,6 +168,22 @@ local function forget(life)
   end
 end
 
+-- Returns the open questions of the agent in use to people.
+local function own_questions()
+  local own = {}
+  for _, place in ipairs(redis.call('ZRANGE', questions_key(), 0, -1)) do
+    if string.find(place, name .. '::', 1, true) == 1 then
+      own[#own + 1] = string.match(place, '^%S+')
+    end
+  end
+  return own
+end
+
+-- Returns whether nothing waits for the agent in use.
+local function is_done()
+  return count_inbox() == 0 and #own_questions() == 0
+end
+
 -- The limit of messages of a one-shot session that one call removes: each costs up to six commands, and no call runs more
 -- than 500.
 local ENDED_MAX = 50
@@ -301,13 +317,13 @@ define('release', SMALL, function(keys, args)
   end
   publish('-')
   tell_state(record[5], record[6], 'stopped')
-  if is_over and (is_one_shot or record[3] == '1') and count_inbox() == 0 then
+  if is_over and (is_one_shot or record[3] == '1') and is_done() then
     forget(args[4])
   end
   return 1
 end)
 
--- Ends any hold, and deletes an agent with an empty inbox. Returns 0 if there is no such agent.
+-- Ends any hold, and deletes an agent for which nothing waits. Returns 0 if there is no such agent.
 -- KEYS: -, agent. ARGV: how long positions are stored, entry of the log or ''
 define('unregister', SMALL, function(keys, args)
   begin(keys)
@@ -320,7 +336,7 @@ define('unregister', SMALL, function(keys, args)
     return AGAIN
   end
   redis.call('HSET', agent, 'held_until', '0')
-  if count_inbox() == 0 then
+  if is_done() then
     forget(args[1])
   end
   log_whole(args[2])
@@ -328,7 +344,7 @@ define('unregister', SMALL, function(keys, args)
   return 1
 end)
 
--- Deletes an agent that no session holds, and expires its inbox. Returns 1, 0 if there is none, or 2 if it is held.
+-- Deletes an agent that no session holds, and expires its questions to people and its inbox. Returns 1, 0 if there is none, or 2 if it is held.
 -- If the name is to be free for all hosts, a reservation by an agent that was deleted before ends too.
 -- KEYS: -, agent. ARGV: how long positions are stored, whether the name is free for all hosts, entry of the log or ''
 define('remove', SMALL, function(keys, args)
@@ -340,6 +356,9 @@ define('remove', SMALL, function(keys, args)
   end
   if held and tonumber(held) > now then
     return 2
+  end
+  if held and #own_questions() > 0 then
+    redis.call('SADD', asked_key(name), unpack(own_questions()))
   end
   if held and not end_one_shot() then
     return AGAIN
