@@ -211,7 +211,7 @@ impl Hop {
         // The result of a tool that was moved to the background waits in the client, and a person may end the client before.
         let has_transcript = !self.is_one_shot && self.evidence.has_transcript();
         if has_transcript && self.shown.has_ended(tool_use.as_ref()) {
-            self.shown.by_queue(&ids, via, now);
+            self.shown.by_queue(&ids, via, tool_use, now);
             return;
         }
         let may_be_moved = has_transcript && tool_use.is_some();

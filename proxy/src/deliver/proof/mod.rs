@@ -62,9 +62,11 @@ struct Unproven {
     ids: Vec<MessageId>,
     awaits: Awaits,
     since: Instant,
+    /// The use of the tool in whose result they came.
+    tool_use: Option<String>,
     /// The tool, while the receipt does not claim them yet.
     unclaimed: Option<Via>,
-    /// Whether the client cancelled the use of the tool whose step has not ended, or its turn is over.
+    /// Whether the client cancelled that use before the model had the result, or its turn is over.
     is_cancelled: bool,
 }
 
@@ -200,6 +202,7 @@ impl Shown {
             {
                 given.push((unproven.ids.clone(), via));
                 unproven.awaits = Awaits::AnyStep;
+                unproven.is_cancelled = false;
             }
         }
         given
@@ -296,15 +299,12 @@ impl Shown {
     pub(super) fn by_tool(&mut self, ids: &[MessageId], tool_use: Option<String>, now: Instant) {
         let is_over = self.has_ended(tool_use.as_ref());
         // A result that comes after its step was moved to the background, and is given to the model later.
-        self.add(
-            ids,
-            if is_over {
-                Awaits::NextInput
-            } else {
-                Awaits::EndOf(tool_use)
-            },
-            now,
-        );
+        let awaits = if is_over {
+            Awaits::NextInput
+        } else {
+            Awaits::EndOf(tool_use.clone())
+        };
+        self.add_result(ids, awaits, tool_use, now);
     }
 
     /// Returns whether the step of that tool use is over.
@@ -313,8 +313,14 @@ impl Shown {
     }
 
     /// Messages wait in the client, in the result of a tool whose step is over.
-    pub(super) fn by_queue(&mut self, ids: &[MessageId], via: Via, now: Instant) {
-        self.add(ids, Awaits::Queue(via), now);
+    pub(super) fn by_queue(
+        &mut self,
+        ids: &[MessageId],
+        via: Via,
+        tool_use: Option<String>,
+        now: Instant,
+    ) {
+        self.add_result(ids, Awaits::Queue(via), tool_use, now);
     }
 
     /// Returns whether messages wait in the client.
@@ -372,12 +378,26 @@ impl Shown {
         self.add(ids, Awaits::Answer, now);
     }
 
+    fn add_result(
+        &mut self,
+        ids: &[MessageId],
+        awaits: Awaits,
+        tool_use: Option<String>,
+        since: Instant,
+    ) {
+        self.add(ids, awaits, since);
+        if let Some(latest) = self.unproven.back_mut() {
+            latest.tool_use = tool_use;
+        }
+    }
+
     fn add(&mut self, ids: &[MessageId], awaits: Awaits, since: Instant) {
         self.hold(ids);
         self.unproven.push_back(Unproven {
             ids: ids.to_vec(),
             awaits,
             since,
+            tool_use: None,
             unclaimed: None,
             is_cancelled: false,
         });

@@ -140,19 +140,16 @@ impl Shown {
 
     /// Returns the messages of results that the client gave up, as after its own time for a tool.
     pub(in crate::deliver) fn given_up(&self, uses: &[String]) -> Vec<MessageId> {
-        let is_given_up = |unproven: &&Unproven| match &unproven.awaits {
-            Awaits::EndOf(Some(tool_use)) => uses.contains(tool_use),
-            _ => false,
-        };
+        let is_given_up =
+            |unproven: &&Unproven| uses.iter().any(|used| unproven.is_result_of(used));
         let given_up = self.unproven.iter().filter(is_given_up);
         given_up.flat_map(|unproven| unproven.ids.clone()).collect()
     }
 
     /// The client cancelled the use of a tool after its result.
-    pub(in crate::deliver) fn cancelled(&mut self, tool_use: &String) {
+    pub(in crate::deliver) fn cancelled(&mut self, tool_use: &str) {
         for unproven in &mut self.unproven {
-            let is_of_it = |of: &Awaits| matches!(of, Awaits::EndOf(Some(of)) if of == tool_use);
-            unproven.is_cancelled |= is_of_it(&unproven.awaits);
+            unproven.is_cancelled |= unproven.is_result_of(tool_use);
         }
     }
 
@@ -203,5 +200,16 @@ impl Shown {
                 unproven.awaits = Awaits::AnyStep;
             }
         }
+    }
+}
+
+impl Unproven {
+    /// Returns whether these came in the result of that use of a tool, and no hook has shown that the model has it.
+    fn is_result_of(&self, tool_use: &str) -> bool {
+        let is_open = matches!(
+            self.awaits,
+            Awaits::EndOf(_) | Awaits::Queue(_) | Awaits::NextInput | Awaits::AnyStep
+        );
+        is_open && self.tool_use.as_deref() == Some(tool_use)
     }
 }

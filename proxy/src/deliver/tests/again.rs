@@ -265,3 +265,21 @@ fn a_result_is_in_the_session_when_its_step_has_ended() {
     let expected = super::progress(1, Stage::InSession, Via::WaitForMessage);
     assert_eq!(scene.receipts(), [expected]);
 }
+
+#[test]
+fn without_a_transcript_a_cancelled_result_of_the_background_comes_again() {
+    for mut scene in [Scene::begun(None), after_a_turn()] {
+        scene.hear(&typed("p1"));
+        scene.uses("p1", "t1");
+        scene.hear(&batch("p1", "t1"));
+        // The client has moved the wait to the background, and gives it up while its result is written.
+        super::results::waited(&mut scene, 1, news(), "t1");
+        scene.looks(&ClientState::default(), None);
+        scene.on(Input::Cancelled("t1".into()));
+        finds_no_file(&mut scene);
+        // The client's notice is the next prompt.
+        assert!(is_marked(&scene.print(&typed("p2")).unwrap(), &id(1)));
+        let receipts = scene.receipts();
+        assert!(receipts.iter().all(|one| one.stage != Stage::Seen));
+    }
+}
