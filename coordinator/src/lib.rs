@@ -8,6 +8,7 @@ mod audit;
 mod auth;
 mod bytes;
 pub mod cli;
+mod clock;
 pub mod config;
 mod data_folder;
 mod duties;
@@ -39,7 +40,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::limits::EVENT_READERS;
-use c3po_shared::time::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, Semaphore};
@@ -260,7 +260,7 @@ async fn online(store: &dyn Store) -> Result<usize, StoreError> {
     loop {
         let (page, now) = (
             store.agents(after.as_ref(), AGENTS_STEP).await?,
-            Timestamp::now(),
+            clock::now(),
         );
         count += page.iter().filter(|agent| agent.is_online(now)).count();
         after = page.last().map(|agent| agent.id.clone());

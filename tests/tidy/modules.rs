@@ -51,6 +51,7 @@ const MAPS: &[Map] = &[
             &[
                 "address",
                 "bytes",
+                "clock",
                 "files",
                 "fleet",
                 "listen",

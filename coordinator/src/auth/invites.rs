@@ -1,6 +1,8 @@
 //! Inviting hosts, and making the keys of those that join.
 
-use c3po_shared::join::{Fingerprint, JoinCode, JoinReply, JoinRequest, NAME_PATTERN, check_name};
+use c3po_shared::join::{
+    Fingerprint, JoinCode, JoinReply, JoinRequest, NAME_PATTERN, check_name, check_own_name,
+};
 use c3po_shared::limits::{
     GLOBS_MAX, INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, INVITES_MAX, KEY_LIFE_MAX, KEYS_MAX,
     LABEL_MAX,
@@ -20,6 +22,7 @@ use super::issue::{
 };
 use super::offspring::label_of_invite;
 use super::secret::{self};
+use crate::clock;
 use crate::store::{Invite, Key, Store};
 
 /// The properties of a new invite.
@@ -111,7 +114,7 @@ pub(crate) async fn invite(
         agents,
         scope: new.scope,
         uses: new.uses,
-        expires_at: Timestamp::now() + lasts,
+        expires_at: clock::now() + lasts,
         key_seconds: new.key_expires_in,
     };
     let entry = entry("invited", &invite.id, by);
@@ -121,11 +124,7 @@ pub(crate) async fn invite(
 
 /// Returns every open invite, ordered by expiry.
 pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
-    let (invites, keys, now) = (
-        store.invites().await?,
-        store.keys().await?,
-        Timestamp::now(),
-    );
+    let (invites, keys, now) = (store.invites().await?, store.keys().await?, clock::now());
     let standing = invites
         .into_iter()
         .filter_map(|invite| standing(invite, &keys, now));
@@ -150,7 +149,7 @@ pub(crate) async fn revoke_invite(
         .map_err(unchanged)?
         .into_iter()
         .find(|invite| invite.id == id);
-    let ended = match found.and_then(|invite| standing(invite, &keys, Timestamp::now())) {
+    let ended = match found.and_then(|invite| standing(invite, &keys, clock::now())) {
         Some(OpenInvite { invite, .. }) => {
             let entry = entry("revoked", id, by.name());
             store.forget_invite(&invite.hash, Some(&entry)).await?
@@ -199,7 +198,7 @@ impl PresentedInvite {
         self.keys
             .iter()
             .find(|key| key.id == id)
-            .map(|key| key.is_valid(Timestamp::now()))
+            .map(|key| key.is_valid(clock::now()))
     }
 }
 
@@ -216,10 +215,15 @@ pub(crate) async fn invited(
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else {
         return Ok(None);
     };
-    let (keys, now) = (store.keys().await?, Timestamp::now());
+    let (keys, now) = (store.keys().await?, clock::now());
     let Some(standing) = standing(invite, &keys, now) else {
         return Ok(None);
     };
+    // A name that an administrator gave stays, whatever it is.
+    let given = standing.invite.host.is_some();
+    if !given && proven_host(request, &keys).is_none_or(|host| host != request.host) {
+        check_own_name(&request.host)?;
+    }
     in_the_way(&keys, now)?;
     Ok(Some(PresentedInvite { standing, keys }))
 }

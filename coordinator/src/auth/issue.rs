@@ -16,6 +16,7 @@ use super::Principal;
 use super::globs::{self, AgentGlobs};
 use super::hosts::{free_host, settle_host};
 use super::secret::{self, Fresh, NoRandomness};
+use crate::clock;
 use crate::store::{Key, Store};
 
 /// How many times a change is retried after a concurrent change of the same key.
@@ -120,7 +121,7 @@ pub(super) fn draft(new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
         .as_deref()
         .map_or(Ok(()), |host| check_name("host", host))?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
-    let (fresh, now) = (Fresh::make(secret::KEY_PREFIX)?, Timestamp::now());
+    let (fresh, now) = (Fresh::make(secret::KEY_PREFIX)?, clock::now());
     let key = Key {
         id: fresh.id,
         hash: secret::hash(&fresh.text),
@@ -141,7 +142,7 @@ pub(super) fn draft(new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
 ///
 /// Errors: `CONFLICT` if all keys are valid.
 pub(super) async fn make_room(store: &dyn Store, keys: &[Key]) -> Result<(), Refusal> {
-    match in_the_way(keys, Timestamp::now())? {
+    match in_the_way(keys, clock::now())? {
         Some(oldest) => store.forget_key(oldest).await.map_err(unchanged),
         None => Ok(()),
     }
@@ -153,7 +154,7 @@ pub(crate) async fn revoke(
     id: &str,
     by: &Principal,
 ) -> Result<(Key, bool), Refusal> {
-    let now = Timestamp::now();
+    let now = clock::now();
     let entry = entry("revoked", id, by.name());
     change(store, id, by.presented(), &entry, |key| {
         let ends = key.is_valid(now);
@@ -174,7 +175,7 @@ pub(crate) async fn rotate(
     let fresh = Fresh::of(secret::KEY_PREFIX, id.to_owned())?;
     let entry = entry(ROTATED, id, by.name());
     let (key, _) = change(store, id, by.presented(), &entry, |key| {
-        if !key.is_valid(Timestamp::now()) {
+        if !key.is_valid(clock::now()) {
             return Err(Refusal::new(
                 ErrorCode::Conflict,
                 format!("the key {id} was revoked or has expired; create a new one"),
@@ -260,7 +261,7 @@ pub(super) fn vouching<'a>(
     let Some((id, revision)) = presented else {
         return Ok(None);
     };
-    let now = Timestamp::now();
+    let now = clock::now();
     let key = keys
         .iter()
         .find(|key| key.id == id && key.revision == revision && key.is_valid(now));

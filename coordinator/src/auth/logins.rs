@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::issue::{CHANGE_TRIES, unchanged};
 use super::secret::{self, Fresh};
 use super::{Auth, Principal, login_ended};
+use crate::clock;
 use crate::store::{Login, LoginCode, Store, StoreError};
 
 /// The properties of a new login.
@@ -77,7 +78,7 @@ pub(crate) async fn offer(
         scope: new.scope,
         made_by: by.name().to_owned(),
         login: by.login_id().map(str::to_owned),
-        expires_at: Timestamp::now() + LOGIN_CODE_LIFE,
+        expires_at: clock::now() + LOGIN_CODE_LIFE,
     };
     let entry = entry("offered", &code.id, (code.scope, &code.name), &code.made_by);
     if store
@@ -103,7 +104,7 @@ pub(crate) async fn spend(
         let Some(code) = store.login_code(&hash).await.map_err(unchanged)? else {
             return Ok(None);
         };
-        let (logins, now) = (store.logins().await.map_err(unchanged)?, Timestamp::now());
+        let (logins, now) = (store.logins().await.map_err(unchanged)?, clock::now());
         let made_with = match &code.login {
             None => None,
             Some(id) => match valid(&logins, id, now) {
@@ -181,7 +182,7 @@ pub(crate) async fn revoke(
     by: &Principal,
 ) -> Result<(Login, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
-        let (login, now) = (find(store, id).await.map_err(unchanged)?, Timestamp::now());
+        let (login, now) = (find(store, id).await.map_err(unchanged)?, clock::now());
         if !login.is_valid(now) {
             return Ok((login, false));
         }
@@ -207,7 +208,7 @@ pub(crate) async fn vouch(store: &dyn Store, principal: &Principal) -> Result<()
         return Ok(());
     };
     let logins = store.logins().await.map_err(unchanged)?;
-    let found = valid(&logins, id, Timestamp::now());
+    let found = valid(&logins, id, clock::now());
     found.map(drop).ok_or_else(login_ended)
 }
 
@@ -226,7 +227,7 @@ pub(super) async fn extend_used(
 
 /// Returns a login as lists show it, without its hash.
 pub(crate) fn shown(login: Login) -> LoginRecord {
-    let is_valid = login.is_valid(Timestamp::now());
+    let is_valid = login.is_valid(clock::now());
     LoginRecord {
         state: Validity::of(is_valid, login.revoked_at.is_some()),
         id: login.id,

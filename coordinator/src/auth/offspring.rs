@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Principal;
 use super::issue::{ROTATED, maker_in};
+use crate::clock;
 use crate::store::{Invite, Key, Login, Store, StoreError};
 
 /// A valid credential that a login has made, or a key that it rotated.
@@ -88,7 +89,7 @@ struct Record {
 }
 
 fn all(logins: Vec<Login>, keys: Vec<Key>, invites: Vec<Invite>) -> Vec<Record> {
-    let now = Timestamp::now();
+    let now = clock::now();
     let of_login = |login: Login| Record {
         label: Principal::label_of_login(&login.id),
         is_valid: login.is_valid(now),

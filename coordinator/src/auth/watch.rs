@@ -7,6 +7,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::{Auth, logins};
+use crate::clock;
 use crate::store::{Result, Store};
 
 /// How often changes of keys and logins are checked, at the cost of two small reads.
@@ -26,7 +27,7 @@ async fn load_keys(auth: &Auth, store: &dyn Store) -> Result<()> {
     // The counter is read first, so that a concurrent change is read twice rather than missed.
     let changes = store.key_changes().await?;
     auth.keyring
-        .replace(reading, changes, store.keys().await?, Timestamp::now());
+        .replace(reading, changes, store.keys().await?, clock::now());
     Ok(())
 }
 
@@ -34,7 +35,7 @@ async fn load_logins(auth: &Auth, store: &dyn Store) -> Result<()> {
     let reading = auth.logins.begin();
     let changes = store.login_changes().await?;
     auth.logins
-        .replace(reading, changes, store.logins().await?, Timestamp::now());
+        .replace(reading, changes, store.logins().await?, clock::now());
     Ok(())
 }
 
@@ -66,8 +67,8 @@ pub(crate) async fn expire(auth: &Auth, stop: &CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        auth.keyring.expire(Timestamp::now());
-        auth.logins.expire(Timestamp::now());
+        auth.keyring.expire(clock::now());
+        auth.logins.expire(clock::now());
     }
 }
 
@@ -78,7 +79,7 @@ pub(crate) async fn note_uses(auth: &Auth, store: &dyn Store, stop: &Cancellatio
     let mut noted = Timestamp::from_millis(0);
     loop {
         let is_over = stop.run_until_cancelled(ticks.tick()).await.is_none();
-        let now = Timestamp::now();
+        let now = clock::now();
         let uses = auth.keyring.used_since(noted, now);
         if !uses.is_empty() {
             match store.note_uses(&uses).await {

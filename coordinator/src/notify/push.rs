@@ -17,6 +17,7 @@ use super::config::Person;
 use super::render::sequence;
 use super::requests::{delete, is_there, publish};
 use super::{Notifier, PUSHES};
+use crate::clock;
 use crate::metrics::PushOutcome;
 use crate::request::{end_triage, hold_for_triage, page_use_left, with_parts};
 use crate::store::{Claimed, PersonReached, StoreError, StoredMessage};
@@ -49,7 +50,7 @@ pub(crate) async fn do_push(notifier: &Notifier, claimed: &Claimed) -> Result<Op
     if let Some(wait) = hold_for_triage(notifier.services(), &kept).await? {
         return Ok(Some(wait));
     }
-    let (now, message) = (Timestamp::now(), &kept.message);
+    let (now, message) = (clock::now(), &kept.message);
     let mut steps = Vec::new();
     for person in people.iter() {
         let next = next(person, message, &kept.history, now);
@@ -95,7 +96,7 @@ pub(crate) async fn do_push(notifier: &Notifier, claimed: &Claimed) -> Result<Op
 
 fn is_over(kept: &StoredMessage) -> bool {
     let is_read = !kept.message.requires_response && furthest(&kept.history) >= Stage::Seen;
-    is_read || furthest(&kept.history).is_final() || kept.message.expires_at <= Timestamp::now()
+    is_read || furthest(&kept.history).is_final() || kept.message.expires_at <= clock::now()
 }
 
 /// Decides about a message and a person.

@@ -8,7 +8,6 @@ use c3po_shared::ids::CallId;
 use c3po_shared::message::Message;
 use c3po_shared::question::AnswerContent;
 use c3po_shared::refusal::ErrorCode;
-use c3po_shared::time::Timestamp;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -18,6 +17,7 @@ use super::codes::{self, Codes};
 use super::config::Person;
 use super::reply::{Line, Reply, Tap, in_words, takes_words};
 use super::{ANSWERS, Notifier};
+use crate::clock;
 use crate::request::{answer_by_code, asked, open_after, with_parts};
 
 /// The namespace of the ids of calls: a constant random UUID.
@@ -32,7 +32,7 @@ pub(super) async fn follow(notifier: &Notifier, person: &Person) {
     let Some(reply) = person.reply.as_ref().filter(|_| person.token.is_some()) else {
         return std::future::pending().await;
     };
-    let mut wrong = WrongReplies::since(Timestamp::now().millis() / 1000);
+    let mut wrong = WrongReplies::since(clock::now().millis() / 1000);
     let (mut since, mut pause) = ("all".to_owned(), PAUSE.0);
     loop {
         let path = format!("/{}/json?since={since}", reply.topic);

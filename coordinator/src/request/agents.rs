@@ -11,13 +11,14 @@ use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
 use super::{Asking, Caller, Done, Services, settle_name, target};
+use crate::clock;
 use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Ending, Owner, Quota, Tenure};
 
 /// `ping`
 pub(super) fn ping(caller: &Caller) -> Reply {
     Reply::Pong(Pong {
         pong: true,
-        timestamp: Timestamp::now(),
+        timestamp: clock::now(),
         coordinator: concat!("c3po-coordinator ", env!("CARGO_PKG_VERSION")).to_owned(),
         agent_id: caller.agent.clone(),
         link: None,
@@ -35,7 +36,7 @@ pub(super) async fn list(
     let mut after: Option<AgentId> = call.cursor.as_deref().map(str::parse).transpose()?;
     let (asking, now) = (
         Asking::read(services, &caller.principal).await?,
-        Timestamp::now(),
+        clock::now(),
     );
     let (mut agents, mut size) = (Vec::new(), PAGE_FRAME);
     loop {
@@ -91,7 +92,7 @@ pub(super) async fn status(
     let agent = target::find(services, &caller.principal, &call.agent_id).await?;
     let pending = services.store.pending(&agent.id).await?;
     let asking = Asking::read(services, &caller.principal).await?;
-    let now = Timestamp::now();
+    let now = clock::now();
     Ok(Reply::AgentDetails(AgentDetails {
         agent: asking.record(&agent, now),
         current_task: agent.current_task.filter(|task| !task.is_empty()),
@@ -117,7 +118,7 @@ pub(super) async fn set_status(
     let agent = amend(services, caller, &amendment).await?;
     Ok(Reply::StatusSet(StatusSet {
         success: true,
-        agent: agent.record(Timestamp::now()),
+        agent: agent.record(clock::now()),
     }))
 }
 
@@ -153,7 +154,7 @@ pub(super) async fn register(
     };
     let agent = amend(services, renamed.as_ref().unwrap_or(caller), &amendment).await?;
     Ok(Done {
-        reply: Reply::Agent(agent.record(Timestamp::now())),
+        reply: Reply::Agent(agent.record(clock::now())),
         renamed,
         held: None,
     })

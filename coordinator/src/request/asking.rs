@@ -10,6 +10,7 @@ use c3po_shared::time::Timestamp;
 
 use super::{Services, begin_read};
 use crate::auth::Principal;
+use crate::clock;
 use crate::store::{Agent, OpenQuestion};
 
 /// The agents with open questions to people, at one moment.
@@ -47,7 +48,7 @@ pub(crate) async fn waiting(
     principal: &Principal,
 ) -> Result<Waiting, Refusal> {
     let open = open(services, principal).await?;
-    let (oldest, now) = (open.first(), Timestamp::now());
+    let (oldest, now) = (open.first(), clock::now());
     Ok(Waiting {
         count: open.len(),
         oldest_seconds: oldest.map(|question| now.since(question.asked_at).as_secs()),

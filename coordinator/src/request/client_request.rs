@@ -9,7 +9,6 @@ use c3po_shared::policy::Verb;
 use c3po_shared::question::ClientRequest;
 use c3po_shared::receipt::{Stage, Via, furthest};
 use c3po_shared::refusal::Refusal;
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, Priority};
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
@@ -18,6 +17,7 @@ use super::deposit::{Draft, deposit, take_turn};
 use super::permission::Permission;
 use super::receipts::tracked;
 use super::{Caller, Services, begin_read};
+use crate::clock;
 use crate::store::{Conclusion, Duty, Quota, StoreError};
 
 /// How often it is checked whether the session behind an open request of a client is over.
@@ -40,6 +40,7 @@ pub(super) async fn request_permission(
     question.needs_person = true;
     take_turn(services, caller, id, Verb::Message)?;
     let draft = Draft {
+        id: None,
         permission: Permission::of(services, caller, Verb::Message).await?,
         kind: Kind::Message,
         thread: None,
@@ -58,7 +59,7 @@ pub(super) async fn request_permission(
         .await?;
     // Planned before the question exists, so that none is without it.
     let first = MessageId::of_call(&caller.agent, &human, id, 0);
-    let due = Timestamp::now() + LOOKED_AT_EVERY;
+    let due = clock::now() + LOOKED_AT_EVERY;
     services.store.plan(&Duty::end_request(&first), due).await?;
     let (message, receipt) = deposit(services, caller, id, &draft, &human).await?;
     Ok(Reply::Sent(Sent { message, receipt }))
@@ -100,7 +101,7 @@ pub(super) async fn is_over(services: &Services, message: &Message) -> Result<bo
     };
     let agent = services.store.agent(&message.from_agent).await?;
     Ok(agent.is_none_or(|agent| {
-        Some(agent.generation) != request.generation || !agent.is_online(Timestamp::now())
+        Some(agent.generation) != request.generation || !agent.is_online(clock::now())
     }))
 }
 

@@ -14,6 +14,7 @@ use super::questions::{self, Asked};
 use super::triage::{bare, call_about, sending};
 use super::{Services, begin_read};
 use crate::auth::Principal;
+use crate::clock;
 use crate::store::{SendOutcome, StoreError};
 
 /// The correction of an answer to a question.
@@ -40,7 +41,7 @@ pub(crate) async fn find(
     let message = stored(services, &asked.message).await?;
     let until = Some(corrected_until(reply));
     Ok(Correction {
-        until: until.filter(|until| message.is_none() && Timestamp::now() < *until),
+        until: until.filter(|until| message.is_none() && clock::now() < *until),
         message,
     })
 }
@@ -100,7 +101,7 @@ pub(super) async fn correct(
     asked: &Asked,
     content: AnswerContent,
 ) -> Result<Option<Sent>, Refusal> {
-    let now = Timestamp::now();
+    let now = clock::now();
     let Some(reply) = answer_of_triage(asked).filter(|reply| now < corrected_until(reply)) else {
         return Ok(None);
     };

@@ -10,13 +10,13 @@ use c3po_shared::policy::Verb;
 use c3po_shared::question::Question;
 use c3po_shared::receipt::{Receipt, Stage, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, Priority};
 use tokio::time::Instant;
 
 use super::guard::{self, Exchange};
 use super::permission::Permission;
 use super::{Caller, Services};
+use crate::clock;
 use crate::store::{Send, SendOutcome, StoreError};
 
 /// How many ids are tried if an id is taken: a collision has a chance of 1 in 4 billion per stored message.
@@ -31,6 +31,8 @@ pub(super) type Accepted = (Message, Receipt);
 /// A message without a recipient.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
+    /// The id that is tried before those of the call.
+    pub(super) id: Option<MessageId>,
     pub(super) kind: Kind,
     pub(super) thread: Option<MessageId>,
     pub(super) title: Option<String>,
@@ -47,7 +49,7 @@ pub(super) struct Draft {
 
 impl Draft {
     pub(super) fn envelope(&self, caller: &Caller, id: MessageId) -> Message {
-        let (now, to) = (Timestamp::now(), id.to());
+        let (now, to) = (clock::now(), id.to());
         Message {
             thread_id: self.thread.clone().unwrap_or_else(|| id.clone()),
             id,
@@ -75,10 +77,16 @@ impl Draft {
     }
 }
 
-/// Returns how long a message stays readable after it is settled: longer for questions and answers than for news.
+/// Returns how long a message stays readable after it is settled: longer for questions, answers and escalations than for other
+/// news.
 pub(super) fn kept(message: &Message) -> Duration {
     let is_news = !message.requires_response && message.kind != Kind::Reply;
-    if is_news { NEWS_LIFE } else { ARCHIVE_LIFE }
+    let is_escalation = message.to_agent.is_human() && message.thread_id != message.id;
+    if is_news && !is_escalation {
+        NEWS_LIFE
+    } else {
+        ARCHIVE_LIFE
+    }
 }
 
 /// Puts the draft into one inbox, if the policy and the loop guard allow it.
@@ -111,8 +119,9 @@ async fn store_draft(
     draft: &Draft,
     to: &AgentId,
 ) -> Result<Accepted, Refusal> {
-    for attempt in 0..ID_TRIES {
-        let message = draft.envelope(caller, MessageId::of_call(&caller.agent, to, call, attempt));
+    let of_call = (0..ID_TRIES).map(|at| MessageId::of_call(&caller.agent, to, call, at));
+    for id in draft.id.iter().cloned().chain(of_call) {
+        let message = draft.envelope(caller, id);
         // An agent that is away accepts only urgent messages; news and broadcasts do not disturb it.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());

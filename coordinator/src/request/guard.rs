@@ -6,11 +6,11 @@ use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::PAGE_DEFAULT;
 use c3po_shared::policy::Verb;
 use c3po_shared::refusal::Refusal;
-use c3po_shared::time::Timestamp;
 use tokio::time::Instant;
 
 use super::{Caller, Services, target};
 use crate::auth::Principal;
+use crate::clock;
 use crate::guard::{self, Suspicion};
 use crate::store::{Pair, StoreError, Stretch};
 
@@ -127,7 +127,7 @@ async fn count_from_last_prompt(services: &Services, pair: &Pair) -> Result<(), 
         .flatten()
         .filter_map(|agent| agent.prompted_at)
         .max();
-    let ago = prompted_at.map(|at| Timestamp::now().since(at));
+    let ago = prompted_at.map(|at| clock::now().since(at));
     if let Some(moment) = ago.and_then(|ago| Instant::now().checked_sub(ago)) {
         services.guard.forget_before(pair, moment);
     }

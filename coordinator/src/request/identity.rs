@@ -11,6 +11,7 @@ use c3po_shared::time::Timestamp;
 
 use super::{Caller, Services};
 use crate::auth::{Principal, Right};
+use crate::clock;
 use crate::store::{Agent, Claim, Key, Namesake, Owner, StoreError, Tenure};
 
 /// How many names are tried for one requested name.
@@ -150,8 +151,7 @@ pub(crate) async fn settle_name(
     let mut namesakes = services.namesakes(principal, &base).await?;
     let mut refused = HashSet::new();
     for _ in 0..2 * NAMES_MAX {
-        let Some((name, owner)) =
-            next_name(&wish, &namesakes, &refused, is_taken, Timestamp::now())
+        let Some((name, owner)) = next_name(&wish, &namesakes, &refused, is_taken, clock::now())
         else {
             break;
         };
@@ -283,7 +283,7 @@ pub(crate) async fn check_speaker(services: &Services, caller: &Caller) -> Resul
         return Ok(());
     }
     let lives =
-        |agent: &Agent| agent.is_online(Timestamp::now()) && !caller.dead.contains(&agent.instance);
+        |agent: &Agent| agent.is_online(clock::now()) && !caller.dead.contains(&agent.instance);
     match services.store.agent(&caller.agent).await? {
         Some(agent) if lives(&agent) => Err(StoreError::TakenOver(agent.id)),
         _ => Ok(()),

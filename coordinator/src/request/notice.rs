@@ -3,10 +3,10 @@
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{INBOX_MAX, NEWS_LIFE};
 use c3po_shared::message::Message;
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, Priority};
 
 use super::Services;
+use crate::clock;
 use crate::store::{Quota, Result, Send, SendOutcome};
 
 /// Stores a notice for people. If it cannot be stored, that is logged: what it reports is in the audit too.
@@ -20,7 +20,7 @@ pub(crate) async fn notify_people(services: &Services, title: &str, text: String
 
 async fn store(services: &Services, title: &str, text: String) -> Result<SendOutcome> {
     let (from, to, call) = (AgentId::system(), AgentId::human(), CallId::fresh());
-    let (id, now) = (MessageId::of_call(&from, &to, call, 0), Timestamp::now());
+    let (id, now) = (MessageId::of_call(&from, &to, call, 0), clock::now());
     let quota = Quota::default();
     services.store.introduce(&to, None, &quota).await?;
     let message = Message {

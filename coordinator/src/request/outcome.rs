@@ -5,10 +5,10 @@ use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, furthest};
 use c3po_shared::refusal::Refusal;
-use c3po_shared::time::Timestamp;
 
 use super::receipts::own_message;
 use super::{Caller, Services, correction};
+use crate::clock;
 use crate::store::StoredMessage;
 
 /// Returns the outcome of a question to people, once there is one.
@@ -43,7 +43,7 @@ pub(super) async fn outcome(
         furthest(&kept.history),
         Stage::Withdrawn | Stage::Expired | Stage::Refused
     );
-    let waited = waited(question.timestamp, Timestamp::now());
+    let waited = waited(question.timestamp, clock::now());
     Ok(is_over.then(|| UserAnswer::withdrawn(question.id, waited)))
 }
 

@@ -8,6 +8,7 @@ use c3po_shared::time::Timestamp;
 
 use super::{Services, begin_call};
 use crate::auth::Principal;
+use crate::clock;
 use crate::store::StoreError;
 
 /// Records that the person of a login has just used a page. Returns until when that counts, or `None` without a login.
@@ -23,7 +24,7 @@ pub(crate) async fn record(
     };
     let _place = begin_call(principal).await?;
     services.store.use_page(&name, PAGE_USED_WITHIN).await?;
-    Ok(Some(Timestamp::now() + PAGE_USED_WITHIN))
+    Ok(Some(clock::now() + PAGE_USED_WITHIN))
 }
 
 /// Returns for how long the latest use of a page by the person of this name counts yet.

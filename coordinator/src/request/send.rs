@@ -8,7 +8,6 @@ use c3po_shared::policy::Verb;
 use c3po_shared::question::Answer;
 use c3po_shared::receipt::{Stage, refused_answer};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, ReplyStatus};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -24,6 +23,7 @@ use super::permission::Permission;
 use super::target::{self, Target};
 use super::{Caller, Services, begin_read};
 use crate::auth::Right;
+use crate::clock;
 use crate::store::{Agent, AnswerOutcome, Quota, Send};
 
 /// How many copies of one broadcast are sent concurrently, and the limit of their text bytes together.
@@ -40,6 +40,7 @@ pub(super) async fn send_message(
     let target = Target::parse(&call.target)?;
     take_turn(services, caller, id, Verb::Message)?;
     let mut draft = Draft {
+        id: None,
         permission: Permission::of(services, caller, Verb::Message).await?,
         kind: Kind::Message,
         thread: None,
@@ -117,6 +118,7 @@ pub(super) async fn broadcast(
         tracing::debug!("a broadcast was not published to monitors: {error}");
     }
     let draft = Draft {
+        id: None,
         permission,
         kind: Kind::Broadcast,
         thread: Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0)),
@@ -354,7 +356,7 @@ pub(super) fn envelope_of_reply(
     id: MessageId,
     life: Duration,
 ) -> Message {
-    let now = Timestamp::now();
+    let now = clock::now();
     Message {
         id,
         thread_id: question.thread_id.clone(),

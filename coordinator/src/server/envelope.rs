@@ -10,12 +10,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use c3po_shared::event::Meta;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::time::Timestamp;
 use schemars::json_schema;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::endpoint::Refused;
+use crate::clock;
 
 /// The beginning of the paths of REST v1.
 pub(super) const PREFIX: &str = "/api/v1/";
@@ -59,7 +59,7 @@ pub(super) async fn layer(mut request: Request, next: Next) -> Response {
     }
     let meta = Meta {
         request_id,
-        timestamp: Timestamp::now(),
+        timestamp: clock::now(),
     };
     let mut response = wrapped(response, &meta).await;
     response.extensions_mut().insert(Wrapped);

@@ -15,7 +15,6 @@ use c3po_shared::audit::{AuditPage, Entry, LogQuery};
 use c3po_shared::event::StatePart;
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::Refusal;
-use c3po_shared::time::Timestamp;
 use futures_util::{Stream, stream};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::AppState;
 use super::endpoint::{By, Charged, Query, Refused};
 use crate::auth::Principal;
+use crate::clock;
 use crate::request::{self, Asking, Events, NextEvents, Services};
 
 /// The media type of server-sent events.
@@ -166,7 +166,7 @@ impl EventReader {
                     _ => StreamStep::Follow,
                 };
                 let asking = Asking::read(&self.services, &self.principal).await?;
-                let now = Timestamp::now();
+                let now = clock::now();
                 let agents = agents.iter().map(|agent| asking.record(agent, now));
                 let agents = agents.collect();
                 Ok(frame(

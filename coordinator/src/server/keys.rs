@@ -15,6 +15,7 @@ use super::AppState;
 use super::endpoint::{Body, By, InPath, RestAnswer};
 use crate::auth;
 use crate::auth::issue::{self, NewKey};
+use crate::clock;
 use crate::store::Key;
 
 /// The id of a key or an invite in a path.
@@ -70,7 +71,7 @@ pub(super) struct Keys {
 
 /// `GET /api/keys`
 pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Keys> {
-    let (store, now) = (&server.services.store, Timestamp::now());
+    let (store, now) = (&server.services.store, clock::now());
     let mut keys = store.keys().await?;
     let mut used: HashMap<String, Timestamp> = HashMap::new();
     // A use that this coordinator recorded itself is at least as recent as a stored one.
@@ -128,7 +129,7 @@ async fn made_key(
     let (key, text) = made.inspect_err(|refusal| unsure(server, verb, id, by, refusal))?;
     changed(server, verb, &key.id, by).await;
     Ok(Json(MadeKey {
-        shown: shown(key, Timestamp::now()),
+        shown: shown(key, clock::now()),
         key: text,
     }))
 }
@@ -146,7 +147,7 @@ pub(super) async fn revoke(
     if is_news {
         changed(&server, "revoked", &key.id, by).await;
     }
-    Ok(Json(shown(key, Timestamp::now())))
+    Ok(Json(shown(key, clock::now())))
 }
 
 /// Logs a change of a key with its author, and applies it here at once. Other coordinators reload keys by themselves, as does

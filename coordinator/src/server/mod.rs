@@ -43,7 +43,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use c3po_shared::refusal::Refusal;
-use c3po_shared::time::Timestamp;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -63,6 +62,7 @@ use self::tls::Transport;
 use self::written::until_written;
 use self::wrong_codes::WrongCodes;
 use crate::auth::{Auth, Principal, Stay};
+use crate::clock;
 use crate::config::Config;
 use crate::memory;
 use crate::notify::Notifier;
@@ -205,7 +205,7 @@ fn guard(server: &AppState, request: &mut Request) -> Result<Arc<Stay>, Refusal>
     let admitted = match request.extensions().get::<Arc<Principal>>() {
         // A client of the control socket.
         Some(local) => Ok(Arc::clone(local)),
-        None => server.auth.admit(request.headers(), Timestamp::now()),
+        None => server.auth.admit(request.headers(), clock::now()),
     };
     let principal = admitted.inspect_err(|refusal| {
         let before = server.services.metrics.connections_refused.inc();

@@ -17,7 +17,6 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{PAGE_DEFAULT, PAGE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::time::Timestamp;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +27,7 @@ use super::endpoint::{
 };
 use super::written::Paid;
 use super::{AppState, description};
+use crate::clock;
 use crate::request::{Asking, begin_call, begin_read, room_for_texts};
 use crate::store::{Agent, Selection};
 use crate::unfinished::Charge;
@@ -289,7 +289,7 @@ enum Reading {
 /// Returns a part of a JSON array, and how to read on. It begins with that text, unless there are no agents after the first
 /// page, and ends with the agent that makes it long enough. The next page holds at most twice as many agents as that took.
 fn part(begin: &'static str, page: &[Agent], limit: usize, asking: &Asking) -> (String, Reading) {
-    let (now, mut text, mut next) = (Timestamp::now(), begin.to_owned(), Reading::Ended);
+    let (now, mut text, mut next) = (clock::now(), begin.to_owned(), Reading::Ended);
     if begin == "," && page.is_empty() {
         text.clear();
     }
@@ -333,7 +333,7 @@ pub(super) async fn unregister(
     }
     let known = server.services.store.agent(&agent).await?;
     let linked = known.is_some_and(|known| {
-        known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance)
+        known.is_online(clock::now()) && !server.http_sessions.holds(&agent, known.instance)
     });
     if linked {
         let error = format!("{agent} is held by a connected session");

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::time::Timestamp;
 use c3po_shared::wire::{Arriving, Deliver, Outgoing, RequestId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
+use crate::clock;
 use crate::request::{Memory, Services};
 use crate::store::{Arrival, Placed, Result, Selection};
 use crate::unfinished::{Budget, Charge, Room};
@@ -220,7 +220,7 @@ impl Delivery {
         }
         let id = RequestId::Number(self.counter + 1);
         let ids = messages.iter().map(|message| message.id.clone()).collect();
-        let now = Timestamp::now();
+        let now = clock::now();
         let messages = messages
             .into_iter()
             .map(|message| Arriving::at(message, now))

@@ -6,7 +6,6 @@ use c3po_shared::limits::{CALLS_IN_FLIGHT, CONTEXT_MAX, LABEL_MAX, SILENCE_MAX};
 use c3po_shared::receipt::Progress;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::check_plain;
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{
     CallParams, Frame, Heartbeat, HeartbeatReply, Outgoing, RequestId, SessionChange, ToCoordinator,
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 use super::bounds::REACH_MAX;
 use super::ledger::LedgerEntry;
 use super::{EndReason, Session};
+use crate::clock;
 use crate::presence::News;
 use crate::unfinished::Charge;
 
@@ -92,7 +92,7 @@ impl Session {
     fn on_heartbeat(&mut self, id: &RequestId, beat: &Heartbeat) {
         self.renew();
         self.ledger.push_owed();
-        let server_time = Timestamp::now();
+        let server_time = clock::now();
         if let Some(present) = &self.present {
             present.clock_is(beat.timestamp.millis_ahead_of(server_time));
         }

@@ -19,7 +19,6 @@ use bytes::{Bytes, BytesMut};
 use c3po_shared::ids::AgentId;
 use c3po_shared::numbers::make_integers;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::time::Timestamp;
 use futures_util::StreamExt;
 use http_body::Body as _;
 use schemars::generate::SchemaSettings;
@@ -29,6 +28,7 @@ use tokio::time::timeout;
 
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
+use crate::clock;
 use crate::request::{begin_call, check_host, check_name, check_reader};
 use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
@@ -64,8 +64,7 @@ impl FromRequestParts<AppState> for MayLook {
 
     async fn from_request_parts(parts: &mut Parts, server: &AppState) -> Result<Self, Infallible> {
         let local = parts.extensions.get::<Arc<Principal>>().cloned();
-        let principal =
-            local.map_or_else(|| server.auth.admit(&parts.headers, Timestamp::now()), Ok);
+        let principal = local.map_or_else(|| server.auth.admit(&parts.headers, clock::now()), Ok);
         Ok(Self(principal.is_ok_and(|principal| {
             principal.check(Right::Look).is_ok()
         })))

@@ -5,7 +5,6 @@ use std::time::Duration;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::NAME_LIFE;
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use redis::Value;
 use uuid::Uuid;
@@ -13,6 +12,7 @@ use uuid::Uuid;
 use super::library::Call;
 use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
+use crate::clock;
 use crate::store::{
     Agent, Amendment, Claim, Crowded, Ending, FORMER_LIFE, Namesake, Quota, RETURN_MAX, Removal,
     Result, StoreError, Tenure, is_kept_for,
@@ -309,9 +309,7 @@ pub(super) async fn amend(
         .transpose()?;
     let session = &amendment.session;
     let reach = session.reach.as_ref().map(records::write).transpose()?;
-    let prompted_at = session
-        .prompted
-        .then(|| Timestamp::now().millis().to_string());
+    let prompted_at = session.prompted.then(|| clock::now().millis().to_string());
     let changes = [
         ("description", amendment.description.as_deref()),
         ("capabilities", capabilities.as_deref()),

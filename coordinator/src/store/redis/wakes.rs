@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use c3po_shared::time::Timestamp;
 use redis::aio::MultiplexedConnection;
 use redis::{Msg, PushInfo, PushKind, RedisError};
 use tokio::sync::{Notify, broadcast, watch};
@@ -19,14 +20,23 @@ use super::key_names::KeyNames;
 use super::library::Call;
 use super::millis;
 use super::node::{CONNECT_DEADLINE, too_slow};
+use crate::clock;
 use crate::store::{Result, WAKE_BACKLOG, Wake};
+
+/// Follows the clock of Redis, which was at that time, in milliseconds, after it was asked.
+fn follow_clock(asked: Timestamp, redis_ms: u64) {
+    let answered = Timestamp::now();
+    let on_the_way = answered.millis_ahead_of(asked);
+    let ahead = Timestamp::from_millis(redis_ms).millis_ahead_of(answered) + on_the_way / 2;
+    clock::follow(ahead);
+}
 
 /// The first and the longest pause between attempts to subscribe again; pauses double.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How often a coordinator renews its listing and pings its subscription.
+/// How often a coordinator renews its listing and asks its subscription for the time.
 const ATTEND_EVERY: Duration = Duration::from_secs(1);
-/// How long a ping may take.
-const PING_DEADLINE: Duration = Duration::from_secs(2);
+/// How long an answer on the subscription may take.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a coordinator stays listed without renewal.
 const LEASE: Duration = Duration::from_secs(30);
 /// How many times everyone is woken after a command without a reply, once per [`ATTEND_EVERY`]. A server that hung runs its
@@ -187,9 +197,10 @@ impl WakeState {
             tokio::select! {
                 () = lost.notified() => return "the connection was closed".into(),
                 _ = ticks.tick() => {
-                    let ping = async { redis::cmd("PING").query_async::<redis::Value>(&mut connection).await };
-                    match timeout(PING_DEADLINE, ping).await {
-                        Ok(Ok(_)) => {}
+                    let sent = Timestamp::now();
+                    let asking = async { redis::cmd("TIME").query_async::<(u64, u64)>(&mut connection).await };
+                    match timeout(ANSWER_DEADLINE, asking).await {
+                        Ok(Ok((seconds, micros))) => follow_clock(sent, seconds * 1_000 + micros / 1_000),
                         Ok(Err(error)) => return error.to_string(),
                         Err(_) => return "it does not answer".into(),
                     }
@@ -203,7 +214,7 @@ impl WakeState {
     /// nothing, and if commands had no reply.
     async fn note_presence(&self) {
         let had_doubts = self.doubts.load(Ordering::Relaxed) > 0;
-        match timeout(PING_DEADLINE, self.list(millis(LEASE))).await {
+        match timeout(ANSWER_DEADLINE, self.list(millis(LEASE))).await {
             Ok(Ok(was_listed)) if had_doubts || !was_listed => {
                 if had_doubts {
                     self.doubts.fetch_sub(1, Ordering::Relaxed);
@@ -237,7 +248,7 @@ impl WakeState {
 
     /// Removes this coordinator from the list, best effort: the listing would lapse anyway.
     async fn leave(&self) {
-        let _ = timeout(PING_DEADLINE, self.list(0)).await;
+        let _ = timeout(ANSWER_DEADLINE, self.list(0)).await;
     }
 
     /// Wakes the listeners that another coordinator's message concerns.
