@@ -1,7 +1,8 @@
 //! `/mcp`: the same tools and rules for clients without a proxy, over streamable HTTP without MCP sessions.
 
+use std::borrow::Cow;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -23,6 +24,8 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::Deserialize;
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, interval_at, timeout};
 
 use super::accept::BODY_MAX;
@@ -128,6 +131,11 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
             format!("the body has {values} JSON values; at most {VALUES_MAX} are allowed"),
         ));
     }
+    let principal = request.extensions().get::<Arc<Principal>>().cloned();
+    let _place = match place(principal.as_ref(), &body).await {
+        Ok(place) => place,
+        Err(refusal) => return refused(refusal),
+    };
     let effect = Arc::new(Effect::default());
     request.extensions_mut().insert(Arc::clone(&effect));
     request.extensions_mut().insert(BodySize {
@@ -147,6 +155,38 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
         Some(of_answer) => Paid::mark(of_answer.or(held), answer),
         None => answer,
     }
+}
+
+/// The method of a request. A notification or a malformed body has none that matters.
+#[derive(Default, Deserialize)]
+struct Requested<'a> {
+    #[serde(borrow, default)]
+    method: Cow<'a, str>,
+}
+
+/// Takes a place of the principal for a request that calls no tool: a call takes its own.
+async fn place<'a>(
+    principal: Option<&'a Arc<Principal>>,
+    body: &[u8],
+) -> Result<Option<SemaphorePermit<'a>>, Refusal> {
+    let requested: Requested<'_> = serde_json::from_slice(body).unwrap_or_default();
+    match principal {
+        Some(principal) if requested.method != "tools/call" => {
+            request::begin_call(principal).await.map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Returns the tools as clients list them. Made once.
+fn listed() -> &'static [ListedTool] {
+    static LISTED: OnceLock<Vec<ListedTool>> = OnceLock::new();
+    LISTED.get_or_init(|| {
+        let tools = listing().iter().map(Listing::wire);
+        tools
+            .map(|tool| serde_json::from_value(tool).expect("a tool of the catalogue"))
+            .collect()
+    })
 }
 
 /// Set when the call of a request has changed something, so that its answer may not be refused: to the charge of that answer,
@@ -182,13 +222,7 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools: Result<Vec<ListedTool>, _> = listing()
-            .iter()
-            .map(Listing::wire)
-            .map(serde_json::from_value)
-            .collect();
-        let tools = tools.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        Ok(ListToolsResult::with_all_items(tools))
+        Ok(ListToolsResult::with_all_items(listed().to_vec()))
     }
 
     async fn call_tool(
@@ -322,7 +356,25 @@ async fn tell_progress(context: &RequestContext<RoleServer>) {
 
 #[cfg(test)]
 mod tests {
-    use super::values_in;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_calls_no_tool_takes_a_place() {
+        let principal = Arc::new(Principal::token());
+        for (body, expected) in [
+            (r#"{"method":"tools/list"}"#, true),
+            (
+                r#"{"method":"initialize","params":{"method":"tools/call"}}"#,
+                true,
+            ),
+            ("[", true),
+            (r#"{"method":"tools/call"}"#, false),
+            (r#"{"method":"tools\/call"}"#, false),
+        ] {
+            let place = place(Some(&principal), body.as_bytes()).await;
+            assert_eq!(place.expect("it is free").is_some(), expected, "{body}");
+        }
+    }
 
     #[test]
     fn the_values_of_a_body_are_counted_outside_of_texts() {
