@@ -175,6 +175,14 @@ impl Evidence {
         transcript.into_iter().chain(state).min()
     }
 
+    /// Follows the session file from now on if it names another conversation than the hooks did. Returns whether it does.
+    pub(super) fn leaves_hooks(&mut self, client: &ClientState) -> bool {
+        let names = [&self.transcript, &client.transcript].map(|path| path.as_ref()?.file_name());
+        let is_another = self.is_of_hooks && names[1].is_some() && names[0] != names[1];
+        self.is_of_hooks &= !is_another;
+        is_another
+    }
+
     /// Takes over the content of the session file. Returns whether it names another conversation than before.
     pub(super) fn answered(&mut self, client: ClientState) -> bool {
         self.missing = if client == ClientState::default() {

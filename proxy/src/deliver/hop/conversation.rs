@@ -98,15 +98,33 @@ impl Hop {
                 self.evidence.want(now);
             }
         }
-        if self.evidence.answered(client) {
-            self.begin_conversation(now);
-        }
+        self.follow_client(client, now);
         if self.ways.hooks && self.evidence.has_transcript() && self.push_until().is_some() {
             // The hook that would confirm it may be lost, or switched off.
             self.evidence.want(now);
         }
         if !self.evidence.has_transcript() {
             self.have_no_record(now);
+        }
+    }
+
+    /// The session is in the conversation of the client's file. Hooks report another one first: where the one of a push is
+    /// late and they named another, they were switched off before.
+    fn follow_client(&mut self, client: ClientState, now: Instant) {
+        let mut pushed = Vec::new();
+        if self.is_push_late(now) && self.evidence.leaves_hooks(&client) {
+            let ids = self
+                .in_flight
+                .under_way(|flight| flight.channel == Channel::Push);
+            pushed = self.by_way(ids.clone());
+            self.in_flight.free_again(&ids);
+        }
+        if self.evidence.answered(client) {
+            self.begin_conversation(now);
+        }
+        for (via, ids) in pushed {
+            self.evidence.want(now);
+            self.in_flight.launch(&ids, &Flight::unsure(via, None, now));
         }
     }
 

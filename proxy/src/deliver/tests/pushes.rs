@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use serde_json::json;
 
 use super::{
@@ -432,4 +432,29 @@ fn a_copy_from_before_a_session_was_continued_does_not_confirm_a_push() {
     let (mut scene, _) = pushed_into_a_continued_session(2);
     let confirmed = entered(1, Via::InboxSocket, Via::Transcript);
     assert_eq!(scene.receipts(), [confirmed], "that copy is the push");
+}
+
+#[test]
+fn a_push_into_a_conversation_that_no_hook_reported_is_confirmed_by_its_transcript() {
+    let mut scene = after_a_turn();
+    let cleared = ClientState {
+        is_busy: Some(false),
+        transcript: Some("/u.jsonl".into()),
+    };
+    scene.on(Input::ClientState(cleared.clone()));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    scene.passes(5);
+    // The hooks are switched off, and a person cleared the session before.
+    assert_eq!(scene.next(), Todo::AskClient);
+    scene.on(Input::ClientState(cleared));
+    assert_eq!(scene.next(), Todo::Read("/u.jsonl".into()));
+    scene.on(Input::Conversation(Some(standing(&[1], &[1]))));
+    let expected = Progress {
+        context: 1,
+        ..entered(1, Via::InboxSocket, Via::Transcript)
+    };
+    assert_eq!(scene.receipts(), [expected]);
+    scene.passes(600);
+    assert!(!matches!(scene.next(), Todo::Post(..)));
 }
