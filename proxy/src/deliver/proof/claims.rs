@@ -102,10 +102,15 @@ impl Shown {
         self.printed.iter().any(|text| text.ids.contains(id))
     }
 
-    /// Returns whether the transcript may name messages of hooks yet.
+    /// Returns whether the transcript may yet name messages that the receipt has not claimed.
     pub(in crate::deliver) fn has_unclaimed(&self, now: Instant) -> bool {
-        let latest = self.printed.back();
-        latest.is_some_and(|text| now < text.since + RESULT_LATE)
+        let texts = self.printed.back().map(|text| text.since);
+        let is_open = |unproven: &&Unproven| {
+            unproven.unclaimed.is_some() && matches!(unproven.awaits, Awaits::EndOf(_))
+        };
+        let results = self.unproven.iter().filter(is_open);
+        let mut times = texts.into_iter().chain(results.map(|result| result.since));
+        times.any(|since| now < since + RESULT_LATE)
     }
 
     /// Without a transcript, returns the messages of hooks that a step has proven, with their hooks.

@@ -267,6 +267,19 @@ fn a_result_is_in_the_session_when_its_step_has_ended() {
 }
 
 #[test]
+fn a_result_is_in_the_session_a_second_later_while_another_tool_of_its_step_runs() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    super::results::waited(&mut scene, 1, news(), "t1");
+    scene.looks(&ClientState::default(), &standing(&[], &[]));
+    assert_eq!(scene.receipts(), [], "it is not written yet");
+    scene.reads(&[1], &[]);
+    let expected = super::progress(1, Stage::InSession, Via::WaitForMessage);
+    assert_eq!(scene.receipts(), [expected]);
+}
+
+#[test]
 fn without_a_transcript_a_cancelled_result_of_the_background_comes_again() {
     for mut scene in [Scene::begun(None), after_a_turn()] {
         scene.hear(&typed("p1"));
