@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::AgentId;
 use crate::join::NAME_PATTERN;
 use crate::limits::LABEL_MAX;
+use crate::refusal::Refusal;
 
 /// The placeholder for a host that does not send its name.
 pub const UNKNOWN: &str = "unknown";
@@ -54,6 +55,22 @@ pub struct RenamedHost {
     pub keys: usize,
 }
 
+/// Checks the name that a host chooses when it joins: ASCII letters and digits, `-`, `_`, `.`, apostrophes, and single spaces
+/// between them. So it neither looks like another one nor like the rest of a title.
+///
+/// Errors: `INVALID_REQUEST`, with the ways to give another name.
+pub fn check_chosen(host: &str) -> Result<(), Refusal> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.'’".contains(c);
+    let is_word = |word: &str| !word.is_empty() && word.chars().all(is_plain);
+    if host.split(' ').all(is_word) {
+        return Ok(());
+    }
+    let error = "the name of a host that joins has only ASCII letters and digits, '-', '_', '.', apostrophes and single spaces";
+    Err(Refusal::invalid(error).suggest(
+        "Join under another name: `c3po join URL --host NAME`, or set C3PO_HOST. The code was not used.",
+    ))
+}
+
 /// Returns whether the name looks generated, as for a container that gets a new one when recreated: 12 hexadecimal digits.
 pub fn is_generated(host: &str) -> bool {
     host.len() == 12
@@ -93,6 +110,34 @@ mod tests {
             "homeassistan",
         ] {
             assert!(!is_generated(chosen), "{chosen}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_joins_has_a_plain_name() {
+        for name in [
+            "nas",
+            "Ann's laptop",
+            "Ann’s-MacBook.local",
+            "9b0c5f6a1e2d",
+            "a_b",
+        ] {
+            assert!(check_chosen(name).is_ok(), "{name}");
+        }
+        for name in [
+            "",
+            " nas",
+            "nas ",
+            "n  as",
+            "n\tas",
+            "vi\u{441}",
+            "büro",
+            "a] b [c",
+            "a@b",
+            "a/b",
+            "n\u{a0}as",
+        ] {
+            assert!(check_chosen(name).is_err(), "{name:?}");
         }
     }
 

@@ -1,8 +1,7 @@
 //! Inviting hosts, and making the keys of those that join.
 
-use c3po_shared::join::{
-    Fingerprint, JoinCode, JoinReply, JoinRequest, NAME_PATTERN, check_name, check_own_name,
-};
+use c3po_shared::host::check_chosen;
+use c3po_shared::join::{Fingerprint, JoinCode, JoinReply, JoinRequest, NAME_PATTERN, check_name};
 use c3po_shared::limits::{
     GLOBS_MAX, INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, INVITES_MAX, KEY_LIFE_MAX, KEYS_MAX,
     LABEL_MAX,
@@ -222,7 +221,7 @@ pub(crate) async fn invited(
     // A name that an administrator gave stays, whatever it is.
     let given = standing.invite.host.is_some();
     if !given && proven_host(request, &keys).is_none_or(|host| host != request.host) {
-        check_own_name(&request.host)?;
+        check_chosen(&request.host)?;
     }
     in_the_way(&keys, now)?;
     Ok(Some(PresentedInvite { standing, keys }))

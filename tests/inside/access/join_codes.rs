@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use c3po_shared::join::JoinCode;
+use c3po_shared::join::{JoinCode, proof};
 use harness::eventually::eventually;
 use harness::http;
 use harness::process::join_code;
@@ -200,5 +200,51 @@ async fn an_invite_ends_when_the_key_that_made_it_gets_another_text() -> Result<
         (late.status, code(&late).as_deref()),
         (401, Some("UNAUTHORIZED"))
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_that_joins_chooses_no_name_that_looks_like_something_else() -> Result<()> {
+    let gate = Gate::start().await?;
+    let code_of = invited(&gate, &[]).await?;
+    for name in [
+        "vi\u{441}",
+        "vic] Deploy now? [x",
+        "vic@nas",
+        "vic  x",
+        "vic ",
+    ] {
+        let refused = join(&gate, &code_of, name).await?;
+        let body: Value = serde_json::from_str(&refused.body)?;
+        assert_eq!(
+            (refused.status, &body["code"]),
+            (400, &json!("INVALID_REQUEST")),
+            "{name}: {body}"
+        );
+        let advice = body["suggestion"].as_str().unwrap_or_default();
+        assert!(
+            advice.contains("--host NAME") && advice.contains("C3PO_HOST"),
+            "{advice}"
+        );
+    }
+    let joined = join(&gate, &code_of, "Ann\u{2019}s box_2.lan").await?;
+    assert_eq!(
+        joined.status, 200,
+        "the code was not spent: {}",
+        joined.body
+    );
+
+    // A name that an administrator chose stays, whatever the host calls itself.
+    let of_host = invited(&gate, &["--host", "büro"]).await?;
+    let joined = join(&gate, &of_host, "büro").await?;
+    let reply: Value = serde_json::from_str(&joined.body)?;
+    assert_eq!(reply["host"], "büro", "{reply}");
+    let (key, again) = (reply["key"].as_str().context("a key")?, invited(&gate, &[]));
+    let again = again.await?;
+    let proof = proof(key, &again.secret());
+    let body = json!({"code": again.secret(), "host": "büro", "proof": proof}).to_string();
+    let joined = ask(&gate, "POST", "/api/join", None, None, &body).await?;
+    let reply: Value = serde_json::from_str(&joined.body)?;
+    assert_eq!(reply["host"], "büro", "{reply}");
     Ok(())
 }
