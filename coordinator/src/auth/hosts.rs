@@ -5,26 +5,55 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::join::{self, JoinRequest};
 use c3po_shared::limits::KEYS_MAX;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::time::Timestamp;
 
-use crate::store::{Key, Store};
+use crate::clock;
+use crate::store::{AGENTS_STEP, Agent, Key, Store};
 
 /// How many times a new key is moved to another host name while other coordinators race for the same name.
 const HOST_TRIES: usize = 100;
 
 /// Returns a host name that no key has, not even an ended one, so that no host inherits another's messages. Its person's
-/// name is not that of another host's agent.
+/// name is neither that of another host's agent, in any spelling, nor reserved for another host.
 pub(super) async fn free_host(
     store: &dyn Store,
     name: &str,
     keys: &[Key],
 ) -> Result<String, Refusal> {
+    let known = like_persons(store).await?;
     let mut taken: Vec<String> = keys.iter().map(|key| key.host().to_owned()).collect();
     loop {
         let host = host::unique(name, taken.iter().map(String::as_str));
-        match store.agent(&AgentId::of_person(&host)).await? {
-            Some(person) if person.host.as_ref().is_some_and(|of| *of != host) => taken.push(host),
-            _ => return Ok(host),
+        let person = AgentId::of_person(&host);
+        let mut alike = known.iter().filter(|agent| agent.id.looks_like(&person));
+        let is_own = |of: &String| *of == host;
+        let is_free = alike
+            .all(|agent| agent.id == person && agent.host.as_ref().is_none_or(is_own))
+            && store
+                .former_host(&person)
+                .await?
+                .as_ref()
+                .is_none_or(is_own);
+        if is_free {
+            return Ok(host);
+        }
+        taken.push(host);
+    }
+}
+
+/// Returns the agents whose names look like those of hosts' persons.
+async fn like_persons(store: &dyn Store) -> Result<Vec<Agent>, Refusal> {
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.agents(after.as_ref(), AGENTS_STEP).await?;
+        after = page.last().map(|agent| agent.id.clone());
+        let is_last = page.len() < AGENTS_STEP;
+        found.extend(
+            page.into_iter()
+                .filter(|agent| agent.id.is_person_of_a_host()),
+        );
+        if is_last {
+            return Ok(found);
         }
     }
 }
@@ -70,7 +99,7 @@ fn free_host_of(name: &str, keys: &[Key], before: usize) -> String {
 
 /// Returns the host whose key the joining client has, if it proves that.
 pub(super) fn proven_host(request: &JoinRequest, keys: &[Key]) -> Option<String> {
-    let (proof, now) = (request.proof.as_deref()?, Timestamp::now());
+    let (proof, now) = (request.proof.as_deref()?, clock::now());
     let has = |key: &&Key| {
         key.is_valid(now) && join::proof_of(&key.hash, &request.code).as_deref() == Some(proof)
     };

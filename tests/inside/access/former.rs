@@ -130,6 +130,41 @@ async fn no_session_gets_the_name_of_a_hosts_person() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_name_that_stays_reserved_takes_no_host_that_joins_later_its_person() -> Result<()> {
+    let (gate, _, laptop) = two_hosts().await?;
+    for name in ["desk-cli", "SHED-CLI", "BARN-CLI", "loft-cli."] {
+        let (mut link, welcome) = session(&gate, &laptop, name).await?;
+        assert_eq!(welcome["agent_id"], name);
+        link.notify("goodbye", json!({})).await?;
+        if ["BARN-CLI", "loft-cli."].contains(&name) {
+            continue;
+        }
+        let body = json!({"agent_id": name}).to_string();
+        let removed = async || {
+            let answer = ask(
+                &gate,
+                "POST",
+                "/api/agents/remove",
+                Some(&laptop),
+                None,
+                &body,
+            );
+            (answer.await.ok()?.status == 200).then_some(())
+        };
+        eventually("its host removes the agent", SOON, removed).await?;
+    }
+    for name in ["desk", "shed", "barn", "loft"] {
+        let (key, host) = joined(&gate, &invited(&gate, &[]).await?, name, None).await?;
+        assert_eq!(host, format!("{name}-2"));
+        let mut person = Link::open_with(&gate.served.address, Some(&key)).await?;
+        let welcome = person.hello(&Who::person("human")).await?;
+        let welcome = welcome.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        assert_eq!(welcome["agent_id"], format!("{name}-2-cli"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_name_of_a_persons_agent_stays_reserved_and_so_does_every_spelling() -> Result<()> {
     let (gate, nas, laptop) = two_hosts().await?;
     let mut person = Link::open_with(&gate.served.address, Some(&nas)).await?;
