@@ -22,6 +22,8 @@ pub(super) const WAITING: &str = "c3po-waiting";
 const BUTTONS_MAX: usize = 2;
 /// The most lines and characters of a text with buttons for a verdict: a notification has no room for more.
 const SHOWN_MAX: (usize, usize) = (10, 450);
+/// The largest push, in bytes of JSON. ntfy refuses more than 8,192.
+const JSON_BYTES_MAX: usize = 8_000;
 /// The longest title, in characters.
 const TITLE_MAX: usize = 120;
 /// The mark in place of a text that was cut out.
@@ -62,6 +64,25 @@ impl Push {
         }
     }
 
+    /// Gives it this text, the options and the last line. The text and the options are cut until ntfy takes the push; a short
+    /// text leaves its room to the options.
+    fn fill(&mut self, text: &str, options: &str, end: &str) {
+        let mut most = PUSH_BYTES_MAX;
+        loop {
+            let left = most.saturating_sub(text.len() + end.len());
+            let options = cut(options, left.max(most / 2));
+            let left = most.saturating_sub(options.len() + end.len());
+            self.message = cut(text, left) + &options + end;
+            let size = serde_json::to_string(self).map_or(0, |json| json.len());
+            let excess = size.saturating_sub(JSON_BYTES_MAX);
+            if excess == 0 || most == 0 {
+                return;
+            }
+            // A byte has at most six in JSON, so no more than necessary is cut.
+            most = most.saturating_sub(excess.div_ceil(6));
+        }
+    }
+
     /// Returns whether a line of the topic is about this push.
     pub(super) fn is(&self, line: &Line) -> bool {
         match &line.sequence_id {
@@ -94,30 +115,12 @@ pub(super) fn sequence(id: &MessageId) -> String {
 impl Frame<'_> {
     /// Returns the push of a message.
     pub(super) fn push(&self, message: &Message) -> Push {
-        let shown = masked(&text_of(message));
         let buttons = self.buttons(message);
         let words = self.content == Content::Full && takes_words(message);
-        let mut end = String::new();
-        if let Some(question) = message.question.as_deref().filter(|_| buttons.is_empty()) {
-            end.extend(listed(question));
-        }
-        if let Some(codes) = self.codes.filter(|_| words) {
-            let code = codes.typed(message);
-            let answer = if end.is_empty() {
-                "your words"
-            } else {
-                "a number or your words"
-            };
-            end.push_str(&format!("\nAnswer in the reply topic: {code} and {answer}"));
-        }
-        let body = match self.content {
-            Content::Full => cut(&shown, PUSH_BYTES_MAX - end.len()) + &end,
-            _ => waits(message).to_owned(),
-        };
-        Push {
+        let mut push = Push {
             topic: self.person.topic.clone(),
             title: self.title(message),
-            message: body,
+            message: waits(message).to_owned(),
             priority: priority(message),
             tags: if message.requires_response {
                 vec!["robot", "warning"]
@@ -127,7 +130,24 @@ impl Frame<'_> {
             sequence_id: sequence(&message.id),
             click: self.page(message),
             actions: self.actions(message, &buttons, words),
+        };
+        if self.content == Content::Full {
+            let question = message.question.as_deref();
+            let options = question.filter(|_| buttons.is_empty()).map(listed);
+            let options = options.unwrap_or_default();
+            let end = self.codes.filter(|_| words).map(|codes| {
+                let answer = if options.is_empty() {
+                    "your words"
+                } else {
+                    "a number or your words"
+                };
+                let code = codes.typed(message);
+                format!("\nAnswer in the reply topic: {code} and {answer}")
+            });
+            let text = masked(&text_of(message));
+            push.fill(&text, &options, &end.unwrap_or_default());
         }
+        push
     }
 
     /// Returns the push with the number of open questions.
@@ -348,7 +368,7 @@ fn has_no_ink(c: char) -> bool {
 }
 
 /// Returns the lines of the options.
-fn listed(question: &Question) -> Vec<String> {
+fn listed(question: &Question) -> String {
     let options = question
         .parts
         .iter()

@@ -266,3 +266,82 @@ fn a_choice_has_buttons_only_if_its_parts_are_those_of_the_request() {
     check(r#"{"questions":[]}"#, &[]);
     check("rm", &[]);
 }
+
+/// Returns the largest question of that kind, whose texts and ids are made of one character.
+fn largest(kind: &str, character: char, parts: usize, options: usize) -> Message {
+    let text = |length: usize| character.to_string().repeat(length);
+    let id = |number: usize| format!("{}{number}", text(39 / character.len_utf8()));
+    let label = |number: usize| json!({"id": id(number), "label": format!("{}{number}", text(79))});
+    let part = |number: usize| {
+        let options: Vec<_> = (0..options).map(label).collect();
+        json!({"id": number.to_string(), "text": text(20_000), "options": options, "allow_text": true})
+    };
+    let parts: Vec<_> = (0..parts).map(part).collect();
+    let mut question = json!({"kind": kind, "parts": parts});
+    if kind != "ask" {
+        question["request"] = json!({"tool": text(500), "input": text(20_000), "hash": "00"});
+    }
+    let id = format!("{}::human::0a1b2c3d", "a".repeat(64));
+    message(json!({
+        "id": id, "from_host": text(500), "title": text(200), "message": text(20_000), "context": text(20_000),
+        "question": question,
+    }))
+}
+
+#[test]
+fn ntfy_takes_the_push_of_every_question() {
+    let characters = ['a', '"', '\\', '\n', '\t', 'é', '🤖', '\u{1}', '\u{202e}'];
+    let sizes = [
+        ("ask", 1, 0),
+        ("ask", 1, 2),
+        ("ask", 1, 10),
+        ("choice", 1, 2),
+        ("choice", 4, 10),
+        ("permission", 1, 0),
+    ];
+    for (character, (kind, parts, options)) in characters
+        .into_iter()
+        .flat_map(|character| sizes.map(|size| (character, size)))
+    {
+        let push = pushed(&largest(kind, character, parts, options), |person, _| {
+            person.verdict_buttons = true;
+        });
+        let (size, text) = (push.to_string().len(), push["message"].as_str());
+        let text = text.expect("a text");
+        let of = format!("{kind} of {character:?}, {parts} x {options}: {size}");
+        assert!(
+            size <= JSON_BYTES_MAX && text.len() <= PUSH_BYTES_MAX,
+            "{of}"
+        );
+        assert!(size > JSON_BYTES_MAX / 4, "as much as possible: {of}");
+        if kind == "ask" {
+            let line = text.lines().last().unwrap_or_default();
+            assert!(
+                line.starts_with("Answer in the reply topic: ") && line.ends_with("your words"),
+                "{of}: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_long_list_of_options_leaves_room_for_the_question() {
+    let labels: Vec<_> = (0..10)
+        .map(|at| format!("{at}{}", "🤖".repeat(79)))
+        .collect();
+    let labels: Vec<_> = labels.iter().map(String::as_str).collect();
+    let question = question("ask", &labels, Value::Null);
+    let check = |text: &str, shown: usize| {
+        let message = message(json!({"question": question, "message": text}));
+        let push = pushed(&message, |_, _| ());
+        let text = push["message"].as_str().expect("a text");
+        assert_eq!(text.matches("Which one? ").count(), shown, "{text}");
+        assert!(
+            text.contains("\n1. 0🤖") && text.contains("🤖🤖\nAnswer in"),
+            "{text}"
+        );
+        text.contains("[…]")
+    };
+    assert!(!check("Which one? ", 1), "a short text leaves its room");
+    assert!(check(&"Which one? ".repeat(400), 174));
+}
