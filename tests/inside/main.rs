@@ -6,6 +6,7 @@ mod clocks;
 mod control;
 mod description;
 mod displayed;
+mod escalated;
 mod events;
 mod first_reference;
 mod policy;

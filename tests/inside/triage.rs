@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// How long something may take, on a machine that builds at the same time.
-const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
 const POLICY: &str =
     "[triage]\nagents = [\"first\", \"second\"]\nalways_escalate = [\"security\"]\n";
 
 /// A coordinator with two triage agents, one of which may be offline, and an agent that asks.
-struct Scene {
-    served: Served,
-    asker: Link,
-    first: Link,
+pub(super) struct Scene {
+    pub(super) served: Served,
+    pub(super) asker: Link,
+    pub(super) first: Link,
     _redis: Option<Redis>,
 }
 
@@ -49,12 +49,12 @@ impl Scene {
     }
 
     /// Returns one scene for each store.
-    async fn each() -> Result<[Self; 2]> {
+    pub(super) async fn each() -> Result<[Self; 2]> {
         let redis = Redis::start().await?;
         Ok([Self::start(None).await?, Self::start(Some(redis)).await?])
     }
 
-    async fn ask(&mut self, more: Value) -> Result<String> {
+    pub(super) async fn ask(&mut self, more: Value) -> Result<String> {
         let mut call =
             json!({"question": "Which database?", "options": ["SQLite", "Redis"], "wait": false});
         for (name, value) in more.as_object().context("members")? {
@@ -121,13 +121,13 @@ fn id(sent: &Value) -> Result<String> {
     Ok(sent["id"].as_str().context("an id")?.to_owned())
 }
 
-async fn inbox(link: &mut Link) -> Result<Vec<Value>> {
+pub(super) async fn inbox(link: &mut Link) -> Result<Vec<Value>> {
     let page = link.call("get_messages", json!({})).await?;
     Ok(page["messages"].as_array().context("messages")?.clone())
 }
 
 /// Waits for the offer of that question.
-async fn offer(link: &mut Link, question: &str) -> Result<Value> {
+pub(super) async fn offer(link: &mut Link, question: &str) -> Result<Value> {
     let is_it = |offer: &Value| offer["reply_to"] == question;
     eventually("an offer of the question", SOON, async || {
         inbox(link).await.ok()?.into_iter().find(is_it)

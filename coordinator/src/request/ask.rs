@@ -18,6 +18,7 @@ use super::permission::Permission;
 use super::receipts::own_message;
 use super::wait::{self, Wanted};
 use super::{CALL_DEADLINE, Caller, Done, Services, begin_call, begin_read, check_speaker, triage};
+use crate::clock;
 use crate::store::Quota;
 
 /// `ask_user`
@@ -50,7 +51,7 @@ pub(super) async fn ask_user(
     match wait::until(services, caller, &wanted, deadline).await? {
         Some(done) => Ok(done),
         None => {
-            let waited = waited(asked_at, Timestamp::now());
+            let waited = waited(asked_at, clock::now());
             let outcome = UserAnswer::no_response(question, waited, advice);
             Ok(Reply::UserAnswer(Box::new(outcome)).into())
         }
@@ -133,6 +134,7 @@ pub(super) async fn escalate(
             let kept = own_message(services, caller, about).await?;
             check_own(caller, &kept)?;
             Draft {
+                id: Some(triage::escalation_id(about)),
                 thread: Some(kept.message.thread_id),
                 title: call.title.or_else(|| Some(format!("Escalated: {about}"))),
                 priority,
@@ -191,6 +193,7 @@ async fn draft(
     text: Option<String>,
 ) -> Result<Draft, Refusal> {
     Ok(Draft {
+        id: None,
         permission: Permission::of(services, caller, verb).await?,
         kind: Kind::Message,
         thread: None,
