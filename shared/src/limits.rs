@@ -34,7 +34,7 @@ pub const MESSAGE_LIFE_MIN: Duration = Duration::from_secs(60 * 60);
 pub const MESSAGE_LIFE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How long questions and replies stay readable in threads and receipts after they are settled.
 pub const ARCHIVE_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How long messages that need no answer stay readable after they are settled.
+/// How long messages that need no answer stay readable after they are settled; reports about an open question as long as questions.
 pub const NEWS_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The default rate limit: sends per rolling minute and agent.
 pub const SENDS_PER_MINUTE: u32 = 200;
