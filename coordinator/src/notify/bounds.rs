@@ -40,7 +40,7 @@ impl Pace {
 }
 
 /// How long no push to a person is tried after one failed.
-const RETRY: Duration = Duration::from_secs(10);
+pub(super) const RETRY: Duration = Duration::from_secs(10);
 
 /// The pause of pushes to a person after one failed. During it none is tried, whatever waits: a server that refuses too many
 /// requests would refuse all of them for ever.

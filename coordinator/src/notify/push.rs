@@ -11,6 +11,7 @@ use c3po_shared::vocabulary::Priority;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use super::bounds::RETRY;
 use super::client::ClientError;
 use super::codes::Codes;
 use super::config::Person;
@@ -24,6 +25,23 @@ use crate::store::{Claimed, PersonReached, StoreError, StoredMessage};
 
 /// After this time a message is looked at again, whatever was planned: its end may have planned nothing.
 const LOOK: Duration = Duration::from_secs(60);
+
+/// After this time a push is sent again that its server refused for its content: that seldom helps, and servers count requests.
+const REFUSED: Duration = Duration::from_secs(60 * 60);
+
+/// Returns the time after which a push that failed is sent again, if its server certainly did not accept it.
+fn repeated_after(error: &ClientError) -> Option<Duration> {
+    match error {
+        ClientError::Refused { status: 429, .. } => Some(RETRY),
+        ClientError::Refused {
+            status: 401 | 403, ..
+        } => Some(LOOK),
+        ClientError::Refused {
+            status: 400..=499, ..
+        } => Some(REFUSED),
+        ClientError::Refused { .. } | ClientError::Unreachable(_) => None,
+    }
+}
 
 /// The next step for one person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +202,8 @@ impl Notifier {
         Ok(None)
     }
 
-    /// Returns `None` if the server accepted the push, or the time after which it is due.
+    /// Returns `None` if the server accepted the push, or the time after which it is due. During a pause after a failure the
+    /// server gets no request.
     async fn try_push(
         &self,
         person: &Person,
@@ -192,15 +211,12 @@ impl Notifier {
         codes: Option<Codes>,
         taken_over: bool,
     ) -> Result<Option<Duration>, ClientError> {
-        let standing = self.standing(person).await?;
-        if standing.refuses(person) {
-            self.services.metrics.pushed(PushOutcome::Refused);
-            return Ok(Some(LOOK));
-        }
-        let frame = self.frame(person, standing, codes.as_ref());
-        let push = frame.push(&with_parts(message.clone()));
-        if taken_over && is_there(person, &push).await? {
-            return Ok(None);
+        if taken_over {
+            let standing = self.standing(person).await?;
+            let frame = self.frame(person, standing, codes.as_ref());
+            if is_there(person, &frame.push(&with_parts(message.clone()))).await? {
+                return Ok(None);
+            }
         }
         let host = message.from_host.as_deref().unwrap_or_default();
         let now = Instant::now();
@@ -208,16 +224,46 @@ impl Notifier {
             self.want_summary(person);
             return Ok(Some(wait.min(LOOK)));
         }
-        if !taken_over && let Err(left) = self.may_try(person) {
+        let pushed = match self.may_try(person) {
+            Ok(()) => self.push_now(person, message, codes).await,
+            Err(left) => Ok(Some(left)),
+        };
+        if !matches!(pushed, Ok(None)) {
             self.with(&person.name, |known| known.pace.give_back());
-            return Ok(Some(left));
         }
-        let published = publish(person, &push).await;
+        pushed
+    }
+
+    /// Does the same, without a look at what the person was pushed before.
+    async fn push_now(
+        &self,
+        person: &Person,
+        message: &Message,
+        codes: Option<Codes>,
+    ) -> Result<Option<Duration>, ClientError> {
+        let standing = match self.standing(person).await {
+            Ok(standing) => standing,
+            Err(error) => {
+                self.record(person, PUSHES, &Err::<(), _>(error));
+                return Ok(Some(RETRY));
+            }
+        };
+        if standing.refuses(person) {
+            self.services.metrics.pushed(PushOutcome::Refused);
+            return Ok(Some(LOOK));
+        }
+        let frame = self.frame(person, standing, codes.as_ref());
+        let published = publish(person, &frame.push(&with_parts(message.clone()))).await;
         if published.is_err() {
-            self.with(&person.name, |known| known.pace.give_back());
             self.services.metrics.pushed(PushOutcome::Failed);
         }
-        published.map(|_| None)
+        match published {
+            Err(error) if let Some(wait) = repeated_after(&error) => {
+                self.record(person, PUSHES, &Err::<(), _>(error));
+                Ok(Some(wait))
+            }
+            published => published.map(|_| None),
+        }
     }
 
     /// Takes back the pushes of a message that is settled, expired or gone.
@@ -293,6 +339,26 @@ mod tests {
             Next::Push
         );
         assert_eq!(next(&[step("ann", Via::Ntfy)], 10), Next::Nothing);
+    }
+
+    #[test]
+    fn only_a_push_that_a_server_may_have_accepted_is_in_doubt() {
+        let refused = |status| ClientError::Refused {
+            status,
+            text: String::new(),
+        };
+        for (status, expected) in [
+            (429, Some(RETRY)),
+            (403, Some(LOOK)),
+            (413, Some(REFUSED)),
+            (502, None),
+        ] {
+            assert_eq!(repeated_after(&refused(status)), expected, "{status}");
+        }
+        assert_eq!(
+            repeated_after(&ClientError::Unreachable(String::new())),
+            None
+        );
     }
 
     #[test]

@@ -27,6 +27,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// A stream that lasted this long was stable: then the pauses begin again with the shortest.
 const STABLE: Duration = Duration::from_secs(10);
 
+/// The longest id of a message: those of ntfy have 12 characters.
+const ID_MAX: usize = 64;
+
 /// Reads a person's reply topic for ever.
 pub(super) async fn follow(notifier: &Notifier, person: &Person) {
     let Some(reply) = person.reply.as_ref().filter(|_| person.token.is_some()) else {
@@ -61,12 +64,17 @@ async fn read(
         let Ok(line) = serde_json::from_str::<Line>(&text) else {
             continue;
         };
-        if line.event == "message" {
+        if line.event == "message" && is_id(&line.id) {
             apply(notifier, person, wrong, &line).await?;
             *since = line.id;
         }
     }
     Ok(())
+}
+
+/// Returns whether the text can be the id of a message: it becomes a part of a path.
+fn is_id(text: &str) -> bool {
+    (1..=ID_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Applies one reply. Wrong ones are counted.
@@ -200,4 +208,18 @@ async fn in_own_words(
 
 fn unavailable(error: impl std::fmt::Display) -> ClientError {
     ClientError::Unreachable(format!("an answer waits for the store: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_word() {
+        assert!(is_id("hwQ2YpKdmg1B"));
+        for text in ["", "a b", "a&since=all", "a\r\n", "é"] {
+            assert!(!is_id(text), "{text}");
+        }
+        assert!(!is_id(&"a".repeat(ID_MAX + 1)));
+    }
 }
