@@ -37,6 +37,24 @@ impl Who {
 }
 
 impl Principal {
+    /// Takes a place for a request by REST, so that a flood of them waits before any work. Clients without a credential need
+    /// none: they may be many, and one could read slowly.
+    ///
+    /// Errors: `RATE_LIMITED` if all places stay taken for that time.
+    pub(crate) async fn begin_request(
+        &self,
+        within: Duration,
+    ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        if matches!(self.who, Who::Anybody(_)) {
+            return Ok(None);
+        }
+        let place = Arc::clone(&self.requests).acquire_owned();
+        match timeout(within, place).await {
+            Ok(place) => Ok(place.ok()),
+            Err(_) => Err(self.no_place((CALLS_PER_KEY, CALLS_WITHOUT_KEY), "requests")),
+        }
+    }
+
     /// Takes a place for a call, in order of arrival. The store does one operation after the other: with a limited number in
     /// its queue, no principal keeps the others waiting.
     ///
@@ -82,10 +100,14 @@ impl Principal {
         if let Ok(place) = timeout(within, places.acquire()).await {
             return Ok(place.expect("it is never closed"));
         }
+        Err(self.no_place(limits, of))
+    }
+
+    fn no_place(&self, limits: (usize, usize), of: &str) -> Refusal {
         let limit = self.who.limit(limits);
-        Err(crowded(&self.who.subject(), limit, of, limit)
+        crowded(&self.who.subject(), limit, of, limit)
             .suggest("Call again in a few seconds, or give each host its own key.")
-            .detail("retry_after_seconds", RETRY_AFTER))
+            .detail("retry_after_seconds", RETRY_AFTER)
     }
 }
 
@@ -128,5 +150,24 @@ mod tests {
             reads.pop();
             assert!(futures_util::poll!(&mut waiting).is_ready());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_requests_waits_before_any_work() {
+        const WITHIN: Duration = Duration::from_secs(2);
+        let (one, anybody) = (key(Scope::Agent, "*"), Principal::anybody(Reach::Network));
+        let mut places = Vec::new();
+        for _ in 0..CALLS_PER_KEY {
+            places.push(one.begin_request(WITHIN).await.expect("a place"));
+        }
+        let refused = one.begin_request(WITHIN).await.expect_err("all are taken");
+        assert_eq!(refused.code, ErrorCode::RateLimited);
+        assert!(
+            one.begin_call(WITHIN).await.is_ok(),
+            "a call of such a request"
+        );
+        places.pop();
+        assert!(one.begin_request(WITHIN).await.is_ok());
+        assert!(anybody.begin_request(WITHIN).await.expect("none").is_none());
     }
 }

@@ -36,7 +36,7 @@ use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::limits::{AGENTS_PER_KEY, AGENTS_WITHOUT_KEY};
 use c3po_shared::receipt::Progress;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 pub(crate) use answers::{answer, answer_by_code};
@@ -262,6 +262,15 @@ pub(crate) async fn perform(
 /// Errors: `RATE_LIMITED` if all its places stay taken for about two seconds.
 pub(crate) async fn begin_read(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
     principal.begin_read(PLACE_DEADLINE).await
+}
+
+/// Takes a place of the principal for a request by REST, which may take the other places beside it.
+///
+/// Errors as for [`begin_read`].
+pub(crate) async fn begin_request(
+    principal: &Principal,
+) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+    principal.begin_request(PLACE_DEADLINE).await
 }
 
 /// Takes a place of the principal for a call. A read may take its own place beside it, but never the other way round.
