@@ -153,8 +153,7 @@ pub(super) fn router(has_tls: bool) -> Router<AppState> {
     FILES.iter().fold(Router::new(), |router, file| {
         let (own, of_step) = (own_headers(file, has_tls), own_headers(&STEP, has_tls));
         let answer = move |headers: HeaderMap| {
-            let is_led = file.path == QUESTION && is_of_other_site(&headers);
-            let (file, own) = if is_led {
+            let (file, own) = if file.path == QUESTION && is_led(&headers) {
                 (&STEP, &of_step)
             } else {
                 (file, &own)
@@ -169,6 +168,12 @@ pub(super) fn router(has_tls: bool) -> Router<AppState> {
 pub(super) fn is_of_other_site(headers: &HeaderMap) -> bool {
     let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     matches!(site, Some(b"cross-site" | b"same-site"))
+}
+
+/// Returns whether another site may have led to the page: also by having a browser fetch it ahead of its use, which leaves no
+/// name of that site.
+fn is_led(headers: &HeaderMap) -> bool {
+    is_of_other_site(headers) || headers.contains_key("sec-purpose")
 }
 
 /// Answers the browser's request for the script of a worker, whose server had the port before, with one that ends itself.
@@ -237,6 +242,19 @@ mod tests {
         ] {
             assert!(!is_page(other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_question_that_is_fetched_ahead_is_shown_after_a_step() {
+        let led = |name: &'static str, value: &'static str| {
+            let name = HeaderName::from_static(name);
+            is_led(&HeaderMap::from_iter([(
+                name,
+                HeaderValue::from_static(value),
+            )]))
+        };
+        assert!(led("sec-purpose", "prefetch") && led("sec-fetch-site", "same-site"));
+        assert!(!led("sec-fetch-site", "none") && !led("sec-fetch-site", "same-origin"));
     }
 
     #[test]
