@@ -68,7 +68,7 @@ pub const IDS_MAX: usize = 1_000;
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The silence after which a proxy counts as gone.
 pub const SILENCE_MAX: Duration = Duration::from_secs(45);
-/// The difference between a host's clock and the coordinator's from which it is reported.
+/// The difference between the clocks of a host and the coordinator, or of that and Redis, from which it is reported.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(5);
 /// How long a client without a proxy counts as online after a request.
 pub const HTTP_PRESENCE: Duration = Duration::from_secs(90);
