@@ -23,6 +23,8 @@ const UNPROVEN_MAX: usize = INBOX_MAX;
 const NOTES_MAX: usize = 200;
 /// How long other hooks may look at a result before it stands in the conversation.
 const RESULT_LATE: Duration = Duration::from_secs(20);
+/// How long after its writing a cancelled result may be written into the transcript.
+const CANCELLED_LATE: Duration = Duration::from_secs(2);
 /// How many tool uses are remembered as over: a few steps of a model.
 const ENDED_MAX: usize = 256;
 
@@ -215,7 +217,7 @@ impl Shown {
 
     /// Returns the messages of results whose step has not ended for long, of turns that were broken off, and of steps that
     /// hooks alone have shown, which the conversation does not name, and when to look for others. A result may wait in the
-    /// client until the session is idle.
+    /// client until the session is idle, unless its call was cancelled.
     pub(super) fn unwritten(
         &self,
         named: &HashSet<MessageId>,
@@ -223,6 +225,7 @@ impl Shown {
         now: Instant,
     ) -> (Vec<MessageId>, Option<Instant>) {
         let is_open = |unproven: &&Unproven| match unproven.awaits {
+            _ if unproven.is_cancelled => true,
             Awaits::EndOf(Some(_))
             | Awaits::Answer
             | Awaits::LateAnswer
@@ -239,7 +242,12 @@ impl Shown {
                 .iter()
                 .filter(|id| !named.contains(*id))
                 .peekable();
-            let until = unproven.since + RESULT_LATE;
+            let patience = if unproven.is_cancelled {
+                CANCELLED_LATE
+            } else {
+                RESULT_LATE
+            };
+            let until = unproven.since + patience;
             if until <= now {
                 dropped.extend(missing.cloned());
             } else if missing.peek().is_some()

@@ -296,3 +296,20 @@ fn without_a_transcript_a_cancelled_result_of_the_background_comes_again() {
         assert!(receipts.iter().all(|one| one.stage != Stage::Seen));
     }
 }
+
+#[test]
+fn a_cancelled_result_of_the_background_that_its_transcript_lacks_comes_again_in_the_same_turn() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
+    scene.hear(&batch("p1", "t1"));
+    super::results::waited(&mut scene, 1, news(), "t1");
+    scene.looks(&ClientState::default(), &standing(&[], &[]));
+    scene.on(Input::Cancelled("t1".into()));
+    for _ in 0..3 {
+        scene.looks(&ClientState::default(), &standing(&[], &[]));
+        scene.passes(1);
+    }
+    assert!(is_marked(&scene.print(&batch("p1", "t2")).unwrap(), &id(1)));
+    assert_eq!(scene.receipts(), []);
+}
