@@ -116,6 +116,7 @@ macro_rules! every_promise {
                 an_agent_without_a_session_goes_to_its_own_host,
                 the_agents_of_a_host_move_to_its_new_name;
             reservations:
+                a_container_with_a_key_keeps_the_names_of_its_deleted_agents,
                 a_removed_agent_leaves_nothing_but_receipts,
                 the_name_of_a_deleted_agent_stays_with_its_host,
                 an_administrator_frees_the_name_of_a_deleted_agent,

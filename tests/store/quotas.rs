@@ -25,6 +25,7 @@ const HOUR: u64 = 60 * 60 * 1_000;
 /// Returns the quota of a key with a limit of three agents.
 fn of(key: &str) -> Quota {
     Quota {
+        is_of_key: true,
         key: key.into(),
         bytes: None,
         agents: Some(3),

@@ -175,3 +175,24 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
     }
     Ok(())
 }
+
+pub(crate) async fn a_container_with_a_key_keeps_the_names_of_its_deleted_agents(
+    fixture: Fixture,
+) -> Result<()> {
+    let container = "9b0c5f6a1e2d";
+    for is_of_key in [true, false] {
+        let (name, quota) = (
+            id(if is_of_key { "kept" } else { "free" }),
+            Quota {
+                is_of_key,
+                ..Quota::default()
+            },
+        );
+        let store = &fixture.store;
+        store.introduce(&name, Some(container), &quota).await?;
+        store.remove(&name, false, None).await?;
+        let other = store.introduce(&name, Some("laptop"), &quota).await;
+        assert_eq!(other.is_err(), is_of_key, "{other:?}");
+    }
+    Ok(())
+}

@@ -12,6 +12,9 @@ use crate::store::{AGENTS_STEP, Agent, Key, Store};
 /// How many times a new key is moved to another host name while other coordinators race for the same name.
 const HOST_TRIES: usize = 100;
 
+/// How many names are tried for a host whose name others have: each costs as much as all before it.
+const NAMES_TRIED: usize = 20;
+
 /// Returns a host name that no key has, not even an ended one, so that no host inherits another's messages. Its person's
 /// name is neither that of another host's agent, in any spelling, nor reserved for another host.
 pub(super) async fn free_host(
@@ -21,23 +24,49 @@ pub(super) async fn free_host(
 ) -> Result<String, Refusal> {
     let known = like_persons(store).await?;
     let mut taken: Vec<String> = keys.iter().map(|key| key.host().to_owned()).collect();
-    loop {
+    for _ in 0..NAMES_TRIED {
         let host = host::unique(name, taken.iter().map(String::as_str));
-        let person = AgentId::of_person(&host);
-        let mut alike = known.iter().filter(|agent| agent.id.looks_like(&person));
-        let is_own = |of: &String| *of == host;
-        let is_free = alike
-            .all(|agent| agent.id == person && agent.host.as_ref().is_none_or(is_own))
-            && store
-                .former_host(&person)
-                .await?
-                .as_ref()
-                .is_none_or(is_own);
-        if is_free {
+        if is_free(store, &known, &host, &host).await? {
             return Ok(host);
         }
         taken.push(host);
     }
+    let error = format!(
+        "other hosts have agents with the names of the persons of {name} and the hosts after it"
+    );
+    Err(Refusal::new(ErrorCode::Conflict, error).suggest("Choose another name for the host."))
+}
+
+/// Returns whether the name of the host's person is free for it, also under its former name. `known` are the agents with such
+/// names.
+async fn is_free(
+    store: &dyn Store,
+    known: &[Agent],
+    host: &str,
+    before: &str,
+) -> Result<bool, Refusal> {
+    let person = AgentId::of_person(host);
+    let mut alike = known.iter().filter(|agent| agent.id.looks_like(&person));
+    let is_own = |of: &String| of == host || of == before;
+    let former = store.former_host(&person).await?;
+    Ok(
+        alike.all(|agent| agent.id == person && agent.host.as_ref().is_none_or(is_own))
+            && former.as_ref().is_none_or(is_own),
+    )
+}
+
+/// Refuses a given name for a host, which had the other one before, if another host has the name of its person.
+pub(crate) async fn check_free(store: &dyn Store, host: &str, before: &str) -> Result<(), Refusal> {
+    if is_free(store, &like_persons(store).await?, host, before).await? {
+        return Ok(());
+    }
+    let person = AgentId::of_person(host);
+    let error = format!(
+        "another host has an agent {person}, or one that looks like it: the name of the person of {host}"
+    );
+    Err(Refusal::new(ErrorCode::Conflict, error).suggest(format!(
+        "Free the name with `c3po-coordinator agents rm {person}`, or choose another name for the host."
+    )))
 }
 
 /// Returns the agents whose names look like those of hosts' persons.

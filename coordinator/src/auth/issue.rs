@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Principal;
 use super::globs::{self, AgentGlobs};
-use super::hosts::{free_host, settle_host};
+use super::hosts::{check_free, free_host, settle_host};
 use super::secret::{self, Fresh, NoRandomness};
 use crate::clock;
 use crate::store::{Key, Store};
@@ -109,7 +109,12 @@ pub(super) async fn host_of(
     keys: &[Key],
 ) -> Result<String, Refusal> {
     match given {
-        Some(host) => Ok(host.to_owned()),
+        Some(host) => {
+            if !keys.iter().any(|key| key.host() == host) {
+                check_free(store, host, host).await.map_err(unchanged)?;
+            }
+            Ok(host.to_owned())
+        }
         None => free_host(store, name, keys).await.map_err(unchanged),
     }
 }

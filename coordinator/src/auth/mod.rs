@@ -22,6 +22,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use subtle::ConstantTimeEq;
 
+pub(crate) use self::hosts::check_free;
 use self::keyring::{Found, Keyring};
 #[cfg(test)]
 pub(crate) use self::principal::Reach;

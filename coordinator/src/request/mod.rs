@@ -121,6 +121,7 @@ impl Services {
         };
         Quota {
             key: principal.name().to_owned(),
+            is_of_key: principal.own_host().is_some(),
             bytes: self.store_quota,
             agents: Some(agents),
         }

@@ -13,7 +13,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use super::AppState;
 use super::endpoint::{Body, By, RestAnswer};
 use super::keys::changed;
-use crate::auth::{Principal, Right, issue};
+use crate::auth::{Principal, Right, check_free, issue};
 use crate::request::{check_host, check_name as check_speaker_name, select};
 use crate::store::{Agent, Removal};
 
@@ -94,8 +94,9 @@ pub(super) async fn rename(
         )
         .into());
     }
-    let mut agents = move_agents(&server, &principal, &from, &to).await?;
     let store = &server.services.store;
+    check_free(store.as_ref(), &to, &from).await?;
+    let mut agents = move_agents(&server, &principal, &from, &to).await?;
     let keys = store.keys().await.map_err(Refusal::from)?;
     let renamed = issue::rename_host(store.as_ref(), &from, &to, &principal).await?;
     for key in &renamed {

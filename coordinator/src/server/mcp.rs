@@ -1,6 +1,5 @@
 //! `/mcp`: the same tools and rules for clients without a proxy, over streamable HTTP without MCP sessions.
 
-use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -24,8 +23,7 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde::Deserialize;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, interval_at, timeout};
 
 use super::accept::BODY_MAX;
@@ -132,10 +130,11 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
         ));
     }
     let principal = request.extensions().get::<Arc<Principal>>().cloned();
-    let _place = match place(principal.as_ref(), &body).await {
-        Ok(place) => place,
+    let entrance = match Entrance::of(principal.as_ref()).await {
+        Ok(entrance) => entrance,
         Err(refusal) => return refused(refusal),
     };
+    request.extensions_mut().insert(Arc::new(entrance));
     let effect = Arc::new(Effect::default());
     request.extensions_mut().insert(Arc::clone(&effect));
     request.extensions_mut().insert(BodySize {
@@ -157,24 +156,21 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
     }
 }
 
-/// The method of a request. A notification or a malformed body has none that matters.
-#[derive(Default, Deserialize)]
-struct Requested<'a> {
-    #[serde(borrow, default)]
-    method: Cow<'a, str>,
-}
+/// The place of a request, until its call takes its own.
+#[derive(Debug, Default)]
+struct Entrance(Mutex<Option<OwnedSemaphorePermit>>);
 
-/// Takes a place of the principal for a request that calls no tool: a call takes its own.
-async fn place<'a>(
-    principal: Option<&'a Arc<Principal>>,
-    body: &[u8],
-) -> Result<Option<SemaphorePermit<'a>>, Refusal> {
-    let requested: Requested<'_> = serde_json::from_slice(body).unwrap_or_default();
-    match principal {
-        Some(principal) if requested.method != "tools/call" => {
-            request::begin_call(principal).await.map(Some)
-        }
-        _ => Ok(None),
+impl Entrance {
+    /// Takes the place of a request of that principal.
+    async fn of(principal: Option<&Arc<Principal>>) -> Result<Self, Refusal> {
+        Ok(match principal {
+            Some(principal) => Self(Mutex::new(request::begin_request(principal).await?)),
+            None => Self::default(),
+        })
+    }
+
+    fn leave(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -300,6 +296,9 @@ impl Handler {
             Via::ToolCall,
         )
         .await;
+        if let Some(entrance) = parts.extensions.get::<Arc<Entrance>>() {
+            entrance.leave();
+        }
         let waits = call
             .waits()
             .then(|| HttpWaits::begin(&self.sessions.waits, principal));
@@ -356,25 +355,7 @@ async fn tell_progress(context: &RequestContext<RoleServer>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_request_that_calls_no_tool_takes_a_place() {
-        let principal = Arc::new(Principal::token());
-        for (body, expected) in [
-            (r#"{"method":"tools/list"}"#, true),
-            (
-                r#"{"method":"initialize","params":{"method":"tools/call"}}"#,
-                true,
-            ),
-            ("[", true),
-            (r#"{"method":"tools/call"}"#, false),
-            (r#"{"method":"tools\/call"}"#, false),
-        ] {
-            let place = place(Some(&principal), body.as_bytes()).await;
-            assert_eq!(place.expect("it is free").is_some(), expected, "{body}");
-        }
-    }
+    use super::values_in;
 
     #[test]
     fn the_values_of_a_body_are_counted_outside_of_texts() {

@@ -28,6 +28,7 @@ mod policy;
 mod questions;
 mod rest;
 mod routes;
+mod strangers;
 mod tls;
 mod v1;
 mod written;
@@ -58,6 +59,7 @@ use self::download::Downloads;
 use self::endpoint::{retry_after, status_of};
 use self::http_session::HttpSessions;
 use self::join::Joins;
+use self::strangers::Strangers;
 use self::tls::Transport;
 use self::written::until_written;
 use self::wrong_codes::WrongCodes;
@@ -171,6 +173,10 @@ fn routes(server: &AppState, names: origins::Names, has_tls: bool) -> Router {
         .method_not_allowed_fallback(rest::no_such_method)
         .merge(sessions)
         .fallback(rest::nowhere)
+        .layer(middleware::from_fn_with_state(
+            Strangers::new(Arc::clone(&server.auth)),
+            strangers::layer,
+        ))
         .layer(middleware::from_fn(envelope::layer))
         .layer(middleware::from_fn_with_state(names, origins::layer))
         .layer(middleware::from_fn(pages::end_workers))

@@ -264,9 +264,9 @@ pub(crate) const AGENTS_STEP: usize = 200;
 const CONTEXTS_KEPT: usize = 8;
 
 /// Returns whether the name of an agent that a person acts as stays reserved for that host when the agent is deleted. All
-/// hosts share the reserved names, and a container has another name at its next start.
-fn is_kept_for(name: &AgentId, host: &str) -> bool {
-    !name.is_reserved() && !is_generated(host)
+/// hosts share the reserved names, and a container without a key has another name at its next start.
+fn is_kept_for(name: &AgentId, host: &str, quota: &Quota) -> bool {
+    !name.is_reserved() && (quota.is_of_key || !is_generated(host))
 }
 
 /// The interface of every store, independent of its tables or keys.
@@ -347,8 +347,8 @@ pub trait Store:
         amendment: &Amendment,
     ) -> Result<Option<Agent>>;
 
-    /// Ends the lease, and deletes the agent if its inbox is empty and people have no question of it. Returns whether the agent existed; then the entry is
-    /// appended to the log in the same step.
+    /// Ends the lease, and deletes the agent if its inbox is empty and people have no question of it. Returns whether the agent
+    /// existed; then the entry is appended to the log in the same step.
     async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool>;
 
     /// Deletes an agent that no session holds. The messages in its inbox and its questions to people expire. If `frees` is set, the name does not stay

@@ -13,6 +13,8 @@ const RECORD_BYTES: u64 = 1_024;
 pub struct Quota {
     /// The id of the key, or a fixed word for callers without a key.
     pub key: String,
+    /// Whether that is a key, which proves its host.
+    pub is_of_key: bool,
     /// The limit of bytes stored per day; `None` for no limit, and nothing is counted.
     pub bytes: Option<u64>,
     /// The limit of agents made with the key; `None` for no limit.

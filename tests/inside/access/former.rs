@@ -253,3 +253,30 @@ async fn a_host_that_takes_the_former_name_of_another_inherits_none_of_its_reser
     assert_eq!(welcome["agent_id"], "web-2");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_host_whose_names_all_have_persons_elsewhere_is_refused_at_once() -> Result<()> {
+    let (gate, _, laptop) = two_hosts().await?;
+    for number in 1..=40 {
+        let host = if number == 1 {
+            "desk".to_owned()
+        } else {
+            format!("desk-{number}")
+        };
+        let (mut link, _) = session(&gate, &laptop, &format!("{host}-cli")).await?;
+        link.notify("goodbye", json!({})).await?;
+    }
+    let code = invited(&gate, &[]).await?;
+    let body = json!({"code": code, "host": "desk"}).to_string();
+    let answer = ask(&gate, "POST", "/api/join", None, None, &body).await?;
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    let admin = gate.key("admin", "*", &[]).await?;
+    // The agents with such names are its own.
+    for (from, to, status) in [("laptop", "desk", 200), ("nas", "desk-7", 409)] {
+        let body = json!({"from": from, "to": to}).to_string();
+        let path = "/api/hosts/rename";
+        let renamed = ask(&gate, "POST", path, Some(&admin), None, &body).await?;
+        assert_eq!(renamed.status, status, "{to}: {}", renamed.body);
+    }
+    Ok(())
+}

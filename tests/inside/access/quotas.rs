@@ -166,6 +166,7 @@ async fn one_agent_too_many_of_a_key_is_refused_at_hello_with_the_command_that_m
         gate.key("agent", "*", &[]).await?,
     );
     let quota = Quota {
+        is_of_key: true,
         key: id(&key)?.to_owned(),
         bytes: None,
         agents: Some(AGENTS_PER_KEY),

@@ -288,7 +288,9 @@ pub(super) async fn introduce(
     call.arg(Uuid::new_v4().to_string())
         .arg(host.unwrap_or_default());
     describe_quota(&mut call, quota);
-    call.arg(u8::from(host.is_some_and(|host| is_kept_for(id, host))));
+    call.arg(u8::from(
+        host.is_some_and(|host| is_kept_for(id, host, quota)),
+    ));
     let told: Vec<Value> = store.connection.invoke(&call).await?;
     check_made(id, &told, quota)?;
     let fields: Fields = redis::from_redis_value(Value::Array(told)).map_err(corrupt)?;

@@ -164,7 +164,7 @@ pub(super) fn introduce(
     }
     let sql = "UPDATE agents SET host = iif(slot > 0, host, coalesce(:host, host)),
         reserved = reserved OR (slot = 0 AND :reserved), last_seen = :now WHERE id = :id";
-    let reserved = host.is_some_and(|host| is_kept_for(id, host));
+    let reserved = host.is_some_and(|host| is_kept_for(id, host, quota));
     let params = named_params! { ":host": host, ":reserved": reserved, ":now": stamp(work.now), ":id": id.as_str() };
     work.connection.prepare_cached(sql)?.execute(params)?;
     find(work, id)?.ok_or_else(|| {

@@ -89,6 +89,7 @@ mod tests {
                 .expect("a row");
         }
         let quota = Quota {
+            is_of_key: true,
             key: "k1".into(),
             bytes: Some(100),
             agents: None,
