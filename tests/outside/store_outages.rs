@@ -164,7 +164,16 @@ async fn changes_of_a_session_are_recorded_after_an_outage_of_the_store() -> Res
 }
 
 #[tokio::test]
+async fn messages_are_delivered_after_redis_has_lost_the_latest_one() -> Result<()> {
+    is_delivered_after_a_loss_of(1).await
+}
+
+#[tokio::test]
 async fn messages_are_delivered_after_redis_has_lost_the_latest_ones() -> Result<()> {
+    is_delivered_after_a_loss_of(3).await
+}
+
+async fn is_delivered_after_a_loss_of(lost: usize) -> Result<()> {
     let work = TempDir::new()?;
     let mut redis = Redis::start_with(&["--appendonly", "no", "--save", ""]).await?;
     let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
@@ -173,7 +182,7 @@ async fn messages_are_delivered_after_redis_has_lost_the_latest_ones() -> Result
     let (mut meshtastic, _) = Link::join(&address, "meshtastic").await?;
     redis.tell(&["SAVE"]).await?;
     let send = |text: &str| json!({"target": "meshtastic", "message": text});
-    for number in 0..3 {
+    for number in 0..lost {
         let lost = send(&format!("lost {number}"));
         homeassistant.call("send_message", lost).await?;
         meshtastic

@@ -1,9 +1,12 @@
 //! The counts that bound pushes to a person and answers from a topic. Pure.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use c3po_shared::limits::{PUSHES_MAX, PUSHES_PER_HOST, PUSHES_WITHIN, WRONG_REPLIES_MAX};
+use c3po_shared::ids::MessageId;
+use c3po_shared::limits::{
+    PUSHES_MAX, PUSHES_PER_HOST, PUSHES_WITHIN, QUESTIONS_MAX, WRONG_REPLIES_MAX,
+};
 use tokio::time::Instant;
 
 /// The time in which wrong codes are counted, and for which a topic is then ignored, in seconds.
@@ -33,9 +36,29 @@ impl Pace {
         Ok(())
     }
 
-    /// Takes the latest count back: a push failed.
-    pub(super) fn give_back(&mut self) {
-        self.0.pop_back();
+    /// Takes the latest count of the host back: a push failed.
+    pub(super) fn give_back(&mut self, host: &str) {
+        if let Some(at) = self.0.iter().rposition(|(_, of)| of == host) {
+            self.0.remove(at);
+        }
+    }
+}
+
+/// The pushes that the server of a person refused for their content: none of them is sent again for a time.
+#[derive(Debug, Default)]
+pub(super) struct RefusedPushes(HashMap<MessageId, Instant>);
+
+impl RefusedPushes {
+    pub(super) fn add(&mut self, id: &MessageId, until: Instant) {
+        if self.0.len() < QUESTIONS_MAX {
+            self.0.insert(id.clone(), until);
+        }
+    }
+
+    /// Returns whether the push is not to be sent now. Forgets those whose time is over.
+    pub(super) fn has(&mut self, id: &MessageId, now: Instant) -> bool {
+        self.0.retain(|_, until| *until > now);
+        self.0.contains_key(id)
     }
 }
 
@@ -135,8 +158,17 @@ mod tests {
         assert_eq!(pace.take("desk", at(10)), Err(Duration::from_secs(290)));
         assert_eq!(pace.take("nas", at(300)), Ok(()));
         assert_eq!(pace.take("nas", at(300)), Err(Duration::from_secs(1)));
-        pace.give_back();
+        pace.give_back("nas");
         assert_eq!(pace.take("nas", at(300)), Ok(()));
+    }
+
+    #[test]
+    fn a_push_that_was_refused_rests() {
+        let (mut refused, now) = (RefusedPushes::default(), Instant::now());
+        let id: MessageId = "ha::human::0a1b2c3d".parse().expect("an id");
+        assert!(!refused.has(&id, now));
+        refused.add(&id, now + RETRY);
+        assert!(refused.has(&id, now) && !refused.has(&id, now + RETRY));
     }
 
     #[test]

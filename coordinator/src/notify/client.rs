@@ -328,8 +328,9 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("its address"));
         std::thread::spawn(move || {
-            use std::io::Write;
+            use std::io::{Read, Write};
             let (mut stream, _) = listener.accept().expect("a client");
+            stream.read(&mut [0; 1_024]).expect("a request");
             let heads = "HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
             while stream.write_all(heads.as_bytes()).is_ok() {}
         });

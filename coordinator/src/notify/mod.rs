@@ -30,7 +30,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::bounds::{Outage, Pace};
+use self::bounds::{Outage, Pace, RefusedPushes};
 use self::client::ClientError;
 use self::codes::Codes;
 use self::config::Person;
@@ -82,6 +82,7 @@ struct Known {
     /// The kinds of requests of which the latest one failed.
     troubles: BTreeSet<&'static str>,
     outage: Outage,
+    refused: RefusedPushes,
 }
 
 impl Notifier {

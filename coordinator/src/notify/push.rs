@@ -220,16 +220,25 @@ impl Notifier {
         }
         let host = message.from_host.as_deref().unwrap_or_default();
         let now = Instant::now();
+        if self.with(&person.name, |known| known.refused.has(&message.id, now)) {
+            return Ok(Some(LOOK));
+        }
         if let Err(wait) = self.with(&person.name, |known| known.pace.take(host, now)) {
             self.want_summary(person);
             return Ok(Some(wait.min(LOOK)));
         }
-        let pushed = match self.may_try(person) {
+        // One that was taken over has the turn of this pause already.
+        let may_try = if taken_over {
+            Ok(())
+        } else {
+            self.may_try(person)
+        };
+        let pushed = match may_try {
             Ok(()) => self.push_now(person, message, codes).await,
             Err(left) => Ok(Some(left)),
         };
         if !matches!(pushed, Ok(None)) {
-            self.with(&person.name, |known| known.pace.give_back());
+            self.with(&person.name, |known| known.pace.give_back(host));
         }
         pushed
     }
@@ -244,8 +253,9 @@ impl Notifier {
         let standing = match self.standing(person).await {
             Ok(standing) => standing,
             Err(error) => {
+                let wait = repeated_after(&error).unwrap_or(RETRY);
                 self.record(person, PUSHES, &Err::<(), _>(error));
-                return Ok(Some(RETRY));
+                return Ok(Some(wait));
             }
         };
         if standing.refuses(person) {
@@ -260,6 +270,10 @@ impl Notifier {
         match published {
             Err(error) if let Some(wait) = repeated_after(&error) => {
                 self.record(person, PUSHES, &Err::<(), _>(error));
+                if wait == REFUSED {
+                    let until = Instant::now() + REFUSED;
+                    self.with(&person.name, |known| known.refused.add(&message.id, until));
+                }
                 Ok(Some(wait))
             }
             published => published.map(|_| None),

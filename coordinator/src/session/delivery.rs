@@ -134,10 +134,15 @@ impl Delivery {
     /// Takes the carried messages if they are all that follows the pushed ones. Otherwise the store must be read.
     fn take_carried(&mut self) -> Option<Vec<Placed>> {
         let mut carried = std::mem::take(&mut self.carried);
-        // One before the position was pushed already, or the store lost its latest data and counts anew.
-        let is_next =
-            |arrival: &Arc<Arrival>| arrival.position > self.position && arrival.is_fresh();
-        if self.unread || !carried.iter().all(is_next) {
+        // One before the position was pushed already, or the store lost its latest data and counts anew. The host drops what it
+        // receives twice because of that.
+        if let Some(first) = carried.iter().map(|arrival| arrival.position).min()
+            && first <= self.position
+        {
+            self.position = first.saturating_sub(1);
+            return None;
+        }
+        if self.unread || !carried.iter().all(|arrival| arrival.is_fresh()) {
             return None;
         }
         carried.sort_by_key(|arrival| arrival.position);

@@ -23,6 +23,9 @@ use crate::presence::{Present, ReadingAlong};
 use crate::request::{Caller, Memory, PersonWish, Services, act_as, begin_call, settle_name};
 use crate::store::{Claim, Owner, Quota};
 
+/// How many frames a connection may send up to its `hello`.
+const BEFORE_HELLO: usize = 16;
+
 /// A link that was accepted.
 #[derive(Debug)]
 pub(super) struct Admitted {
@@ -72,9 +75,9 @@ pub(super) async fn receive(
     }
 }
 
-/// Returns the first `hello`. Earlier requests are refused.
+/// Returns the first `hello`. A few earlier requests are refused; then the connection is closed.
 async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> {
-    loop {
+    for _ in 0..BEFORE_HELLO {
         let (text, _held) = connection.receive().await?;
         let (id, error) = match Frame::parse(&text) {
             Ok(Frame::Request { id, method, params }) => {
@@ -94,6 +97,10 @@ async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> 
             .send_one(Outgoing::error(id.as_ref(), &error).text())
             .await?;
     }
+    connection
+        .close(CLOSE_REFUSED, "too many frames before hello")
+        .await;
+    Err(Gone)
 }
 
 async fn admit(

@@ -227,6 +227,18 @@ async fn another_protocol_is_refused_with_which_side_to_update() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_link_that_sends_many_frames_before_hello_is_closed() -> Result<()> {
+    let served = Served::start().await?;
+    let mut link = Link::open(&served.address).await?;
+    // Unread frames would break the connection before its close frame arrives.
+    for _ in 0..16 {
+        link.send_text("").await?;
+    }
+    assert_eq!(link.hear_close().await?, 4002);
+    Ok(())
+}
+
+#[tokio::test]
 async fn clients_without_the_token_are_refused() -> Result<()> {
     let token = "a-token-of-sixteen-or-more";
     let secret = token.parse().map_err(anyhow::Error::msg)?;

@@ -12,7 +12,8 @@ use crate::store::{Ending, Result, Tenure};
 /// How many older entries an entry replaces at most. The longest entry is not longer than so many short ones.
 const REPLACED: usize = 4;
 
-/// Appends an entry if a log is kept. It does not grow if half of the reserve is spent.
+/// Appends an entry if a log is kept. It shrinks while the store is full: refused requests, which it records, must not keep
+/// messages out.
 pub(super) fn append(work: &Work<'_>, entry: &Entry) -> Result<()> {
     let Some(has_grown) = work.log else {
         return Ok(());
@@ -21,7 +22,7 @@ pub(super) fn append(work: &Work<'_>, entry: &Entry) -> Result<()> {
     work.connection
         .prepare_cached(sql)?
         .execute([json(entry)?])?;
-    if work.full.is_some_and(|full| full.is_spent) {
+    if work.full.is_some() {
         let sql = "DELETE FROM audit WHERE position IN
             (SELECT position FROM audit WHERE position <= ? ORDER BY position LIMIT ?)";
         let older = work.connection.last_insert_rowid() - AUDIT_ENTRIES_LEAST.cast_signed();

@@ -5,9 +5,9 @@
 
 -- A time that is never reached.
 local NEVER = '9007199254740991'
--- The limit of messages that one call expires: each costs up to seven commands, and no call runs more than 500. A call that
+-- The limit of messages that one call expires: each costs up to eight commands, and no call runs more than 500. A call that
 -- expired more than a few messages does nothing else, and is repeated.
-local EXPIRED_MAX, EXPIRED_FEW = 68, 5
+local EXPIRED_MAX, EXPIRED_FEW = 60, 5
 
 -- The state of the call that runs: the key prefix of its fleet, the time, the agent in use, the agents to wake, whether
 -- the wakes go to the calling coordinator too, which does not know them itself, and the new entries of the log.
@@ -185,10 +185,16 @@ local function questions_key()
   return fleet .. 'questions'
 end
 
+-- The hosts of the senders of messages in the inbox of people, by message.
+local function hosts_key()
+  return fleet .. 'hosts'
+end
+
 -- Removes a message from the inbox. Returns whether it was there.
 local function take_out(place)
   if name == 'human' then
     redis.call('ZREM', questions_key(), place)
+    redis.call('HDEL', hosts_key(), string.match(place, '^%S+'))
   end
   if redis.call('ZREM', shown, place) == 1 or redis.call('ZREM', unshown, place) == 1 then
     redis.call('SREM', repeated, place)

@@ -3,15 +3,19 @@
 -- Returns a function that returns the host of the sender of a message in the inbox of people. The coordinator counts as a host. A
 -- message of an earlier build has none of its own.
 local function hosts()
-  local known = {}
+  local known, own = {}, {}
+  local kept = redis.call('HGETALL', hosts_key())
+  for i = 1, #kept, 2 do
+    own[kept[i]] = kept[i + 1]
+  end
   return function(place)
     local from = string.match(place, '^(.-)::')
     if from == 'system' then
       return 'system::'
     end
-    local own = redis.call('HGET', message_key(string.match(place, '^%S+')), 'host')
-    if own then
-      return own
+    local host = own[string.match(place, '^%S+')]
+    if host then
+      return host
     end
     known[from] = known[from] or redis.call('HGET', fleet .. 'agent:' .. from, 'host') or ''
     return known[from]
@@ -146,7 +150,7 @@ local function put(key, thread, due, args, at, about)
   redis.call('ZADD', unshown, position, id .. ' ' .. ends)
   due_from(ends, due)
   if name == 'human' then
-    redis.call('HSET', key, 'host', args[at + 21])
+    redis.call('HSET', hosts_key(), id, args[at + 21])
     plan('push', id, now)
   end
   if thread then
