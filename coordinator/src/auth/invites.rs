@@ -218,7 +218,7 @@ pub(crate) async fn invited(
     let Some(standing) = standing(invite, &keys, now) else {
         return Ok(None);
     };
-    // A name that an administrator gave stays, whatever it is.
+    // Any name that an administrator gave stays.
     let given = standing.invite.host.is_some();
     if !given && proven_host(request, &keys).is_none_or(|host| host != request.host) {
         check_chosen(&request.host)?;

@@ -243,7 +243,7 @@ impl Notifier {
         pushed
     }
 
-    /// Does the same, without a look at what the person was pushed before.
+    /// Pushes the message now. Returns as [`Self::try_push`] does.
     async fn push_now(
         &self,
         person: &Person,

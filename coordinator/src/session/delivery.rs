@@ -134,8 +134,8 @@ impl Delivery {
     /// Takes the carried messages if they are all that follows the pushed ones. Otherwise the store must be read.
     fn take_carried(&mut self) -> Option<Vec<Placed>> {
         let mut carried = std::mem::take(&mut self.carried);
-        // One before the position was pushed already, or the store lost its latest data and counts anew. The host drops what it
-        // receives twice because of that.
+        // One before the position was pushed already, or the store lost its latest data and counts anew. The host drops
+        // doubles.
         if let Some(first) = carried.iter().map(|arrival| arrival.position).min()
             && first <= self.position
         {

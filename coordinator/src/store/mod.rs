@@ -155,7 +155,7 @@ pub enum SendOutcome {
 /// How many bytes longer the envelope of a message may be than that of its repetition, whose sender may be renamed.
 const REPEAT_MARGIN: usize = 1_024;
 
-/// Returns the host that a message to people counts for, whatever becomes of its agent. The coordinator counts as a host.
+/// Returns the host that a message to people counts for, also after its agent was deleted. The coordinator counts as a host.
 fn counted_host(message: &Message) -> &str {
     if message.from_agent == AgentId::system() {
         return "system::";
