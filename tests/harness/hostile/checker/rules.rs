@@ -202,8 +202,10 @@ pub(super) fn waits(record: &Record) -> Vec<Wait> {
             .filter(|deed| sent.wants_answer && deed.from > sent.at)
             .map(|deed| (deed.from, deed.to));
         for (from, begins) in std::iter::once((sent.at, sent.at)).chain(renewed) {
-            let is_shown =
-                |request: &&Request| request.at >= from && fate(request) != Some(Fate::CutOff);
+            let is_shown = |request: &&Request| {
+                request.at >= from
+                    && (fate(request) != Some(Fate::CutOff) || is_left(record, sent.token, request))
+            };
             let shown = of_session(record, sent.token)
                 .find(is_shown)
                 .map_or(settled, |request| request.at);
@@ -231,6 +233,23 @@ pub(super) fn waits(record: &Record) -> Vec<Wait> {
         }
     }
     waits
+}
+
+/// Returns whether the person pressed Esc in a request with a message, and the conversation kept the message: it is not
+/// shown again, and the person decides when the session goes on.
+fn is_left(record: &Record, token: Token, request: &Request) -> bool {
+    let is_escape = |at: Timestamp| {
+        record.deeds.iter().any(|deed| {
+            deed.seat == token.seat
+                && deed.name.ends_with("escape")
+                && (deed.from..=deed.to).contains(&at)
+        })
+    };
+    let mut later = record.requests.iter().filter(|other| {
+        other.asker == Asker::Session && other.seat == token.seat && other.at > request.at
+    });
+    request.ended.is_some_and(|(_, at)| is_escape(at))
+        && later.next().is_some_and(|next| holds(next, token))
 }
 
 /// Returns whether the last event before that idle period was a failure of the model's service.

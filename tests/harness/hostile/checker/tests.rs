@@ -324,6 +324,30 @@ fn a_message_beside_an_idle_session_is_found_after_half_a_minute() {
         record.sent[2].presses = false;
     };
     assert_eq!(found(news), []);
+    let cut_off_by = |name: &'static str, next: &'static [usize]| {
+        move |record: &mut Record| {
+            record.sent.push(sent(3, 100));
+            record.requests.push(request(101, &[1, 2, 3]));
+            record.requests[2].ended = Some((Fate::CutOff, at(103)));
+            record.requests.push(request(200, next));
+            record.requests.push(request(300, &[1, 2, 3]));
+            record.deeds.push(Deed {
+                name: name.into(),
+                ..deed(Effect::Disturbs, 102, 104)
+            });
+        }
+    };
+    assert_eq!(
+        found(cut_off_by("escape", &[1, 2, 3])),
+        [],
+        "the person sees it in the conversation"
+    );
+    let left_idle = |seconds| {
+        let token = token(3);
+        [Finding::LeftIdle { token, seconds }]
+    };
+    assert_eq!(found(cut_off_by("reconnect", &[1, 2, 3])), left_idle(100));
+    assert_eq!(found(cut_off_by("escape", &[1, 2])), left_idle(200));
     let settled = |record: &mut Record| {
         late(300)(record);
         record.settled.insert(token(3), at(110));
