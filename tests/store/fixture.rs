@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use c3po_coordinator::store::{
-    Agent, AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store, Stretch,
-    Tenure, Wake,
+    Agent, AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store, StoreError,
+    Stretch, Tenure, Wake,
 };
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, PAGE_MAX};
 use c3po_shared::message::Message;
@@ -369,6 +370,26 @@ pub(crate) fn again(before: &Send, message: Message) -> Send {
         message: Message { id, ..message },
         ..before.clone()
     }
+}
+
+/// Appends entries to the log until a message is refused, and returns that message.
+pub(crate) async fn fill_the_log(store: &dyn Store) -> Result<Send> {
+    let mut entries = vec![Entry::new(Event::Accepted).by(&id("a")); 1_000];
+    for _ in 0..90 {
+        match store.note(&entries).await {
+            Ok(()) => {}
+            // A large text may have no room where a small one has.
+            Err(StoreError::Full(_)) => entries.truncate((entries.len() / 2).max(1)),
+            Err(error) => return Err(error.into()),
+        }
+        let next = send(message("a", "b", "hello"));
+        match store.send(&next).await {
+            Ok(_) => {}
+            Err(StoreError::Full(_)) => return Ok(next),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    anyhow::bail!("the store is never full")
 }
 
 /// Selects everything.

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use harness::redis::Redis;
 
 use super::Fixture;
-use super::fixture::{LEASE, claim, does, id, message, news, reply, send};
+use super::fixture::{LEASE, claim, does, fill_the_log, id, message, news, reply, send};
 use super::redis::{fixture_on, open};
 
 async fn start() -> Result<(Redis, Fixture)> {
@@ -267,5 +267,18 @@ async fn a_full_redis_takes_short_replies_until_its_reserve_is_used() -> Result<
     let refused = fixture.answer(&second, "short").await;
     let refused = refused.expect_err("the rest is for answers of people");
     assert!(refused.to_string().contains("maxmemory"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_redis_that_the_log_has_filled_makes_room_for_messages() -> Result<()> {
+    const PLENTY: u64 = 100_000;
+    let (redis, fixture) = start().await?;
+    let store = &fixture.store;
+    store.keep_log(Some(PLENTY)).await?;
+    allow(&redis, used(&redis).await? + 1_000_000).await?;
+    let message = fill_the_log(store.as_ref()).await?;
+    store.keep_log(Some(PLENTY)).await?;
+    assert_eq!(store.send(&message).await?, SendOutcome::Stored);
     Ok(())
 }

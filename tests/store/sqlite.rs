@@ -8,13 +8,16 @@ use std::time::Duration;
 use anyhow::Result;
 use c3po_coordinator::config::Fleet;
 use c3po_coordinator::store::sqlite::{OpenError, SqliteStore};
-use c3po_coordinator::store::{AnswerOutcome, Quota, Send, SendOutcome, Store, StoreError};
+use c3po_coordinator::store::{
+    AnswerOutcome, AuditStore, Quota, Send, SendOutcome, Store, StoreError,
+};
+use c3po_shared::limits::AUDIT_ENTRIES_LEAST;
 use futures_util::future::BoxFuture;
 use harness::eventually::eventually;
 use tempfile::tempdir;
 
 use super::Fixture;
-use super::fixture::{SOON, claim, id, message, news, reply, send};
+use super::fixture::{SOON, claim, fill_the_log, id, message, news, reply, send};
 
 every_promise!(start);
 
@@ -107,6 +110,27 @@ async fn a_store_of_its_size_refuses_messages_and_lets_everything_else_go_on() -
         (store.send(&long()).await.ok()? == SendOutcome::Stored).then_some(())
     };
     eventually("what was deleted makes room", SOON, sent).await?;
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_store_that_its_log_has_filled_makes_room_for_messages() -> Result<()> {
+    const MAX: u64 = 1_500_000;
+    const PLENTY: u64 = 100_000;
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    let store = SqliteStore::open_within(&path, &Fleet::default(), Some(MAX)).await?;
+    store.claim(&claim("b")).await?;
+    store.keep_log(Some(PLENTY)).await?;
+    let message = fill_the_log(&store).await?;
+    store.keep_log(Some(PLENTY)).await?;
+    assert_eq!(store.send(&message).await?, SendOutcome::Stored);
+    let kept = store.audit_end().await? - store.audit(0, 1).await?[0].position;
+    assert!(
+        (AUDIT_ENTRIES_LEAST..PLENTY).contains(&kept),
+        "{kept} entries are kept"
+    );
     store.close().await;
     Ok(())
 }

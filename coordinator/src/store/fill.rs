@@ -22,7 +22,7 @@ impl Fill {
     pub fn refuses(&self) -> Option<String> {
         match self.max {
             Some(max) if self.bytes >= max => Some(format!(
-                "its messages use {} of {max} bytes (--store-max)",
+                "it uses {} of {max} bytes (--store-max)",
                 self.bytes
             )),
             _ if self.free < self.floor => Some(format!(

@@ -1,9 +1,10 @@
 //! The audit as a Redis stream. Each stream entry contains a whole batch, which saves calls to Redis.
 
 use c3po_shared::audit::Entry;
+use c3po_shared::limits::AUDIT_ENTRIES_LEAST;
 use redis::{Cmd, Value};
 
-use super::{RedisStore, records};
+use super::{RedisStore, records, room};
 use crate::store::{Result, StoreError};
 
 /// Entries of the stream: ids with their fields.
@@ -12,12 +13,17 @@ type Batches = Vec<(String, Vec<(String, String)>)>;
 /// How many stream entries are read at once, each with at most a few hundred audit entries.
 const BATCHES: usize = 32;
 
-/// Begins the log if there is none, and deletes its oldest entries beyond the bound. Without a bound, ends the log.
+/// Begins the log if there is none, and deletes its oldest entries beyond the bound. A server that is nearly full keeps
+/// few: they must not keep messages out. Without a bound, ends the log.
 pub(super) async fn keep(store: &RedisStore, bound: Option<u64>) -> Result<()> {
     let Some(bound) = bound else {
         let mut end = redis::cmd("DEL");
         let end = end.arg(store.names.key("audit_end")).to_owned();
         return store.connection.run::<u64>(&end).await.map(drop);
+    };
+    let bound = match room::is_nearly_full(&store.connection).await? {
+        true => bound.min(AUDIT_ENTRIES_LEAST),
+        false => bound,
     };
     let keys = ["audit", "audit_end", "audit_most"].map(|name| store.names.key(name));
     let mut call = store.names.call("keep_log", keys);

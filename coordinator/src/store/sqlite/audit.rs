@@ -11,6 +11,8 @@ use crate::store::{Ending, Result, Tenure};
 
 /// How many older entries an entry replaces at most. The longest entry is not longer than so many short ones.
 const REPLACED: usize = 4;
+/// How many entries one step deletes.
+const TRIM_STEP: usize = 500;
 
 /// Appends an entry if a log is kept. It shrinks while the store is full: refused requests, which it records, must not keep
 /// messages out.
@@ -99,13 +101,18 @@ pub(super) fn record_state(
     })
 }
 
-/// Deletes the oldest entries beyond the bound.
-pub(super) fn trim(work: &Work<'_>, bound: u64) -> Result<()> {
+/// Deletes the oldest entries beyond the bound in steps: sends wait for one of them only, and a full disk must have room for
+/// it. A full store keeps few entries. Returns whether a further step may be needed.
+pub(super) fn trim(work: &Work<'_>, bound: u64) -> Result<bool> {
+    let bound = match work.full {
+        Some(_) => bound.min(AUDIT_ENTRIES_LEAST),
+        None => bound,
+    };
     let outdated = i64::try_from(end(work)?.saturating_sub(bound)).unwrap_or_default();
-    work.connection
-        .prepare_cached("DELETE FROM audit WHERE position <= ?")?
-        .execute([outdated])?;
-    Ok(())
+    let sql = "DELETE FROM audit WHERE position IN
+        (SELECT position FROM audit WHERE position <= ? ORDER BY position LIMIT ?)";
+    let mut delete = work.connection.prepare_cached(sql)?;
+    Ok(delete.execute((outdated, integer(TRIM_STEP)))? == TRIM_STEP)
 }
 
 /// Returns the position of the last entry.

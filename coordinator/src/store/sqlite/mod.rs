@@ -204,10 +204,14 @@ impl AuditStore for SqliteStore {
     async fn keep_log(&self, bound: Option<u64>) -> Result<()> {
         let keeps_log = &self.announcements.keeps_log;
         keeps_log.store(bound.is_some(), Ordering::Relaxed);
-        match bound {
-            Some(bound) => self.writer.run(move |work| audit::trim(work, bound)).await,
-            None => Ok(()),
+        if let Some(bound) = bound {
+            while self
+                .writer
+                .run(move |work| audit::trim(work, bound))
+                .await?
+            {}
         }
+        Ok(())
     }
 
     async fn note(&self, entries: &[Entry]) -> Result<()> {
