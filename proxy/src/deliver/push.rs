@@ -126,8 +126,8 @@ pub(super) struct Pushes {
     under_way: Option<Push>,
     /// The text of the latest one.
     latest: String,
-    /// Whether the client has ended a step since then, after which it looks at pushes.
-    was_due: bool,
+    /// How many steps the client has ended since then: after each it looks at pushes.
+    steps: u32,
     /// Whether the client was asked why it has not shown the one under way.
     is_asked: bool,
     given_up: VecDeque<Push>,
@@ -141,7 +141,7 @@ impl Pushes {
             waiter: false,
             under_way: None,
             latest: String::new(),
-            was_due: false,
+            steps: 0,
             is_asked: false,
             given_up: VecDeque::new(),
         }
@@ -185,7 +185,7 @@ impl Pushes {
         };
         self.latest.clone_from(&push.text);
         self.under_way = Some(push);
-        self.was_due = false;
+        self.steps = 0;
         self.is_asked = false;
         todo
     }
@@ -199,13 +199,18 @@ impl Pushes {
     /// between two steps, and at once when the turn ends. After the first such moment it waits for no other.
     pub(super) fn deadline_after(&mut self, event: Name, now: Instant) -> Option<Instant> {
         match event {
-            Name::UserPromptSubmit if !self.was_due => Some(now + CONFIRM_BUSY),
+            Name::UserPromptSubmit if self.steps == 0 => Some(now + CONFIRM_BUSY),
             Name::PostToolBatch | Name::Stop | Name::StopFailure => {
-                let was_due = std::mem::replace(&mut self.was_due, true);
-                (!was_due).then(|| now + CONFIRM)
+                self.steps += 1;
+                (self.steps == 1).then(|| now + CONFIRM)
             }
             _ => None,
         }
+    }
+
+    /// Returns whether the client has looked at pushes since the one under way, which may have missed the first such moment.
+    pub(super) fn was_passed_over(&self) -> bool {
+        self.steps > 1
     }
 
     /// Returns the push that made the prompt: the one under way, or one that was given up and comes after all.

@@ -108,7 +108,8 @@ impl Hop {
         let late = self
             .in_flight
             .overdue(now, |channel| channel == Channel::Push);
-        if !late.is_empty() && self.ways.hooks && self.turn.goes_on() {
+        let waits = self.turn.goes_on() && !self.pushes.was_passed_over();
+        if !late.is_empty() && self.ways.hooks && waits {
             // It waits in the client until the end of the step, which may be a person's decision.
             self.in_flight.push_until(now + CONFIRM_BUSY);
             return;

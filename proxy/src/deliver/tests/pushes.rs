@@ -178,6 +178,24 @@ fn a_push_into_a_turn_that_another_plugin_keeps_waits_for_its_end() {
 }
 
 #[test]
+fn a_push_that_a_client_drops_is_given_up_in_the_turns_of_a_person_who_types() {
+    let mut scene = idle_client();
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    let shown = (1..12).find(|turn| {
+        scene.passes(1);
+        let turn = format!("p{turn}");
+        let shown = scene.print(&typed(&turn));
+        scene.on(Input::ClientState(client(true)));
+        scene.passes(1);
+        scene.looks(&client(true), &standing(&[], &[]));
+        scene.hear(&of_turn(&turn, event(Name::Stop)));
+        holds(&shown, 1)
+    });
+    assert!(shown.is_some(), "a prompt brings it");
+}
+
+#[test]
 fn a_push_that_an_idle_client_lost_is_made_again() {
     let mut scene = idle_client();
     scene.arrive(vec![message(1, json!({}))]);
