@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Claim, Ending, Namesake, Owner, Removal};
+use c3po_coordinator::store::{Claim, Ending, Namesake, Owner, Quota, Removal, StoreError};
 use c3po_shared::time::Timestamp;
 use harness::redis::Redis;
 use tokio::task::JoinSet;
@@ -167,6 +167,12 @@ pub(crate) async fn an_agent_without_a_session_goes_to_its_own_host(
         (None, Some("nas"))
     );
     fixture.say("b", "cron", "hello").await?;
+    let (cron, quota) = (id("cron"), Quota::default());
+    let taken = fixture.store.introduce(&cron, Some("laptop"), &quota).await;
+    assert!(
+        matches!(&taken, Err(StoreError::Reserved { host, .. }) if host == "nas"),
+        "{taken:?}"
+    );
     assert_eq!(
         fixture
             .store

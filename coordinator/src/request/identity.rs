@@ -67,13 +67,7 @@ pub(crate) fn check_host(
 
 /// Refuses to act as an agent of another host. A request that only reads leaves no entry in the audit.
 pub(super) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
-    // An agent that no session ever held belongs to its first host, because the messages of a host's person are private.
-    let of = agent
-        .owner
-        .as_ref()
-        .map(|owner| &owner.host)
-        .or(agent.host.as_ref());
-    match of.filter(|of| *of != host && agent.id != AgentId::human()) {
+    match agent.other_host(host) {
         Some(of) => Err(foreign(&agent.id, of, host)),
         None => Ok(()),
     }
@@ -275,19 +269,31 @@ fn next_name(
     ))
 }
 
-/// Checks that no session has claimed the name of a person's command, because a person may not act as a connected session.
+/// Checks that a person's command still acts as an agent of its host that no session holds. A person may not act as a
+/// connected session, and the agent may be gone, and its name another host's, since the command began.
 ///
-/// Errors: `TakenOver` if a session has claimed it.
+/// Errors: `TakenOver` if a session has claimed it or it is gone, `Reserved` if it is another host's.
 pub(crate) async fn check_speaker(services: &Services, caller: &Caller) -> Result<(), StoreError> {
     if caller.tenure.is_some() || caller.agent == AgentId::human() {
         return Ok(());
     }
-    let lives =
-        |agent: &Agent| agent.is_online(clock::now()) && !caller.dead.contains(&agent.instance);
-    match services.store.agent(&caller.agent).await? {
-        Some(agent) if lives(&agent) => Err(StoreError::TakenOver(agent.id)),
-        _ => Ok(()),
+    let Some(agent) = services.store.agent(&caller.agent).await? else {
+        return Err(StoreError::TakenOver(caller.agent.clone()));
+    };
+    let other_host = caller.host.as_ref().and_then(|host| agent.other_host(host));
+    match other_host {
+        Some(of) => Err(StoreError::Reserved {
+            name: agent.id.clone(),
+            host: of.to_owned(),
+        }),
+        None if is_held(&agent, caller) => Err(StoreError::TakenOver(agent.id)),
+        None => Ok(()),
     }
+}
+
+/// Returns whether a session holds the agent that its host does not report as dead.
+pub(super) fn is_held(agent: &Agent, caller: &Caller) -> bool {
+    agent.is_online(clock::now()) && !caller.dead.contains(&agent.instance)
 }
 
 #[cfg(test)]

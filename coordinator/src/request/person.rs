@@ -6,10 +6,10 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use uuid::Uuid;
 
-use super::identity::{check_host, check_name, check_speaker, foreign, host_of_person};
+use super::identity::{check_host, check_name, foreign, host_of_person, is_held};
 use super::{Caller, Memory, Services, begin_call};
 use crate::auth::Principal;
-use crate::store::{Agent, StoreError};
+use crate::store::Agent;
 
 /// The agent as which a person wants to act.
 #[derive(Debug)]
@@ -49,8 +49,17 @@ pub(crate) async fn act_as(
         renamable: false,
         memory: Arc::new(Memory::default()),
     };
-    check_unheld(services, &caller).await?;
     let is_human = name == AgentId::human();
+    let known = services.store.agent(&name).await?;
+    if known
+        .as_ref()
+        .is_some_and(|agent| !is_human && is_held(agent, &caller))
+    {
+        let error = format!("{name} is held by a connected session, so no command can act as it");
+        return Err(
+            Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to act as yourself.")
+        );
+    }
     // A key limits the possible names. Without keys, a mistyped name would become an agent.
     let may_make = wish.may_make || principal.presented().is_some();
     if let Some(of) = host_of_person(services, &name)
@@ -59,7 +68,6 @@ pub(crate) async fn act_as(
     {
         return Err(foreign(&name, &of, host));
     }
-    let known = services.store.agent(&name).await?;
     let exists = is_human || is_own || may_make || known.is_some();
     if !exists || (name.is_reserved() && !is_human) {
         return Err(Refusal::agent_not_found(name.as_str(), &[]));
@@ -70,17 +78,4 @@ pub(crate) async fn act_as(
     let quota = services.quota(principal);
     let agent = services.store.introduce(&name, Some(host), &quota).await?;
     Ok((caller, agent))
-}
-
-/// Checks that no session holds the agent. Errors: `CONFLICT`.
-async fn check_unheld(services: &Services, caller: &Caller) -> Result<(), Refusal> {
-    let held = |name: AgentId| {
-        let error = format!("{name} is held by a connected session, so no command can act as it");
-        Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to act as yourself.")
-    };
-    let checked = check_speaker(services, caller).await;
-    checked.map_err(|error| match error {
-        StoreError::TakenOver(name) => held(name),
-        error => error.into(),
-    })
 }

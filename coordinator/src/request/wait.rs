@@ -76,7 +76,6 @@ pub(super) async fn until(
     wanted: &Wanted,
     deadline: Instant,
 ) -> Result<Option<Done>, Refusal> {
-    check_speaker(services, caller).await?;
     let _counted = Principal::begin_wait(&caller.principal)?;
     let mut listener = services.presence.listen(&caller.agent);
     let (mut first, mut recorded) = (true, None);
@@ -101,10 +100,9 @@ pub(super) async fn until(
             arrivals = news_for(wanted, &mut listener) => arrivals,
             () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
         };
-        if let Some(arrival) = arrivals
-            .iter()
-            .find(|arrival| wanted.is_met_by(arrival, caller))
-        {
+        let meets =
+            |arrival: &&Arc<Arrival>| !caller.is_person() && wanted.is_met_by(arrival, caller);
+        if let Some(arrival) = arrivals.iter().find(meets) {
             let place = ReadFrom::Inbox(arrival.position);
             return Ok(Some(result(caller, arrival.message.clone(), &place).into()));
         }
@@ -234,6 +232,7 @@ async fn look(
     caller: &Caller,
     wanted: &Wanted,
 ) -> Result<Option<Reply>, Refusal> {
+    check_speaker(services, caller).await?;
     match wanted {
         Wanted::Next(kind) => next_message(services, caller, *kind).await,
         Wanted::Answer(id) => answer(services, caller, id).await,

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::ids::MessageId;
 use c3po_shared::wire::{Arriving, Deliver, Outgoing, RequestId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
 use crate::clock;
-use crate::request::{Memory, Services};
-use crate::store::{Arrival, Placed, Result, Selection};
+use crate::request::{Caller, Memory, Services, check_speaker};
+use crate::store::{Arrival, Placed, Result, Selection, StoreError};
 use crate::unfinished::{Budget, Charge, Room};
 
 /// A page read from the store, with its charge.
@@ -18,6 +18,19 @@ pub(super) struct PushedPage {
     placed: Result<Vec<Placed>>,
     /// `None` if the messages are short.
     held: Option<Charge>,
+}
+
+impl PushedPage {
+    /// Returns whether the link may read the messages of its agent no longer.
+    pub(super) fn is_refused(&self) -> bool {
+        let placed = self.placed.as_ref();
+        placed.is_err_and(|error| {
+            matches!(
+                error,
+                StoreError::TakenOver(_) | StoreError::Reserved { .. }
+            )
+        })
+    }
 }
 
 /// The progress of deliveries on one link.
@@ -95,7 +108,7 @@ impl Delivery {
     }
 
     /// Starts to read the next page if it is time.
-    pub(super) fn start(&mut self, services: &Arc<Services>, agent: &AgentId, room: &Room) {
+    pub(super) fn start(&mut self, services: &Arc<Services>, caller: &Caller, room: &Room) {
         if let Some((before, _)) = self.left_out.take_if(|(_, at)| *at <= Instant::now()) {
             // The host drops messages that it receives twice because of this.
             self.position = self.position.min(before);
@@ -106,7 +119,9 @@ impl Delivery {
             return;
         }
         self.due = None;
-        if let Some(placed) = self.take_carried() {
+        // A person's command may act as the agent no longer.
+        let carried = self.take_carried().filter(|_| !caller.is_person());
+        if let Some(placed) = carried {
             self.reading = Some(Box::pin(std::future::ready(PushedPage {
                 placed: Ok(placed),
                 held: None,
@@ -114,14 +129,20 @@ impl Delivery {
             return;
         }
         self.unread = false;
-        let (store, agent, after) = (Arc::clone(&services.store), agent.clone(), self.position);
+        let (services, caller, after) = (Arc::clone(services), caller.clone(), self.position);
         let room = services.unfinished.room_for_texts(room);
         self.reading = Some(Box::pin(async move {
             let held = Some(room.await);
-            PushedPage {
-                placed: store.unshown(&agent, selection(after)).await,
-                held,
-            }
+            let placed = match check_speaker(&services, &caller).await {
+                Ok(()) => {
+                    services
+                        .store
+                        .unshown(&caller.agent, selection(after))
+                        .await
+                }
+                Err(error) => Err(error),
+            };
+            PushedPage { placed, held }
         }));
     }
 

@@ -319,6 +319,7 @@ impl Session {
             }
             Woken::Finished(Some(finished)) => self.on_finished(finished),
             Woken::Noted(noted) => self.on_noted(noted)?,
+            Woken::Delivery(page) if page.is_refused() => return Err(EndReason::TakenOver),
             Woken::Delivery(page) => {
                 let (budget, room) = (&self.services.unfinished, self.stay.principal().room());
                 if let Some((frame, held)) =
@@ -360,11 +361,8 @@ impl Session {
                 );
             }
         }
-        self.delivery.start(
-            &self.services,
-            &self.caller.agent,
-            self.stay.principal().room(),
-        );
+        self.delivery
+            .start(&self.services, &self.caller, self.stay.principal().room());
     }
 
     fn start_call(&mut self, started: ledger::ReadyCall) {

@@ -221,6 +221,14 @@ impl Claim {
 }
 
 impl Agent {
+    /// Returns the host to which the agent belongs, if that is another one. An agent that no session ever held belongs to its
+    /// first host, because the messages of a host's person are private. `human` belongs to all.
+    pub(crate) fn other_host(&self, host: &str) -> Option<&str> {
+        let owner = self.owner.as_ref().map(|owner| &owner.host);
+        let of = owner.or(self.host.as_ref()).map(String::as_str);
+        of.filter(|of| *of != host && self.id != AgentId::human())
+    }
+
     /// Returns an agent with placeholder values.
     #[cfg(test)]
     pub(crate) fn placeholder() -> Self {

@@ -76,7 +76,7 @@ pub enum StoreError {
         /// The existing agent.
         known: AgentId,
     },
-    /// The name of a deleted agent stays reserved for its host. Nothing was changed.
+    /// The agent is another host's, or its name stays reserved for one. Nothing was changed.
     #[error("{name} is reserved for the host {host}")]
     Reserved {
         /// The name.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod names;
 mod peer;
 
 use std::time::{Duration, Instant};
@@ -201,24 +202,6 @@ async fn a_session_that_was_taken_over_does_not_fight() {
     );
     talk.answer(&ping, json!({})).await;
     outcome(call).await.unwrap();
-}
-
-#[tokio::test]
-async fn another_name_by_register_agent_is_kept() {
-    let peer = Peer::listen().await;
-    let running = run(vec![peer.url()]);
-    let call = running.call("register_agent", json!({"name": "shop"}));
-    let (mut talk, _) = peer.welcome("web").await;
-    let request = talk.hear().await;
-    let record = json!({
-        "id": "shop", "uid": "0191e6b0-0000-7000-8000-000000000001", "status": "online", "state": "ready",
-        "registered_at": "2026-01-15T10:30:00.000Z", "last_seen": "2026-01-15T10:30:00.000Z",
-    });
-    talk.answer(&request, record).await;
-    outcome(call).await.unwrap();
-    drop(talk);
-    let (_talk, hello) = peer.welcome("shop").await;
-    assert_eq!(hello["name"], "shop");
 }
 
 #[tokio::test]

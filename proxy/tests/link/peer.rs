@@ -140,7 +140,7 @@ pub(crate) struct Running {
     pub(crate) inbox: Arc<PersonInbox>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
-    pub(crate) _state: tempfile::TempDir,
+    pub(crate) state: tempfile::TempDir,
 }
 
 pub(crate) fn run(urls: Vec<String>) -> Running {
@@ -194,7 +194,7 @@ pub(crate) fn run_as(
         inbox,
         stop,
         tasks,
-        _state: state,
+        state,
     }
 }
 

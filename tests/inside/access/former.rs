@@ -1,6 +1,8 @@
 //! Names of deleted agents and of persons: no other host gets them, or the messages that are kept of them.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use c3po_shared::ids::CallId;
+use c3po_shared::wire::CLOSE_TAKEN_OVER;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use inside::gate::Gate;
@@ -76,6 +78,43 @@ async fn another_host_gets_neither_the_name_of_a_forgotten_agent_nor_its_message
         .call("wait_for_message", json!({"timeout": 10}))
         .await?;
     assert_eq!(waited["response"], "for the nas", "{waited}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_that_still_runs_gets_nothing_of_the_next_owner_of_its_name() -> Result<()> {
+    let (gate, nas, laptop) = two_hosts().await?;
+    let mut links = Vec::new();
+    let follows = json!({"person": true, "reach": ["terminal"]});
+    for more in [json!({"person": true}), json!({"person": true}), follows] {
+        let mut link = Link::open_with(&gate.served.address, Some(&nas)).await?;
+        let who = Who {
+            more,
+            ..Who::new("cron")
+        };
+        link.hello(&who)
+            .await?
+            .map_err(|refused| anyhow!("{refused}"))?;
+        links.push(link);
+    }
+    let [mut asks, mut waits, mut follows] = links.try_into().map_err(|_| anyhow!("three"))?;
+    let wait = waits
+        .begin(CallId::fresh(), "wait_for_message", json!({}))
+        .await?;
+    gate.ask(&["agents", "rm", "cron"]).await?;
+    assert_eq!(asks.refusal("get_messages", json!({})).await?, "CONFLICT");
+    let (mut next, welcome) = session(&gate, &laptop, "cron").await?;
+    assert_eq!(welcome["agent_id"], "cron");
+    next.notify("goodbye", json!({})).await?;
+    let (mut sender, _) = session(&gate, &laptop, "web").await?;
+    let secret = json!({"target": "cron", "message": "for the laptop"});
+    sender.call("send_message", secret).await?;
+
+    assert_eq!(follows.hear_close().await?, CLOSE_TAKEN_OVER);
+    assert!(follows.heard.is_empty(), "{:?}", follows.heard);
+    let waited = waits.end(wait).await?.expect_err("it is of the laptop");
+    assert_eq!(waited["data"]["code"], "FORBIDDEN", "{waited}");
+    assert_eq!(asks.refusal("get_messages", json!({})).await?, "FORBIDDEN");
     Ok(())
 }
 

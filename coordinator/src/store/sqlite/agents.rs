@@ -151,15 +151,16 @@ pub(super) fn introduce(
     host: Option<&str>,
     quota: &Quota,
 ) -> Result<Agent> {
-    if find(work, id)?.is_none() {
-        if let Some(of) = former_host(work, id)?
-            && host.is_some_and(|host| host != of)
-        {
-            return Err(StoreError::Reserved {
-                name: id.clone(),
-                host: of,
-            });
-        }
+    let known = find(work, id)?;
+    let of = match &known {
+        Some(agent) => host.and_then(|host| agent.other_host(host).map(str::to_owned)),
+        None => former_host(work, id)?.filter(|of| host.is_some_and(|host| host != of)),
+    };
+    if let Some(host) = of {
+        let name = id.clone();
+        return Err(StoreError::Reserved { name, host });
+    }
+    if known.is_none() {
         insert(work, id, quota)?;
     }
     let sql = "UPDATE agents SET host = iif(slot > 0, host, coalesce(:host, host)),

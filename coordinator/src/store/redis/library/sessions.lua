@@ -437,18 +437,18 @@ define('move_reservations', SMALL, function(keys, args)
 end)
 
 -- Creates the agent unless it exists, and records that it was seen. Returns its record, as `refused_agent` does, or
--- {'reserved', host}.
+-- {'reserved', host} if it is or was another host's.
 -- KEYS: -, agent. ARGV: uid for a new name, host, the key or '', limit of agents of the key, whether the name stays reserved
 -- for the host
 define('introduce', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local held = redis.call('HGET', agent, 'held_until')
-  if not held then
-    local of = args[2] ~= '' and former_host()
-    if of and of ~= args[2] then
-      return { 'reserved', of }
-    end
+  local known = redis.call('HMGET', agent, 'held_until', 'host')
+  local of = known[1] and (known[2] or '') or former_host() or ''
+  if args[2] ~= '' and of ~= '' and of ~= args[2] and name ~= 'human' then
+    return { 'reserved', of }
+  end
+  if not known[1] then
     local refused = refused_agent(args[3], args[4])
     if refused then
       return refused
