@@ -13,6 +13,7 @@ pub(crate) mod leftovers;
 mod lines;
 mod notice;
 mod outgoing_call;
+mod own_seat;
 mod pending;
 mod people;
 mod prompts;
@@ -342,8 +343,7 @@ impl Link {
         }
     }
 
-    /// Returns the name under which calls are queued. A command uses its wished name: without a coordinator, no other one is
-    /// known.
+    /// Returns the name under which calls are queued. Without a coordinator, a command knows only its wished name.
     fn queues_as(&self) -> AgentId {
         match self.shared.kind {
             Kind::Person { .. } => self.shared.config.agent.clone(),

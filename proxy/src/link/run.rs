@@ -1,8 +1,6 @@
 //! Drives the link: dial, `hello`, serve, back off, and repeat, until it is stopped. A refused session waits for a
 //! changed configuration, or for a minute.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
@@ -10,12 +8,11 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Hello, PROTOCOL_VERSION, SessionChange, Welcome};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::connection::LinkSocket;
 use super::directory::Endpoints;
 use super::failed::{self, DialError, Stage};
-use super::seats::Seat;
+use super::own_seat::OwnSeat;
 use super::serve::{End, serve};
 use super::{GRACE, Kind, Link, LinkStatus, PoisonError, Shared, as_written, queue, rules};
 
@@ -23,8 +20,6 @@ use super::{GRACE, Kind, Link, LinkStatus, PoisonError, Shared, as_written, queu
 const REDIAL_MIN: Duration = Duration::from_secs(1);
 /// How long one of several coordinators may take to answer before the next one is tried.
 const TURN_MAX: Duration = Duration::from_secs(3);
-/// How long the disk may take for a seat.
-const SEAT_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the link up until it is stopped. Waiting calls are answered in any case.
 pub async fn run(link: Link, stop: CancellationToken) {
@@ -74,7 +69,7 @@ struct Course {
     /// The name for `hello`: the wished one at first, the canonical one after the first reply.
     name: AgentId,
     /// The seat of that name on this host, if this process has it.
-    seat: Option<Seat>,
+    seat: OwnSeat,
     /// Whether this process asked for a name before.
     has_begun: bool,
 }
@@ -88,54 +83,13 @@ impl Course {
             self.has_begun = true;
         }
     }
-
-    /// Takes the seat of a name and releases any other. Without a seat, the lease of a dead process has to expire.
-    async fn sit(&mut self, shared: &Shared, name: &AgentId) {
-        if matches!(shared.kind, Kind::Person { .. })
-            || self.seat.as_ref().is_some_and(|seat| seat.name == *name)
-        {
-            return;
-        }
-        let (older, seats, name, instance) = (
-            self.seat.take(),
-            shared.seats.clone(),
-            name.clone(),
-            shared.instance,
-        );
-        let too_late = Arc::new(AtomicBool::new(false));
-        let is_too_late = Arc::clone(&too_late);
-        let taking = tokio::task::spawn_blocking(move || {
-            older.map_or(Ok(()), Seat::give_up)?;
-            match seats.take(&name, instance)? {
-                // It came after the deadline: release it, or the next process would count us as dead.
-                Some(seat) if is_too_late.load(Ordering::Relaxed) => seat.give_up().map(|()| None),
-                seat => Ok(seat),
-            }
-        });
-        match tokio::time::timeout(SEAT_MAX, taking).await {
-            Ok(Ok(Ok(mut seat))) => {
-                *shared.shown() = seat.as_mut().and_then(|seat| seat.shown.take());
-                self.seat = seat;
-            }
-            Ok(Ok(Err(error))) => tracing::debug!("could not take a seat: {error}"),
-            Ok(Err(_)) | Err(_) => {
-                too_late.store(true, Ordering::Relaxed);
-                tracing::debug!("could not take a seat in time");
-            }
-        }
-    }
-
-    /// Returns the processes that this one is known to succeed.
-    fn succeeds(&self) -> Vec<Uuid> {
-        self.seat.as_ref().map(Seat::succeeds).unwrap_or_default()
-    }
 }
 
 async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
     let mut course = Course {
         next_url: 0,
         name: shared.config.agent.clone(),
-        seat: None,
+        seat: OwnSeat::default(),
         has_begun: false,
     };
     let mut backoff = rules::backoff();
@@ -164,7 +118,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
             Some(Ok(None)) => shared.status.send_modify(LinkStatus::round_failed),
             Some(Ok(Some((mut connection, welcome)))) => {
                 let began = Instant::now();
-                let end = serve(shared, &mut connection, &welcome, stop).await;
+                let end = serve(shared, &mut connection, &welcome, &mut course.seat, stop).await;
                 let stable = began.elapsed() >= rules::STABLE;
                 if stable {
                     backoff = rules::backoff();
@@ -256,7 +210,7 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
             tracing::info!(
                 "the client runs this session in another process now, which gets the name"
             );
-            if let Some(Err(error)) = course.seat.take().map(Seat::give_up) {
+            if let Err(error) = course.seat.leave() {
                 tracing::debug!("could not leave a seat: {error}");
             }
             course.name = shared.config.agent.clone();
@@ -280,7 +234,7 @@ async fn dial_all(
             .suggest("Correct c3po's configuration; the session then reconnects automatically."));
     }
     let name = course.name.clone();
-    course.sit(shared, &name).await;
+    course.seat.sit(shared, &name).await;
     if shared.kind == Kind::Leftover && course.seat.is_none() {
         return Err(Refusal::new(
             ErrorCode::Conflict,
@@ -335,7 +289,7 @@ async fn is_up(
     dialled: Dialled,
 ) -> (LinkSocket, Welcome) {
     let (connection, welcome, told) = dialled;
-    course.sit(shared, &welcome.agent_id).await;
+    course.seat.sit(shared, &welcome.agent_id).await;
     shared
         .deliveries
         .begins(&welcome.agent_id, welcome.generation);
@@ -402,7 +356,7 @@ async fn dial_one(
         reach: facts.reach.unwrap_or_default(),
         context: facts.context.unwrap_or_default(),
         state: facts.state,
-        succeeds: course.succeeds(),
+        succeeds: course.seat.succeeds(),
     };
     let welcome = connection.hello(&hello).await?;
     Ok((connection, welcome, told))

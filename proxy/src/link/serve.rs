@@ -17,6 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Incoming, LinkSocket};
+use super::own_seat::OwnSeat;
 use super::{Kind, Shared};
 
 /// How long a connection is used after the coordinator announced its shutdown: pending calls get their replies.
@@ -46,6 +47,7 @@ pub(super) async fn serve(
     shared: &Shared,
     connection: &mut LinkSocket,
     welcome: &Welcome,
+    seat: &mut OwnSeat,
     stop: &CancellationToken,
 ) -> End {
     let mut heartbeat =
@@ -62,7 +64,7 @@ pub(super) async fn serve(
         let done = tokio::select! {
             incoming = connection.read() => {
                 heard = Instant::now();
-                took(shared, connection, incoming, &mut leave_at).await
+                took(shared, connection, seat, incoming, &mut leave_at).await
             }
             () = shared.to_write.notified() => write_pending(shared, connection).await,
             _ = heartbeat.tick() => beat(shared, connection).await,
@@ -129,6 +131,7 @@ async fn beat(shared: &Shared, connection: &mut LinkSocket) -> Result<(), End> {
 async fn took(
     shared: &Shared,
     connection: &mut LinkSocket,
+    seat: &mut OwnSeat,
     incoming: Incoming,
     leave_at: &mut Option<Instant>,
 ) -> Result<(), End> {
@@ -146,7 +149,7 @@ async fn took(
     };
     let answer = match Frame::parse(&text) {
         Ok(Frame::Response { id, outcome }) => {
-            answered(shared, &id, outcome);
+            answered(shared, seat, &id, outcome).await;
             None
         }
         Ok(Frame::Request { id, method, params }) => Some(match ToProxy::parse(&method, params) {
@@ -185,7 +188,12 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
 }
 
 /// Passes a reply on to its caller.
-fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError>) {
+async fn answered(
+    shared: &Shared,
+    seat: &mut OwnSeat,
+    id: &RequestId,
+    outcome: Result<&RawValue, RpcError>,
+) {
     let RequestId::Number(number) = id else {
         return;
     };
@@ -216,13 +224,13 @@ fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError
     };
     let outcome = outcome.map_err(Refusal::from).and_then(Received::parse);
     if let Ok(reply) = &outcome {
-        note(shared, &answered.call.call, reply);
+        note(shared, seat, &answered.call.call, reply).await;
     }
     answered.pass_on(outcome);
 }
 
 /// Records the facts about the session itself in a successful call.
-fn note(shared: &Shared, call: &Call, reply: &Received) {
+async fn note(shared: &Shared, seat: &mut OwnSeat, call: &Call, reply: &Received) {
     match call {
         Call::RegisterAgent(_) => {
             let Ok(record) = reply.read::<AgentRecord>() else {
@@ -231,6 +239,8 @@ fn note(shared: &Shared, call: &Call, reply: &Received) {
             if shared.status.borrow().agent != record.id {
                 shared.deliveries.begins(&record.id, 0);
             }
+            // Before the next frame, which may bring messages for the new name.
+            seat.sit(shared, &record.id).await;
             shared.status.send_if_modified(|status| {
                 let other = status.agent != record.id;
                 status.agent = record.id;
