@@ -23,11 +23,11 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, interval_at, timeout};
 
 use super::accept::BODY_MAX;
 use super::endpoint::read_body;
+use super::entrance::Place;
 use super::evidence::{self, Presentation};
 use super::http_waits::HttpWaits;
 use super::written::Paid;
@@ -129,12 +129,6 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
             format!("the body has {values} JSON values; at most {VALUES_MAX} are allowed"),
         ));
     }
-    let principal = request.extensions().get::<Arc<Principal>>().cloned();
-    let entrance = match Entrance::of(principal.as_ref()).await {
-        Ok(entrance) => entrance,
-        Err(refusal) => return refused(refusal),
-    };
-    request.extensions_mut().insert(Arc::new(entrance));
     let effect = Arc::new(Effect::default());
     request.extensions_mut().insert(Arc::clone(&effect));
     request.extensions_mut().insert(BodySize {
@@ -153,24 +147,6 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
     match effect.take() {
         Some(of_answer) => Paid::mark(of_answer.or(held), answer),
         None => answer,
-    }
-}
-
-/// The place of a request, until its call takes its own.
-#[derive(Debug, Default)]
-struct Entrance(Mutex<Option<OwnedSemaphorePermit>>);
-
-impl Entrance {
-    /// Takes the place of a request of that principal.
-    async fn of(principal: Option<&Arc<Principal>>) -> Result<Self, Refusal> {
-        Ok(match principal {
-            Some(principal) => Self(Mutex::new(request::begin_request(principal).await?)),
-            None => Self::default(),
-        })
-    }
-
-    fn leave(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -296,8 +272,8 @@ impl Handler {
             Via::ToolCall,
         )
         .await;
-        if let Some(entrance) = parts.extensions.get::<Arc<Entrance>>() {
-            entrance.leave();
+        if let Some(place) = parts.extensions.get::<Arc<Place>>() {
+            place.leave();
         }
         let waits = call
             .waits()

@@ -7,9 +7,11 @@ mod audit;
 mod certificate;
 mod checkup;
 mod control;
+mod credential;
 mod description;
 mod download;
 mod endpoint;
+mod entrance;
 mod envelope;
 mod events;
 mod evidence;
@@ -28,7 +30,6 @@ mod policy;
 mod questions;
 mod rest;
 mod routes;
-mod strangers;
 mod tls;
 mod v1;
 mod written;
@@ -55,16 +56,16 @@ use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
 use self::checkup::Checkup;
 pub(crate) use self::control::{PrintedCommand, place as control_socket, this_program};
+use self::credential::Credential;
 use self::download::Downloads;
 use self::endpoint::{retry_after, status_of};
+use self::entrance::Entrance;
 use self::http_session::HttpSessions;
 use self::join::Joins;
-use self::strangers::Strangers;
 use self::tls::Transport;
 use self::written::until_written;
 use self::wrong_codes::WrongCodes;
 use crate::auth::{Auth, Principal, Stay};
-use crate::clock;
 use crate::config::Config;
 use crate::memory;
 use crate::notify::Notifier;
@@ -173,12 +174,12 @@ fn routes(server: &AppState, names: origins::Names, has_tls: bool) -> Router {
         .method_not_allowed_fallback(rest::no_such_method)
         .merge(sessions)
         .fallback(rest::nowhere)
+        .layer(middleware::from_fn_with_state(names, origins::layer))
         .layer(middleware::from_fn_with_state(
-            Strangers::new(Arc::clone(&server.auth)),
-            strangers::layer,
+            Entrance::new(server),
+            entrance::layer,
         ))
         .layer(middleware::from_fn(envelope::layer))
-        .layer(middleware::from_fn_with_state(names, origins::layer))
         .layer(middleware::from_fn(pages::end_workers))
         .with_state(server.clone())
 }
@@ -208,12 +209,7 @@ fn refused(refusal: Refusal) -> Response {
 
 /// Admits a request before any of its body is read.
 fn guard(server: &AppState, request: &mut Request) -> Result<Arc<Stay>, Refusal> {
-    let admitted = match request.extensions().get::<Arc<Principal>>() {
-        // A client of the control socket.
-        Some(local) => Ok(Arc::clone(local)),
-        None => server.auth.admit(request.headers(), clock::now()),
-    };
-    let principal = admitted.inspect_err(|refusal| {
+    let principal = Credential::of(request.extensions()).inspect_err(|refusal| {
         let before = server.services.metrics.connections_refused.inc();
         // Logged for the 1st, 2nd, 4th, 8th, … rejection, so that a client that never stops cannot fill the disk.
         if (before + 1).is_power_of_two() {

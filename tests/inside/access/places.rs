@@ -4,11 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use c3po_shared::limits::{CALLS_PER_KEY, READS_PER_KEY};
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use harness::link::{Link, Who};
 use harness::redis::Redis;
 use inside::gate::Gate;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::ask;
 
 async fn linked(gate: &Gate, key: &str, name: &str) -> Result<Link> {
     let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
@@ -107,5 +111,67 @@ async fn ends_of_sessions_take_the_places_of_their_key() -> Result<()> {
         begun.elapsed()
     );
     redis.resume()?;
+    Ok(())
+}
+
+/// Sends that many requests whose bodies do not end.
+async fn half_sent(
+    gate: &Gate,
+    count: usize,
+    path: &str,
+    credential: &str,
+) -> Result<Vec<TcpStream>> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{credential}X-Agent-ID: web\r\n\
+         Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"
+    );
+    let halves = (0..count).map(async |_| {
+        let mut half = TcpStream::connect(gate.address()?).await?;
+        half.write_all(head.as_bytes()).await?;
+        Ok::<_, anyhow::Error>(half)
+    });
+    try_join_all(halves).await
+}
+
+#[tokio::test]
+async fn every_request_takes_a_place_of_its_key_and_others_have_their_own() -> Result<()> {
+    let gate = Gate::start().await?;
+    let busy = gate.key("agent", "web", &[]).await?;
+    let other = gate.key("agent", "api", &[]).await?;
+    let credential = format!("Authorization: Bearer {busy}\r\n");
+    let _halves = half_sent(&gate, CALLS_PER_KEY, "/api/v1/messages", &credential).await?;
+    ask(&gate, "GET", "/api/v1/me", Some(&other), None, "").await?;
+    let status = async |method: &'static str, path: &'static str, key: &str| {
+        let answer = ask(&gate, method, path, Some(key), None, "").await;
+        answer.map_or(0, |answer| answer.status)
+    };
+    for (method, path, expected) in [
+        ("GET", "/q", 200),
+        ("GET", "/nowhere", 404),
+        ("DELETE", "/api/v1/me", 405),
+        ("GET", "/api/openapi.json", 200),
+        ("GET", "/api/v1/me", 200),
+        ("POST", "/mcp", 415),
+    ] {
+        let answered = tokio::join!(status(method, path, &busy), status(method, path, &other));
+        assert_eq!(answered, (429, expected), "{method} {path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn codes_that_come_slowly_keep_no_stranger_waiting() -> Result<()> {
+    let gate = Gate::start().await?;
+    let _halves = half_sent(&gate, 40, "/api/join", "").await?;
+    let begun = Instant::now();
+    let pages = (0..20).map(|_| ask(&gate, "GET", "/q", None, None, ""));
+    for page in join_all(pages).await {
+        assert_eq!(page?.status, 200);
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
     Ok(())
 }

@@ -28,10 +28,10 @@ use tokio::time::timeout;
 
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
-use crate::clock;
 use crate::request::{begin_call, check_host, check_name, check_reader};
 use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
+use crate::server::credential::Credential;
 use crate::server::http_session::{AGENT_HEADER, agent_header, host_header};
 use crate::unfinished::{Account, Charge};
 
@@ -62,9 +62,8 @@ pub(in crate::server) struct MayLook(pub(in crate::server) bool);
 impl FromRequestParts<AppState> for MayLook {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, server: &AppState) -> Result<Self, Infallible> {
-        let local = parts.extensions.get::<Arc<Principal>>().cloned();
-        let principal = local.map_or_else(|| server.auth.admit(&parts.headers, clock::now()), Ok);
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
+        let principal = Credential::of(&parts.extensions);
         Ok(Self(principal.is_ok_and(|principal| {
             principal.check(Right::Look).is_ok()
         })))

@@ -14,7 +14,6 @@ use axum::http::Method;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) use self::answer::{
     Charged, Media, Plain, Refused, RestAnswer, described, retry_after, status_of,
@@ -24,7 +23,7 @@ pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_b
 use super::written::until_written;
 use super::{AppState, envelope, guard};
 use crate::auth::{Right, Stay, logins};
-use crate::request::{begin_request, check_right};
+use crate::request::check_right;
 
 /// The access rule of a path.
 #[derive(Debug, Clone, Copy)]
@@ -140,15 +139,14 @@ async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let (stay, place) = match permit(&server, &mut request, access.needs).await {
-        Ok(permitted) => permitted.unzip(),
+    let stay = match permit(&server, &mut request, access.needs).await {
+        Ok(stay) => stay,
         Err(refusal) => return Refused::from(refusal).into_response(),
     };
     let principal = stay.as_ref().map(|stay| Arc::clone(stay.principal()));
     let services = Arc::clone(&server.services);
     let work = async move {
         let response = next.run(request).await;
-        drop(place);
         match stay {
             Some(stay) => until_written(&services.unfinished, stay, response)
                 .unwrap_or_else(|refusal| Refused::from(refusal).into_response()),
@@ -169,18 +167,17 @@ async fn admit(
     done.unwrap_or_else(|refusal| Refused::from(refusal).into_response())
 }
 
-/// Returns the counted request with its place, or `None` if the path needs no credential.
+/// Returns the counted request, or `None` if the path needs no credential.
 async fn permit(
     server: &AppState,
     request: &mut Request,
     needs: Needs,
-) -> Result<Option<(Arc<Stay>, Option<OwnedSemaphorePermit>)>, Refusal> {
+) -> Result<Option<Arc<Stay>>, Refusal> {
     if needs == Needs::Nothing {
         return Ok(None);
     }
     let stay = guard(server, request)?;
     let (principal, only_reads) = (stay.principal(), *request.method() == Method::GET);
-    let place = begin_request(principal).await?;
     if !only_reads {
         logins::vouch(server.services.store.as_ref(), principal).await?;
     }
@@ -190,7 +187,7 @@ async fn permit(
         Needs::Right(right) => check_right(&server.services, principal, right)?,
         Needs::Nothing | Needs::Admission => {}
     }
-    Ok(Some((stay, place)))
+    Ok(Some(stay))
 }
 
 fn ended_early(error: &tokio::task::JoinError) -> Refusal {

@@ -1,0 +1,35 @@
+//! The credential of a request, which is checked once.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::Extensions;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+
+use super::AppState;
+use crate::auth::Principal;
+use crate::clock;
+
+/// The principal of a request, or why it has none.
+#[derive(Debug, Clone)]
+pub(super) struct Credential(Result<Arc<Principal>, Refusal>);
+
+impl Credential {
+    /// Checks the credential of a request. A client of the control socket has its principal already.
+    pub(super) fn check(server: &AppState, request: &Request) -> Self {
+        let local = request.extensions().get::<Arc<Principal>>().cloned();
+        Self(local.map_or_else(|| server.auth.admit(request.headers(), clock::now()), Ok))
+    }
+
+    /// Returns the principal.
+    pub(super) fn principal(&self) -> Result<&Arc<Principal>, &Refusal> {
+        self.0.as_ref()
+    }
+
+    /// Returns the principal of a request that has passed the entrance.
+    pub(super) fn of(extensions: &Extensions) -> Result<Arc<Principal>, Refusal> {
+        let unchecked = || Refusal::new(ErrorCode::Internal, "the request was not checked");
+        let checked = extensions.get::<Self>().ok_or_else(unchecked)?;
+        checked.0.clone()
+    }
+}

@@ -1,0 +1,110 @@
+//! The entrance of every request: its credential is checked once, and it takes a place before any work, so that a flood of
+//! requests does not keep others waiting.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::{join, login};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use super::AppState;
+use super::accept::BODY_MAX;
+use super::credential::Credential;
+use super::endpoint::{Refused, read_body};
+use crate::request::begin_request;
+
+/// How many requests without a valid credential are answered at a time.
+const STRANGERS_AT_ONCE: usize = 16;
+/// How long one of them waits for its place.
+const STRANGER_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The place of a request, until the head of its answer is there or its call takes another.
+#[derive(Debug)]
+pub(super) struct Place(Mutex<Option<OwnedSemaphorePermit>>);
+
+impl Place {
+    /// Gives it to the next request.
+    pub(super) fn leave(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// The entrance, with the places of requests without a valid credential. Each principal has its own.
+#[derive(Debug, Clone)]
+pub(super) struct Entrance {
+    server: AppState,
+    strangers: Arc<Semaphore>,
+}
+
+impl Entrance {
+    pub(super) fn new(server: &AppState) -> Self {
+        Self {
+            server: server.clone(),
+            strangers: Arc::new(Semaphore::new(STRANGERS_AT_ONCE)),
+        }
+    }
+
+    /// Waits for a place.
+    ///
+    /// Errors: `RATE_LIMITED` if all places stay taken.
+    async fn place(&self, credential: &Credential) -> Result<Arc<Place>, Refusal> {
+        let place = match credential.principal() {
+            Ok(principal) => begin_request(principal).await?,
+            Err(_) => {
+                let place = Arc::clone(&self.strangers).acquire_owned();
+                let place = timeout(STRANGER_DEADLINE, place).await;
+                place.map_err(|_| crowded())?.ok()
+            }
+        };
+        // Work that waits for nothing would give the place back before another request asks for one.
+        yield_now().await;
+        Ok(Arc::new(Place(Mutex::new(place))))
+    }
+}
+
+fn crowded() -> Refusal {
+    let error = "too many clients without a credential send requests";
+    Refusal::new(ErrorCode::RateLimited, error).suggest("Try again in a few seconds.")
+}
+
+/// Returns whether the request brings a code instead of a credential.
+fn has_code(request: &Request) -> bool {
+    request.method() == Method::POST && matches!(request.uri().path(), join::PATH | login::PATH)
+}
+
+/// Checks the credential of a request, and has it wait for its place.
+pub(super) async fn layer(
+    State(entrance): State<Entrance>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let credential = Credential::check(&entrance.server, &request);
+    let mut read = Ok(None);
+    if credential.principal().is_err() && has_code(&request) {
+        // It may come slowly, and few strangers have a place at a time.
+        read = read_body(&entrance.server, &mut request, BODY_MAX)
+            .await
+            .map(|(body, held)| {
+                *request.body_mut() = Body::from(body);
+                held
+            });
+    }
+    let entered = entrance.place(&credential).await;
+    let (place, _held) = match entered.and_then(|place| Ok((place, read?))) {
+        Ok(entered) => entered,
+        Err(refusal) => return Refused::from(refusal).into_response(),
+    };
+    request.extensions_mut().insert(credential);
+    request.extensions_mut().insert(Arc::clone(&place));
+    let response = next.run(request).await;
+    place.leave();
+    response
+}
