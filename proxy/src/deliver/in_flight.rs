@@ -63,6 +63,8 @@ pub(super) struct Flight {
     pub(super) way: Option<Way>,
     /// The client's name for the turn, where it is known.
     pub(super) turn: Option<String>,
+    /// The use of the tool in whose result the message came, where that is to be proven.
+    pub(super) tool_use: Option<String>,
     /// When the way counts as failed.
     pub(super) until: Instant,
 }
@@ -75,6 +77,7 @@ impl Flight {
             via,
             way: None,
             turn,
+            tool_use: None,
             until: now + PRINT_MAX,
         }
     }
@@ -86,6 +89,7 @@ impl Flight {
             via: way.via(),
             way: Some(way),
             turn: None,
+            tool_use: None,
             until,
         }
     }
@@ -102,6 +106,7 @@ impl Flight {
             via,
             way,
             turn,
+            tool_use: None,
             until: now + STEP_MAX,
         }
     }
@@ -113,7 +118,16 @@ impl Flight {
             via,
             way: None,
             turn,
+            tool_use: None,
             until: now + READ_MAX,
+        }
+    }
+
+    /// The message may stand in the conversation by the result of that use of a tool.
+    pub(super) fn of_use(via: Via, tool_use: Option<String>, now: Instant) -> Self {
+        Self {
+            tool_use,
+            ..Self::unsure(via, None, now)
         }
     }
 
@@ -149,6 +163,7 @@ impl Flight {
             via: Via::WaitForMessage,
             way: None,
             turn: None,
+            tool_use: None,
             until: now + WRITE_MAX,
         }
     }

@@ -170,7 +170,8 @@ impl Hop {
                 self.in_flight.repeat(&ids);
             } else {
                 self.evidence.want(now + WRITTEN);
-                self.in_flight.launch(&ids, &Flight::unsure(via, None, now));
+                self.in_flight
+                    .launch(&ids, &Flight::of_use(via, tool_use, now));
                 if let Some(note) = text_of(&ids, waited, now) {
                     self.in_flight.add(note);
                 }
@@ -188,13 +189,26 @@ impl Hop {
         let doubted = self
             .in_flight
             .under_way(|flight| flight.channel == Channel::Unsure);
-        let (by_result, others): (Vec<_>, Vec<_>) = doubted
+        let (mut by_result, others): (Vec<_>, Vec<_>) = doubted
             .into_iter()
             .partition(|id| self.in_flight.flight(id).is_some_and(Flight::was_result));
         self.in_flight.repeat(&others);
-        for (via, ids) in self.by_way(by_result) {
-            self.came_by_result(ids, via, None, now);
+        let uses: Vec<_> = by_result.iter().map(|id| self.use_of(id)).collect();
+        for tool_use in uses {
+            let of_use = by_result
+                .extract_if(.., |id| self.use_of(id) == tool_use)
+                .collect();
+            for (via, ids) in self.by_way(of_use) {
+                // No hook may report the end of its step. The client may cancel it.
+                self.came_by_result(ids, via, None, now);
+                self.shown.came_of(tool_use.clone());
+            }
         }
+    }
+
+    /// Returns the use of the tool in whose result a message that is under way came, if it is to be proven.
+    fn use_of(&self, id: &MessageId) -> Option<String> {
+        self.in_flight.flight(id)?.tool_use.clone()
     }
 
     fn came_by_result(
@@ -234,6 +248,11 @@ impl Hop {
 
     /// The client gave up the results of these uses of tools: their messages come again.
     pub(super) fn results_given_up(&mut self, uses: &[String], now: Instant) {
+        let unproven = self.in_flight.under_way(|flight| {
+            let of_use = flight.tool_use.as_ref();
+            of_use.is_some_and(|of_use| uses.contains(of_use))
+        });
+        self.in_flight.repeat(&unproven);
         let given_up = self.shown.given_up(uses);
         if !given_up.is_empty() {
             let mut rest = self.shown.claimed();

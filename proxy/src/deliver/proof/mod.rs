@@ -315,6 +315,13 @@ impl Shown {
         self.add_result(ids, awaits, tool_use, now);
     }
 
+    /// The latest messages came in the result of that use of a tool.
+    pub(super) fn came_of(&mut self, tool_use: Option<String>) {
+        if let Some(latest) = self.unproven.back_mut() {
+            latest.tool_use = tool_use;
+        }
+    }
+
     /// Returns whether the step of that tool use is over.
     pub(super) fn has_ended(&self, tool_use: Option<&String>) -> bool {
         tool_use.is_some_and(|tool_use| self.ended.contains(tool_use))
@@ -394,9 +401,7 @@ impl Shown {
         since: Instant,
     ) {
         self.add(ids, awaits, since);
-        if let Some(latest) = self.unproven.back_mut() {
-            latest.tool_use = tool_use;
-        }
+        self.came_of(tool_use);
     }
 
     fn add(&mut self, ids: &[MessageId], awaits: Awaits, since: Instant) {

@@ -313,3 +313,26 @@ fn a_cancelled_result_of_the_background_that_its_transcript_lacks_comes_again_in
     assert!(is_marked(&scene.print(&batch("p1", "t2")).unwrap(), &id(1)));
     assert_eq!(scene.receipts(), []);
 }
+
+#[test]
+fn without_hooks_and_transcript_only_the_messages_of_a_cancelled_use_come_again() {
+    let busy = ClientState {
+        is_busy: Some(true),
+        ..ClientState::default()
+    };
+    for is_claimed in [false, true] {
+        let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, false));
+        super::results::waited(&mut scene, 1, news(), "t1");
+        super::results::waited(&mut scene, 2, news(), "t2");
+        if is_claimed {
+            scene.passes(1);
+            scene.looks(&busy, None);
+            assert_eq!(scene.receipts().len(), 2);
+        }
+        scene.on(Input::Cancelled("t1".into()));
+        scene.passes(1);
+        scene.looks(&busy, None);
+        assert_eq!([1, 2].map(|number| scene.takes(number)), [true, false]);
+        assert_eq!(scene.hop.repeated(&[id(1)], None), [id(1)]);
+    }
+}
