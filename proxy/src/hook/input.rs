@@ -19,7 +19,9 @@ const OWN: &str = "c3po";
 const PROMPT_MAX: usize = 128 << 10;
 
 /// Prefixes of prompts that a client generates: from a notification, another session's message, or a channel.
-const MADE: [&str; 3] = ["<task-notification>", "<cross-session-message", "<channel "];
+const MADE: [&str; 3] = [NOTICE, "<cross-session-message", "<channel "];
+/// The prefix of a notification, which may hold the result of a tool of ours.
+const NOTICE: &str = "<task-notification>";
 
 /// The fields that are read. All others, such as the output of a tool, are skipped without being kept.
 #[derive(Debug, Default, Deserialize)]
@@ -108,7 +110,7 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
         typed: name == Name::UserPromptSubmit && input.prompt.as_deref().is_some_and(is_typed),
         prompt: input
             .prompt
-            .filter(|prompt| prompt.len() <= PROMPT_MAX && prompt.contains(MARK)),
+            .filter(|prompt| prompt.len() <= PROMPT_MAX && is_of_ours(prompt)),
         prompt_id: input.prompt_id,
         transcript: input.transcript_path,
         notification_type: input.notification_type,
@@ -119,6 +121,11 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
         answered: input.last_assistant_message.is_some(),
         ..Event::new(name)
     })
+}
+
+/// Returns whether the prompt may be one of ours, or bring the result of one of our tools.
+fn is_of_ours(prompt: &str) -> bool {
+    prompt.contains(MARK) || (prompt.starts_with(NOTICE) && prompt.contains(OWN))
 }
 
 /// Returns whether a person typed the prompt. A prompt that begins with our own mark counts as ours; a person may quote it.
@@ -185,6 +192,11 @@ mod tests {
                 .prompt
         };
         assert_eq!(prompt("my password is hush".to_owned()), None);
+        assert_eq!(prompt("what of c3po?".to_owned()), None);
+        let notice = |task: &str| format!("<task-notification>\n<summary>{task}</summary>");
+        assert_eq!(prompt(notice("shell")), None);
+        let own = notice("MCP task k1 (c3po/wait_for_message) completed.");
+        assert_eq!(prompt(own.clone()), Some(own));
         let half = format!(r#"{{"prompt": "{MARK} half a character \ud83d"}}"#);
         assert!(
             event(Name::UserPromptSubmit, half.as_bytes())

@@ -201,8 +201,10 @@ impl Hop {
             self.evidence.want(now + WRITTEN);
         }
         if standing.is_none() {
-            self.shown.leave_queue();
-            let (dropped, next) = self.shown.dropped(now);
+            for (ids, via) in self.shown.take_noticed() {
+                self.receipt(ids, Stage::InSession, via, Some(Via::Hook));
+            }
+            let (dropped, next) = self.shown.dropped(!self.turn.is_busy(), now);
             if let Some(next) = next {
                 self.evidence.want(next);
             }

@@ -10,6 +10,7 @@ use super::conversation::FIRST_LOOK;
 use super::{Hop, ToolUse, presses};
 use crate::deliver::in_flight::{Channel, Flight};
 use crate::deliver::note::Note;
+use crate::deliver::transcript::in_background;
 use crate::deliver::turn::is_step;
 use crate::deliver::ways::Way;
 use crate::deliver::{answer, render};
@@ -87,6 +88,11 @@ impl Hop {
         }
         if event.name == Name::PreToolUse {
             self.note_uses(event);
+        }
+        if event.name == Name::UserPromptSubmit
+            && let Some(prompt) = &event.prompt
+        {
+            self.shown.noticed(&in_background(prompt), event);
         }
         if matches!(
             event.name,

@@ -1,6 +1,7 @@
 //! The messages that were put before the model, and the proof that the model went on after them.
 
 mod claims;
+mod notices;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use c3po_shared::receipt::Via;
 use tokio::time::Instant;
 
 use super::note::Note;
+use notices::Notice;
 
 /// How many ids are remembered as shown: an inbox full of mail, several times over.
 const SHOWN_MAX: usize = 4 * INBOX_MAX;
@@ -68,6 +70,8 @@ struct Unproven {
     tool_use: Option<String>,
     /// The tool, while the receipt does not claim them yet.
     unclaimed: Option<Via>,
+    /// The prompt that brings them, while they wait in the client.
+    notice: Option<Notice>,
     /// Whether the client cancelled that use before the model had the result, or its turn is over.
     is_cancelled: bool,
 }
@@ -79,7 +83,8 @@ enum Awaits {
     EndOf(Option<String>),
     /// The next thing that the session's model is given; then the next step.
     NextInput,
-    /// Its name in the transcript, until which it waits in the client as the result of a tool; then the next step.
+    /// Its name in the transcript, until which it waits in the client as the result of a tool; then the next step. Without a
+    /// transcript, a step of the turn of the client's notice.
     Queue(Via),
     /// The next step of that agent: of a subagent, or of the session itself in the same turn.
     StepOf(Option<String>),
@@ -340,19 +345,7 @@ impl Shown {
 
     /// Returns whether messages wait in the client.
     pub(super) fn has_queued(&self) -> bool {
-        self.unproven
-            .iter()
-            .any(|unproven| matches!(unproven.awaits, Awaits::Queue(_)))
-    }
-
-    /// Without a transcript, the next thing that the model is given brings the messages that wait in the client.
-    pub(super) fn leave_queue(&mut self) {
-        for unproven in &mut self.unproven {
-            if let Awaits::Queue(via) = unproven.awaits {
-                unproven.awaits = Awaits::NextInput;
-                unproven.unclaimed = Some(via);
-            }
-        }
+        self.unproven.iter().any(Unproven::is_queued)
     }
 
     /// Messages came into the session's own context by a hook.
@@ -360,28 +353,29 @@ impl Shown {
         self.add(ids, Awaits::StepOf(None), now);
     }
 
-    /// Without a transcript, returns the messages of cancelled uses of tools, and those of hooks that the client may have
-    /// dropped that long ago, and when to look for others.
-    pub(super) fn dropped(&self, now: Instant) -> (Vec<MessageId>, Option<Instant>) {
-        let (cancelled, open): (Vec<_>, Vec<_>) = self
-            .unproven
-            .iter()
-            .partition(|unproven| unproven.is_cancelled);
-        let cancelled = cancelled.into_iter().flat_map(|unproven| &unproven.ids);
-        let (mut dropped, mut next) = (cancelled.cloned().collect::<Vec<_>>(), None);
-        for unproven in open
-            .into_iter()
-            .filter(|unproven| unproven.awaits == Awaits::Answer)
-        {
-            let mut unclaimed = unproven
+    /// Without a transcript, returns the messages of cancelled uses of tools and of blocked notices, those of hooks that the
+    /// client may have dropped that long ago, and those that an idle client should have brought. Returns also when to look
+    /// for others.
+    pub(super) fn dropped(&self, is_idle: bool, now: Instant) -> (Vec<MessageId>, Option<Instant>) {
+        let (mut dropped, mut next) = (Vec::new(), None);
+        for unproven in &self.unproven {
+            if unproven.is_cancelled || unproven.is_blocked() {
+                dropped.extend(unproven.ids.iter().cloned());
+                continue;
+            }
+            let mut missing = unproven
                 .ids
                 .iter()
-                .filter(|id| self.is_unclaimed(id))
+                .filter(|id| match unproven.awaits {
+                    Awaits::Queue(_) => is_idle,
+                    Awaits::Answer => self.is_unclaimed(id),
+                    _ => false,
+                })
                 .peekable();
             let until = unproven.since + RESULT_LATE;
             if until <= now {
-                dropped.extend(unclaimed.cloned());
-            } else if unclaimed.peek().is_some() {
+                dropped.extend(missing.cloned());
+            } else if missing.peek().is_some() {
                 next = Some(next.map_or(until, |next: Instant| next.min(until)));
             }
         }
@@ -412,6 +406,7 @@ impl Shown {
             since,
             tool_use: None,
             unclaimed: None,
+            notice: None,
             is_cancelled: false,
         });
         if self.unproven.len() > UNPROVEN_MAX {

@@ -20,6 +20,7 @@ impl Shown {
             let is_of_it = |awaits: &Awaits| matches!(awaits, Awaits::StepOf(of) if of == who);
             seen.of_turn = self.take(is_of_it, |_| true);
             if who.is_none() {
+                self.step_follows_notices(event);
                 seen.of_earlier = self.take(|awaits| *awaits == Awaits::AnyStep, |_| true);
             }
         }

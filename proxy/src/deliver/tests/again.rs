@@ -86,42 +86,6 @@ fn a_hook_gives_no_message_that_has_expired() {
     assert_eq!(scene.print(&batch("p1", "t1")), None);
 }
 
-#[test]
-fn without_a_transcript_the_model_has_a_background_result_with_its_next_input() {
-    let mut scene = after_a_turn();
-    let reads_nothing = |scene: &mut Scene| {
-        scene.passes(1);
-        if let Todo::Read(_) = scene.next() {
-            scene.on(Input::Conversation(None));
-        }
-    };
-    scene.hear(&typed("p1"));
-    scene.uses("p1", "t1");
-    scene.hear(&batch("p1", "t1"));
-    // The client has moved the wait to the background.
-    super::results::waited(&mut scene, 1, news(), "t1");
-    reads_nothing(&mut scene);
-    scene.uses("p1", "t2");
-    reads_nothing(&mut scene);
-    assert_eq!(scene.receipts(), [], "it waits in the client");
-    scene.hear(&batch("p1", "t2"));
-    scene.hear(&of_turn("p1", event(Name::Stop)));
-    scene.hear(&typed("p2"));
-    scene.hear(&of_turn("p2", event(Name::Stop)));
-    reads_nothing(&mut scene);
-    let receipts = scene.receipts().into_iter();
-    let receipts: Vec<_> = receipts
-        .map(|receipt| (receipt.stage, receipt.via))
-        .collect();
-    assert_eq!(
-        receipts,
-        [
-            (Stage::InSession, Via::WaitForMessage),
-            (Stage::Seen, Via::Hook)
-        ]
-    );
-}
-
 /// The session is compacted, and the client has not written that yet when message 1 comes again.
 fn compacted(mut scene: Scene) -> Scene {
     scene.hear(&event(Name::PreCompact));

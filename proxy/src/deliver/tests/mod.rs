@@ -4,6 +4,7 @@ mod again;
 mod ended;
 mod giving;
 mod hostile;
+mod notices;
 mod order;
 mod pushes;
 mod random;

@@ -28,6 +28,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use self::names::ids_in;
+pub(super) use self::names::in_background;
 pub(crate) use self::recorded::Recorded;
 
 /// Where the model's name stands, in answers that the client wrote itself.

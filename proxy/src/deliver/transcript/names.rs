@@ -55,7 +55,7 @@ fn origin(line: &str) -> Option<MessageId> {
 }
 
 /// Returns the messages of a result that the client brings later, as a prompt of its own: the tool ran in the background.
-fn in_background(text: &str) -> Vec<MessageId> {
+pub(in crate::deliver) fn in_background(text: &str) -> Vec<MessageId> {
     let notice = text
         .strip_prefix("<task-notification>")
         .and_then(|notice| notice.split_once("<result>\n"));
