@@ -15,6 +15,7 @@ mod duties;
 mod files;
 mod fleet;
 mod guard;
+mod json;
 mod limit;
 mod listen;
 pub mod log;

@@ -331,7 +331,8 @@ impl LogQuery {
 pub struct AuditPage {
     /// The entries, oldest first.
     pub entries: Vec<Entry>,
-    /// The position of the last entry that was read: the `after` of the next page.
+    /// The position of the last entry that was read: the `after` of the next page. It is 0 if the log ends before the
+    /// requested position, as after a restore.
     pub next: u64,
     /// Whether there were no entries after that.
     pub complete: bool,

@@ -59,10 +59,13 @@ pub(crate) async fn a_new_name_differs_from_others_in_more_than_case(
     fixture.agent("We").await?;
 
     // A forgotten agent does not block a name.
-    fixture.store.unregister(&id("Web"), None).await?;
+    fixture.store.unregister(&id("Web"), None, None).await?;
     fixture.agent("web").await?;
     assert_eq!(in_the_way(&fixture, "Web").await?.as_deref(), Some("web"));
-    fixture.store.remove(&id("cron.Job"), false, None).await?;
+    fixture
+        .store
+        .remove(&id("cron.Job"), None, false, None)
+        .await?;
     fixture.introduce("CRON.JOB", None).await?;
     Ok(())
 }
@@ -112,8 +115,8 @@ async fn in_redis_names_of_before_go_on_and_count_from_their_next_session_on() -
         fixture.agent(name).await?;
     }
     assert_eq!(in_the_way(&fixture, "WEB").await?.as_deref(), Some("web"));
-    fixture.store.remove(&id("Web"), false, None).await?;
-    fixture.store.unregister(&id("Web"), None).await?;
+    fixture.store.remove(&id("Web"), None, false, None).await?;
+    fixture.store.unregister(&id("Web"), None, None).await?;
     assert_eq!(in_the_way(&fixture, "Web").await?.as_deref(), Some("web"));
     Ok(())
 }

@@ -348,12 +348,15 @@ pub(crate) async fn nothing_is_left_to_do_for_a_removed_agent(fixture: Fixture) 
     }
     fixture.say("a", "b", "hello").await?;
     assert!(store.claim_due(10, HOLD).await?.next.is_some());
-    assert_eq!(store.remove(&id("b"), true, None).await?, Removal::Removed);
+    assert_eq!(
+        store.remove(&id("b"), None, true, None).await?,
+        Removal::Removed
+    );
     assert_eq!(store.claim_due(10, HOLD).await?, Due::default());
     assert_eq!(store.expire(&id("b")).await?, None);
     fixture.agent("session").await?;
     assert!(store.claim_due(10, HOLD).await?.next.is_some());
-    assert!(store.unregister(&id("session"), None).await?);
+    assert!(store.unregister(&id("session"), None, None).await?);
     assert_eq!(store.claim_due(10, HOLD).await?, Due::default());
     Ok(())
 }

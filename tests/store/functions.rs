@@ -122,7 +122,7 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     store.agents(None, 1_000).await?;
     store.message(&sent[0]).await?;
     store.release(tenure, Ending::Goodbye).await?;
-    store.unregister(&tenure.agent, None).await?;
+    store.unregister(&tenure.agent, None, None).await?;
     super::one_shot::one_with_much_ends(fixture).await?;
     super::owners::many_move(fixture).await?;
     Ok(())

@@ -120,17 +120,19 @@ pub(crate) async fn rulings_and_removals_append_their_entries_in_their_own_step(
     tokio::time::timeout(super::fixture::SOON, grows.changed()).await??;
     for _ in 0..2 {
         store
-            .unregister(&id("a"), Some(&entry("unregistered")))
+            .unregister(&id("a"), None, Some(&entry("unregistered")))
             .await?;
     }
     check(&fixture, &["stop", "unregistered"]).await?;
     for outcome in [Removal::Removed, Removal::Unknown] {
         let removal = store
-            .remove(&id("b"), false, Some(&entry("removed")))
+            .remove(&id("b"), None, false, Some(&entry("removed")))
             .await?;
         assert_eq!(removal, outcome);
     }
-    let freed = store.remove(&id("b"), true, Some(&entry("freed"))).await?;
+    let freed = store
+        .remove(&id("b"), None, true, Some(&entry("freed")))
+        .await?;
     assert_eq!(freed, Removal::Removed);
     check(&fixture, &["stop", "unregistered", "removed", "freed"]).await
 }

@@ -153,6 +153,7 @@ macro_rules! every_promise {
                 a_prompt_is_noted_with_its_time_until_the_next_one,
                 a_person_is_introduced_without_a_session,
                 unregister_forgets_an_agent_with_an_empty_inbox,
+                an_agent_is_ended_by_its_own_host_alone,
                 unregister_keeps_an_agent_with_mail;
             guarding:
                 a_ruling_takes_the_place_of_the_one_before_it,

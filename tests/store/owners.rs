@@ -98,7 +98,7 @@ pub(crate) async fn an_owner_has_one_agent(mut fixture: Fixture) -> Result<()> {
         "it keeps its name"
     );
     assert_eq!(
-        fixture.store.remove(&id("a-2"), false, None).await?,
+        fixture.store.remove(&id("a-2"), None, false, None).await?,
         Removal::Removed
     );
     let anew = fixture.take(&wish("a-3", owner("a", "nas", 1))).await?;

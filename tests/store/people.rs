@@ -152,7 +152,7 @@ pub(crate) async fn a_further_notice_replaces_the_oldest_of_its_host_and_no_ques
         notices.push(fixture.post(notice).await?);
     }
     // Its notices count for the host all the same.
-    fixture.store.remove(&id("a-2"), true, None).await?;
+    fixture.store.remove(&id("a-2"), None, true, None).await?;
     let latest = of_host("h1", notice("a", "the latest"));
     let latest = fixture.post(latest).await?;
     assert_eq!(fixture.pending("human").await?, NOTICES_PER_HOST + 3);
@@ -265,7 +265,7 @@ pub(crate) async fn an_agent_whose_question_people_have_stays_until_it_is_answer
     for name in ["a", "b"] {
         fixture.introduce(name, Some("h")).await?;
         let question = fixture.say(name, "human", "which one?").await?;
-        assert!(fixture.store.unregister(&id(name), None).await?);
+        assert!(fixture.store.unregister(&id(name), None, None).await?);
         assert!(fixture.store.agent(&id(name)).await?.is_some(), "{name}");
         if name == "a" {
             let reply = send(reply(&question, "this one"));
@@ -275,9 +275,9 @@ pub(crate) async fn an_agent_whose_question_people_have_stays_until_it_is_answer
                 .store
                 .acknowledge(&id(name), None, &[reply.message.id])
                 .await?;
-            fixture.store.unregister(&id(name), None).await?;
+            fixture.store.unregister(&id(name), None, None).await?;
         } else {
-            fixture.store.remove(&id(name), true, None).await?;
+            fixture.store.remove(&id(name), None, true, None).await?;
             assert_eq!(
                 fixture.stages(&question.id).await?,
                 [Stage::Stored, Stage::Expired]

@@ -254,7 +254,7 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
     fixture.agent("e").await?;
 
     // Every way of forgetting an agent frees a place.
-    fixture.store.unregister(&held.agent, None).await?;
+    fixture.store.unregister(&held.agent, None, None).await?;
     let brief = fixture
         .take(&Claim {
             fleeting: true,
@@ -270,7 +270,7 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
         })
         .await?;
     assert!(fixture.store.claim(&wish("k1", "h")).await.is_err());
-    fixture.store.remove(&id("c"), false, None).await?;
+    fixture.store.remove(&id("c"), None, false, None).await?;
     fixture.take(&wish("k1", "h")).await?;
     assert!(fixture.store.claim(&wish("k1", "i")).await.is_err());
     Ok(())

@@ -1,14 +1,15 @@
 //! Records of agents: listed, changed, introduced and forgotten.
 
 use anyhow::Result;
-use c3po_coordinator::store::Amendment;
+use c3po_coordinator::store::{Amendment, Removal, StoreError};
 use c3po_shared::receipt::Via;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::SessionChange;
 
 use super::Fixture;
-use super::fixture::{SOON, claim, does, id};
+use super::fixture::{LEASE, SOON, claim, does, id, owner};
+use super::owners::wish;
 
 pub(crate) async fn an_unknown_agent_is_nobody(fixture: Fixture) -> Result<()> {
     assert_eq!(fixture.store.agent(&id("nobody")).await?, None);
@@ -19,7 +20,7 @@ pub(crate) async fn an_unknown_agent_is_nobody(fixture: Fixture) -> Result<()> {
             .await?,
         None
     );
-    assert!(!fixture.store.unregister(&id("nobody"), None).await?);
+    assert!(!fixture.store.unregister(&id("nobody"), None, None).await?);
     assert!(fixture.store.agents(None, 10).await?.is_empty());
     Ok(())
 }
@@ -170,7 +171,9 @@ pub(crate) async fn a_person_is_introduced_without_a_session(fixture: Fixture) -
 
     // Introducing an agent that has a session does not affect the session.
     let tenure = fixture.agent("a").await?;
-    let agent = fixture.introduce("a", Some("elsewhere")).await?;
+    let elsewhere = fixture.introduce("a", Some("elsewhere")).await;
+    assert!(elsewhere.is_err(), "it is of nas2: {elsewhere:?}");
+    let agent = fixture.introduce("a", Some("nas2")).await?;
     assert_eq!(agent.host.as_deref(), Some("nas2"));
     assert_eq!(
         (agent.uid, agent.generation, agent.instance),
@@ -184,17 +187,48 @@ pub(crate) async fn unregister_forgets_an_agent_with_an_empty_inbox(
     fixture: Fixture,
 ) -> Result<()> {
     let old = fixture.agent("a").await?;
-    assert!(fixture.store.unregister(&id("a"), None).await?);
+    assert!(fixture.store.unregister(&id("a"), None, None).await?);
     assert_eq!(fixture.store.agent(&id("a")).await?, None);
-    assert!(!fixture.store.unregister(&id("a"), None).await?);
+    assert!(!fixture.store.unregister(&id("a"), None, None).await?);
     assert_ne!(fixture.take(&claim("a")).await?.uid, old.uid);
+    Ok(())
+}
+
+pub(crate) async fn an_agent_is_ended_by_its_own_host_alone(fixture: Fixture) -> Result<()> {
+    let (cron, web) = (id("cron"), id("web"));
+    fixture.introduce("cron", Some("nas")).await?;
+    let held = fixture.take(&wish("web", owner("web", "nas", 1))).await?;
+    for name in [&cron, &web] {
+        let ended = fixture.store.unregister(name, Some("laptop"), None).await;
+        assert!(
+            matches!(&ended, Err(StoreError::Reserved { host, .. }) if host == "nas"),
+            "{ended:?}"
+        );
+        let removed = fixture
+            .store
+            .remove(name, Some("laptop"), false, None)
+            .await;
+        assert!(
+            matches!(&removed, Err(StoreError::Reserved { host, .. }) if host == "nas"),
+            "{removed:?}"
+        );
+    }
+    assert!(fixture.store.renew(&held, LEASE).await?);
+    assert!(fixture.store.unregister(&web, Some("nas"), None).await?);
+    assert_eq!(
+        fixture
+            .store
+            .remove(&cron, Some("nas"), false, None)
+            .await?,
+        Removal::Removed
+    );
     Ok(())
 }
 
 pub(crate) async fn unregister_keeps_an_agent_with_mail(fixture: Fixture) -> Result<()> {
     let old = fixture.agent("a").await?;
     fixture.say("b", "a", "hello").await?;
-    assert!(fixture.store.unregister(&id("a"), None).await?);
+    assert!(fixture.store.unregister(&id("a"), None, None).await?);
     let agent = fixture
         .store
         .agent(&id("a"))

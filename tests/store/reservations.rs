@@ -14,7 +14,7 @@ use super::owners::{brief, wish};
 
 pub(crate) async fn a_removed_agent_leaves_nothing_but_receipts(fixture: Fixture) -> Result<()> {
     assert_eq!(
-        fixture.store.remove(&id("a"), false, None).await?,
+        fixture.store.remove(&id("a"), None, false, None).await?,
         Removal::Unknown
     );
     let held = fixture.agent("a").await?;
@@ -24,13 +24,13 @@ pub(crate) async fn a_removed_agent_leaves_nothing_but_receipts(fixture: Fixture
         sent.push(fixture.say("b", "a", &number.to_string()).await?);
     }
     assert_eq!(
-        fixture.store.remove(&id("a"), false, None).await?,
+        fixture.store.remove(&id("a"), None, false, None).await?,
         Removal::Held
     );
     assert_eq!(fixture.pending("a").await?, 120);
     fixture.store.release(&held, Ending::Goodbye).await?;
     assert_eq!(
-        fixture.store.remove(&id("a"), false, None).await?,
+        fixture.store.remove(&id("a"), None, false, None).await?,
         Removal::Removed
     );
     assert_eq!(
@@ -84,7 +84,7 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
     assert_eq!(fixture.unshown("a").await?, ["answer"]);
     fixture.store.release(&back, Ending::Goodbye).await?;
     assert_eq!(
-        fixture.store.remove(&id("a"), false, None).await?,
+        fixture.store.remove(&id("a"), None, false, None).await?,
         Removal::Removed
     );
     let introduced = fixture.introduce("a", Some("laptop")).await?;
@@ -103,7 +103,7 @@ pub(crate) async fn an_administrator_frees_the_name_of_a_deleted_agent(
 ) -> Result<()> {
     let held = fixture.take(&brief("a", "laptop")).await?;
     fixture.store.release(&held, Ending::Goodbye).await?;
-    let remove = async |frees_name| fixture.store.remove(&id("a"), frees_name, None).await;
+    let remove = async |frees_name| fixture.store.remove(&id("a"), None, frees_name, None).await;
     assert_eq!(remove(false).await?, Removal::Unknown);
     assert_eq!(remove(true).await?, Removal::Removed);
     assert_eq!(remove(true).await?, Removal::Unknown);
@@ -130,7 +130,7 @@ async fn reserve(fixture: &Fixture, key: &str, name: &str, host: &str) -> Result
         ..wish(name, owner(name, host, 1))
     };
     let held = fixture.take(&claim).await?;
-    fixture.store.unregister(&held.agent, None).await?;
+    fixture.store.unregister(&held.agent, None, None).await?;
     Ok(())
 }
 
@@ -139,7 +139,10 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
     reserve(&fixture, "k2", "other", "nas").await?;
     // A name that the first key reserved, and that the second one has after an administrator freed it.
     reserve(&fixture, "k1", "passed", "nas").await?;
-    fixture.store.remove(&id("passed"), true, None).await?;
+    fixture
+        .store
+        .remove(&id("passed"), None, true, None)
+        .await?;
     reserve(&fixture, "k2", "passed", "laptop").await?;
     // Reservations of one millisecond have no order.
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -190,7 +193,7 @@ pub(crate) async fn a_container_with_a_key_keeps_the_names_of_its_deleted_agents
         );
         let store = &fixture.store;
         store.introduce(&name, Some(container), &quota).await?;
-        store.remove(&name, false, None).await?;
+        store.remove(&name, None, false, None).await?;
         let other = store.introduce(&name, Some("laptop"), &quota).await;
         assert_eq!(other.is_err(), is_of_key, "{other:?}");
     }

@@ -54,6 +54,7 @@ const MAPS: &[Map] = &[
                 "clock",
                 "files",
                 "fleet",
+                "json",
                 "listen",
                 "log",
                 "memory",

@@ -16,18 +16,23 @@ const HOST_TRIES: usize = 100;
 const NAMES_TRIED: usize = 20;
 
 /// Returns a host name that no key has, not even an ended one, so that no host inherits another's messages. Its person's
-/// name is neither that of another host's agent, in any spelling, nor reserved for another host.
+/// name is neither that of another host's agent, in any spelling, nor reserved for another host. The first `before` such names
+/// are skipped.
 pub(super) async fn free_host(
     store: &dyn Store,
     name: &str,
     keys: &[Key],
+    mut before: usize,
 ) -> Result<String, Refusal> {
     let known = like_persons(store).await?;
     let mut taken: Vec<String> = keys.iter().map(|key| key.host().to_owned()).collect();
-    for _ in 0..NAMES_TRIED {
+    for _ in 0..NAMES_TRIED + before {
         let host = host::unique(name, taken.iter().map(String::as_str));
         if is_free(store, &known, &host, &host).await? {
-            return Ok(host);
+            if before == 0 {
+                return Ok(host);
+            }
+            before -= 1;
         }
         taken.push(host);
     }
@@ -103,9 +108,9 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
             return Ok(key);
         }
         let rank = same.iter().filter(|other| other.id < key.id).count();
-        let host = Some(free_host_of(&key.name, &others, rank));
+        let host = free_host(store, &key.name, &others, rank).await?;
         key = Key {
-            host,
+            host: Some(host),
             revision: key.revision + 1,
             ..key
         };
@@ -117,15 +122,6 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
     ))
 }
 
-/// Returns a free host name, skipping the first `before` free names.
-fn free_host_of(name: &str, keys: &[Key], before: usize) -> String {
-    let mut taken: Vec<String> = keys.iter().map(|key| key.host().to_owned()).collect();
-    for _ in 0..before {
-        taken.push(host::unique(name, taken.iter().map(String::as_str)));
-    }
-    host::unique(name, taken.iter().map(String::as_str))
-}
-
 /// Returns the host whose key the joining client has, if it proves that.
 pub(super) fn proven_host(request: &JoinRequest, keys: &[Key]) -> Option<String> {
     let (proof, now) = (request.proof.as_deref()?, clock::now());
@@ -133,4 +129,47 @@ pub(super) fn proven_host(request: &JoinRequest, keys: &[Key]) -> Option<String>
         key.is_valid(now) && join::proof_of(&key.hash, &request.code).as_deref() == Some(proof)
     };
     keys.iter().find(has).map(|key| key.host().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use c3po_shared::vocabulary::Scope;
+
+    use super::*;
+    use crate::auth::issue::{NewKey, draft};
+    use crate::config::Fleet;
+    use crate::store::sqlite::SqliteStore;
+    use crate::store::{KeyStore, Quota};
+
+    #[tokio::test]
+    async fn a_host_that_moves_to_another_name_gets_one_whose_person_is_free() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let store = SqliteStore::open(&path, &Fleet::default()).await;
+        let store = store.expect("a store");
+        let person = AgentId::of_person("nas-2");
+        let quota = Quota::default();
+        let made = store.introduce(&person, Some("laptop"), &quota).await;
+        made.expect("an agent of another host");
+        let mut keys = Vec::new();
+        for _ in 0..2 {
+            let new = NewKey {
+                name: "nas".into(),
+                host: Some("nas".into()),
+                scope: Scope::Agent,
+                agents: vec!["*".into()],
+                expires_in: None,
+            };
+            let (key, _) = draft(new, "test").expect("a key");
+            assert!(store.put_key(&key, KEYS_MAX, None).await.expect("stored"));
+            keys.push(key);
+        }
+        let mut hosts = Vec::new();
+        for key in keys {
+            let settled = settle_host(&store, key).await.expect("settled");
+            hosts.push(settled.host().to_owned());
+        }
+        assert_ne!(hosts[0], hosts[1]);
+        assert!(!hosts.contains(&"nas-2".to_owned()), "{hosts:?}");
+    }
 }

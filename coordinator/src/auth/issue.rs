@@ -115,7 +115,7 @@ pub(super) async fn host_of(
             }
             Ok(host.to_owned())
         }
-        None => free_host(store, name, keys).await.map_err(unchanged),
+        None => free_host(store, name, keys, 0).await.map_err(unchanged),
     }
 }
 

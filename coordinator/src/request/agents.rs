@@ -107,6 +107,7 @@ pub(super) async fn set_status(
     caller: &Caller,
     call: tools::SetStatus,
 ) -> Result<Reply, Refusal> {
+    check_own(caller)?;
     let amendment = Amendment {
         current_task: call.current_task,
         description: call.description,
@@ -120,6 +121,15 @@ pub(super) async fn set_status(
         success: true,
         agent: agent.record(clock::now()),
     }))
+}
+
+/// Refuses to describe `human`, which is every person: one that is away would keep the questions of all agents from the others.
+fn check_own(caller: &Caller) -> Result<(), Refusal> {
+    if caller.agent != AgentId::human() {
+        return Ok(());
+    }
+    let error = "human is every person's and has no state or description of its own";
+    Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Act as another agent."))
 }
 
 async fn amend(
@@ -146,6 +156,7 @@ pub(super) async fn register(
         Some(name) => rename(services, caller, name).await?,
         None => None,
     };
+    check_own(renamed.as_ref().unwrap_or(caller))?;
     let amendment = Amendment {
         capabilities: call.capabilities,
         description: call.description,

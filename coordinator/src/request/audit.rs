@@ -53,6 +53,14 @@ pub(super) async fn matching(
     let (mut entries, mut next, mut looked_at) = (Vec::new(), query.after.unwrap_or_default(), 0);
     while looked_at < LOOKED_AT_MAX {
         let read = services.store.audit(next, AUDIT_PAGE_MAX).await?;
+        if read.is_empty() && next > services.store.audit_end().await? {
+            // A backup was restored: the log continues at an earlier position.
+            return Ok(AuditPage {
+                entries,
+                next: 0,
+                complete: false,
+            });
+        }
         if read.is_empty() {
             return Ok(AuditPage {
                 entries,

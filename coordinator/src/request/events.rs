@@ -7,10 +7,11 @@ use c3po_shared::audit::{AuditPage, Entry, LogQuery};
 use c3po_shared::limits::{AUDIT_PAGE_MAX, EVENT_READERS};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::view::View;
-use super::{Services, audit};
+use super::{Services, audit, begin_read};
 use crate::auth::Principal;
 
 /// How many entries of the log a stream reads at once.
@@ -98,14 +99,21 @@ impl Events {
         loop {
             // Marked before the log is read, so that no entry is missed.
             self.grows.mark_unchanged();
-            let read = self.services.store.audit(self.after, PAGE).await?;
-            let is_behind = !read.is_empty();
-            if let Some(next) = self.take(read).await? {
-                return Ok(next);
-            }
-            if is_behind {
-                // There may be more, of which it may see something.
-                continue;
+            {
+                let principal = Arc::clone(&self.principal);
+                let Ok(_reading) = begin_read(&principal).await else {
+                    return Ok(Next::Quiet);
+                };
+                let read = self.services.store.audit(self.after, PAGE).await?;
+                let is_behind = !read.is_empty();
+                if let Some(next) = self.take(read).await? {
+                    return Ok(next);
+                }
+                if is_behind {
+                    // There may be more, of which it may see something.
+                    yield_now().await;
+                    continue;
+                }
             }
             match timeout(QUIET, self.grows.changed()).await {
                 Ok(Ok(())) => sleep(GATHER).await,

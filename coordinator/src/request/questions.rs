@@ -102,7 +102,9 @@ fn in_brief(mut message: Message) -> Message {
             .map(|part| &mut part.text)
             .for_each(cut);
         if let Some(request) = &mut question.request {
+            cut(&mut request.tool);
             cut(&mut request.input);
+            request.subagent.iter_mut().for_each(cut);
             let rules = request
                 .suggestions
                 .iter()
@@ -372,7 +374,7 @@ mod tests {
             "to_agent": "human", "message": long, "context": long, "priority": "normal", "requires_response": true,
             "timestamp": "2026-01-15T00:00:00.000Z", "expires_at": "2026-01-22T00:00:00.000Z",
             "question": {"kind": "permission", "parts": [part],
-                "request": {"tool": "Bash", "input": long, "hash": "h", "suggestions": [long]}},
+                "request": {"tool": long, "subagent": long, "input": long, "hash": "h", "suggestions": [long]}},
         }));
         let brief = in_brief(message.expect("a message"));
         let question = brief.question.expect("a question");
@@ -381,7 +383,9 @@ mod tests {
             brief.message.as_deref(),
             brief.context.as_deref(),
             Some(&*question.parts[0].text),
+            Some(&*request.tool),
             Some(&*request.input),
+            request.subagent.as_deref(),
         ] {
             let count = text.expect("a text").chars().count();
             assert_eq!(count, LISTED_MAX + 1);

@@ -46,6 +46,8 @@ const HEADERS_MAX: usize = 64;
 const BUFFER_MAX: usize = 16 << 10;
 /// The largest body of a request, in bytes: two texts of the maximum length, escaped.
 pub(super) const BODY_MAX: usize = 1 << 20;
+/// The largest body of a request with a code, in bytes.
+pub(super) const CODE_BODY_MAX: usize = 8 << 10;
 /// The pause after an accept error. The process is out of descriptors or memory, and each accept would fail.
 const PAUSE: Duration = Duration::from_secs(1);
 

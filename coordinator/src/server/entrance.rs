@@ -15,10 +15,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::AppState;
-use super::accept::BODY_MAX;
+use super::accept::CODE_BODY_MAX;
 use super::credential::Credential;
 use super::endpoint::{Refused, read_body};
+use super::{AppState, MCP_PATH};
+use crate::auth::Principal;
 use crate::request::begin_request;
 
 /// How many requests without a valid credential are answered at a time.
@@ -27,10 +28,24 @@ const STRANGERS_AT_ONCE: usize = 16;
 const STRANGER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The place of a request, until the head of its answer is there or its call takes another.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Place(Mutex<Option<OwnedSemaphorePermit>>);
 
 impl Place {
+    /// Waits for a place of that principal.
+    ///
+    /// Errors: `RATE_LIMITED` if all of them stay taken.
+    pub(super) async fn take(&self, principal: &Principal) -> Result<(), Refusal> {
+        self.hold(begin_request(principal).await?).await;
+        Ok(())
+    }
+
+    async fn hold(&self, place: Option<OwnedSemaphorePermit>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        // Work that waits for nothing would give the place back before another request asks for one.
+        yield_now().await;
+    }
+
     /// Gives it to the next request.
     pub(super) fn leave(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -55,18 +70,19 @@ impl Entrance {
     /// Waits for a place.
     ///
     /// Errors: `RATE_LIMITED` if all places stay taken.
-    async fn place(&self, credential: &Credential) -> Result<Arc<Place>, Refusal> {
-        let place = match credential.principal() {
-            Ok(principal) => begin_request(principal).await?,
+    async fn place(&self, credential: &Credential, path: &str) -> Result<Place, Refusal> {
+        let place = Place::default();
+        match credential.principal() {
+            // Its body may come slowly: the place is taken after it.
+            Ok(_) if path == MCP_PATH => {}
+            Ok(principal) => place.take(principal).await?,
             Err(_) => {
-                let place = Arc::clone(&self.strangers).acquire_owned();
-                let place = timeout(STRANGER_DEADLINE, place).await;
-                place.map_err(|_| crowded())?.ok()
+                let free = Arc::clone(&self.strangers).acquire_owned();
+                let free = timeout(STRANGER_DEADLINE, free).await;
+                place.hold(free.map_err(|_| crowded())?.ok()).await;
             }
-        };
-        // Work that waits for nothing would give the place back before another request asks for one.
-        yield_now().await;
-        Ok(Arc::new(Place(Mutex::new(place))))
+        }
+        Ok(place)
     }
 }
 
@@ -90,15 +106,15 @@ pub(super) async fn layer(
     let mut read = Ok(None);
     if credential.principal().is_err() && has_code(&request) {
         // It may come slowly, and few strangers have a place at a time.
-        read = read_body(&entrance.server, &mut request, BODY_MAX)
+        read = read_body(&entrance.server, &mut request, CODE_BODY_MAX)
             .await
             .map(|(body, held)| {
                 *request.body_mut() = Body::from(body);
                 held
             });
     }
-    let entered = entrance.place(&credential).await;
-    let (place, _held) = match entered.and_then(|place| Ok((place, read?))) {
+    let entered = entrance.place(&credential, request.uri().path()).await;
+    let (place, _held) = match entered.and_then(|place| Ok((Arc::new(place), read?))) {
         Ok(entered) => entered,
         Err(refusal) => return Refused::from(refusal).into_response(),
     };

@@ -39,7 +39,9 @@ pub(super) async fn remove(
     let frees = principal.check(Right::Administer).is_ok();
     let entry = Entry::new(Event::SessionEnded).by(&agent_id);
     let entry = principal.sign(entry.verb("removed"));
-    match store.remove(&agent_id, frees, Some(&entry)).await? {
+    let host_of_remover = principal.own_host().filter(|_| !frees);
+    let removal = store.remove(&agent_id, host_of_remover, frees, Some(&entry));
+    match removal.await? {
         Removal::Unknown => Err(Refusal::agent_not_found(agent_id.as_str(), &[]).into()),
         Removal::Held => {
             let error = format!("{agent_id} is held by a connected session");

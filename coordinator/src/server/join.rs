@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
+use super::accept::CODE_BODY_MAX;
 use super::endpoint::{Body, RestAnswer};
 use super::keys::{changed, unsure};
 use super::tls::Transport;
@@ -21,8 +22,6 @@ use crate::auth::issue;
 use crate::config::Config;
 use crate::store::{Store, StoreError};
 
-/// The largest request from a client without a key, in bytes.
-const BODY_MAX: usize = 8 << 10;
 /// How a host gets another code.
 const NEW_CODE: &str = "Get a new one: `c3po-coordinator invite` on the coordinator's machine.";
 /// The creator of the invite that is made at startup if there is no key.
@@ -150,7 +149,7 @@ impl Joins {
 /// `POST /api/join`
 pub(super) async fn join(
     State(server): State<AppState>,
-    Body(request): Body<JoinRequest, BODY_MAX>,
+    Body(request): Body<JoinRequest, CODE_BODY_MAX>,
 ) -> RestAnswer<JoinReply> {
     let (store, wrong) = (server.services.store.as_ref(), || {
         server.joins.wrong.refuse(Instant::now())

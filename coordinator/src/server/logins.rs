@@ -10,6 +10,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::AppState;
+use super::accept::CODE_BODY_MAX;
 use super::endpoint::{Body, By, InPath, RestAnswer};
 use super::keys::Named;
 use crate::auth::logins::{self, NewLogin};
@@ -18,8 +19,6 @@ use crate::auth::{self, Right};
 use crate::request::{check_right, notify_people, record_page_use};
 use crate::store::Login;
 
-/// The largest request from a client without a credential, in bytes.
-const BODY_MAX: usize = 8 << 10;
 /// How a person gets another code.
 pub(super) const NEW_CODE: &str =
     "Get a new one: `c3po-coordinator login NAME` on the coordinator's machine.";
@@ -98,7 +97,7 @@ pub(super) struct PageUse {
 /// `POST /api/v1/login`
 pub(super) async fn log_in(
     State(server): State<AppState>,
-    Body(request): Body<LoginRequest, BODY_MAX>,
+    Body(request): Body<LoginRequest, CODE_BODY_MAX>,
 ) -> RestAnswer<LoginReply> {
     server.auth.check_logins()?;
     let store = server.services.store.as_ref();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::Extensions;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Received, Tool, listing, presented_via};
@@ -33,6 +34,7 @@ use super::http_waits::HttpWaits;
 use super::written::Paid;
 use super::{AppState, http_session, http_session::HttpSessions, refused};
 use crate::auth::Principal;
+use crate::json::values_in;
 use crate::request::{self, CALL_DEADLINE, Services};
 use crate::unfinished::Charge;
 
@@ -81,21 +83,6 @@ pub(super) fn service(server: &AppState) -> Router {
         .layer(middleware::from_fn_with_state(server.clone(), read_first))
 }
 
-/// Returns how many values a JSON text has, or a few more: each but the first follows a comma, a colon or a bracket.
-fn values_in(json: &[u8]) -> usize {
-    let (mut values, mut in_text, mut is_escaped) = (1, false, false);
-    for byte in json {
-        match byte {
-            _ if std::mem::take(&mut is_escaped) => {}
-            b'\\' => is_escaped = in_text,
-            b'"' => in_text = !in_text,
-            b',' | b':' | b'[' | b'{' if !in_text => values += 1,
-            _ => {}
-        }
-    }
-    values
-}
-
 /// The size of a body.
 #[derive(Debug, Clone, Copy)]
 struct BodySize {
@@ -116,9 +103,22 @@ fn check_wait(body: BodySize) -> Result<(), Refusal> {
     Err(Refusal::new(ErrorCode::PayloadTooLarge, error).suggest("Send it without metadata."))
 }
 
+/// Takes the place of a request whose body was read.
+async fn enter(extensions: &Extensions) -> Result<(), Refusal> {
+    let (place, principal) = (
+        extensions.get::<Arc<Place>>(),
+        extensions.get::<Arc<Principal>>(),
+    );
+    match place.zip(principal) {
+        Some((place, principal)) => place.take(principal).await,
+        None => Ok(()),
+    }
+}
+
 /// Reads the body before rmcp does. rmcp would wait for the rest of the body even while the coordinator stops.
 async fn read_first(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
-    let (body, held) = match read_body(&server, &mut request, BODY_MAX).await {
+    let read = read_body(&server, &mut request, BODY_MAX).await;
+    let (body, held) = match enter(request.extensions()).await.and(read) {
         Ok(read) => read,
         Err(refusal) => return refused(refusal),
     };

@@ -344,7 +344,9 @@ pub(super) async fn unregister(
     let entry = Entry::new(Event::SessionEnded).by(&agent);
     let entry = principal.sign(entry.verb("unregistered"));
     let store = &server.services.store;
-    let known = store.unregister(&agent, Some(&entry)).await?;
+    let known = store
+        .unregister(&agent, principal.own_host(), Some(&entry))
+        .await?;
     let said = if known {
         "unregistered"
     } else {

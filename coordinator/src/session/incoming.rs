@@ -8,7 +8,8 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::check_plain;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{
-    CallParams, Frame, Heartbeat, HeartbeatReply, Outgoing, RequestId, SessionChange, ToCoordinator,
+    CallParams, Frame, FrameError, Heartbeat, HeartbeatReply, Outgoing, RequestId, SessionChange,
+    ToCoordinator,
 };
 use tokio::time::Instant;
 
@@ -16,13 +17,15 @@ use super::bounds::REACH_MAX;
 use super::ledger::LedgerEntry;
 use super::{EndReason, Session};
 use crate::clock;
+use crate::json::check_values;
 use crate::presence::News;
 use crate::unfinished::Charge;
 
 impl Session {
     pub(super) fn on_frame(&mut self, text: &str, held: Option<Charge>) -> Result<(), EndReason> {
         self.heard = Instant::now();
-        match Frame::parse(text) {
+        let checked = check_values(text.as_bytes()).map_err(FrameError::Shape);
+        match checked.and_then(|()| Frame::parse(text)) {
             Ok(Frame::Request { id, method, params }) => {
                 match ToCoordinator::parse(&method, params) {
                     Ok(method) => return self.on_method(Some(id), method, held, text.len()),

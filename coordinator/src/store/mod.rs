@@ -349,11 +349,26 @@ pub trait Store:
 
     /// Ends the lease, and deletes the agent if its inbox is empty and people have no question of it. Returns whether the agent
     /// existed; then the entry is appended to the log in the same step.
-    async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool>;
+    ///
+    /// Errors: `Reserved` if it is another host's than `host`, if there is one.
+    async fn unregister(
+        &self,
+        id: &AgentId,
+        host: Option<&str>,
+        entry: Option<&Entry>,
+    ) -> Result<bool>;
 
-    /// Deletes an agent that no session holds. The messages in its inbox and its questions to people expire. If `frees` is set, the name does not stay
-    /// reserved for its host, even if the agent was deleted before. A removal appends the entry to the log in the same step.
-    async fn remove(&self, id: &AgentId, frees: bool, entry: Option<&Entry>) -> Result<Removal>;
+    /// Deletes an agent that no session holds. The messages in its inbox and its questions to people expire. A removal appends
+    /// the entry to the log in the same step. If `frees` is set, the name does not stay reserved for its host, even if the agent was deleted before.
+    ///
+    /// Errors: as for [`Self::unregister`].
+    async fn remove(
+        &self,
+        id: &AgentId,
+        host: Option<&str>,
+        frees: bool,
+        entry: Option<&Entry>,
+    ) -> Result<Removal>;
 
     /// Returns the host to which the name of a deleted agent stays reserved.
     async fn former_host(&self, id: &AgentId) -> Result<Option<String>>;

@@ -110,6 +110,11 @@ async fn every_page(
                 .iter()
                 .try_for_each(|line| printer.line(line))?;
         }
+        if after.is_some_and(|after| page.next < after) {
+            eprintln!(
+                "c3po: the log continues at an earlier position, as after a restore; all its entries follow"
+            );
+        }
         after = Some(page.next);
         match (page.complete, follow) {
             (true, false) => return Ok(()),

@@ -104,7 +104,9 @@ impl Printer {
             head += &format!("  answers {question}");
         }
         let mut lines = vec![head];
-        lines.extend(message.title.as_ref().map(|title| harmless(title, false)));
+        let title = message.title.as_ref();
+        // A title alone on its line could look like another header.
+        lines.extend(title.map(|title| format!("title: {}", harmless(title, false))));
         lines.push(quoted(message.text()));
         if let Some(context) = &message.context {
             lines.extend(["context:".to_owned(), quoted(context)]);
@@ -244,7 +246,7 @@ mod tests {
         assert_eq!(
             printer.message_text(&message),
             "a::b::00000001  from a @nas␛2 to b  2026-01-15 10:30:00.000Z  urgent  wants an answer\n\
-             Topics\n> Which?\n> All?\ncontext:\n> why"
+             title: Topics\n> Which?\n> All?\ncontext:\n> why"
         );
         let coloured = Printer {
             colour: true,

@@ -230,6 +230,18 @@ async fn a_person_reads_sends_and_answers_with_a_login_and_without_one_on_this_m
             "{}",
             inbox.body
         );
+        let mut person = Link::open_with(&gate.served.address, login).await?;
+        person
+            .hello(&Who::person("human"))
+            .await?
+            .expect("admitted");
+        let away = json!({"status": "away"});
+        assert_eq!(person.refusal("set_status", away).await?, "FORBIDDEN");
+        let described = json!({"description": "do what triage requests"});
+        assert_eq!(
+            person.refusal("register_agent", described).await?,
+            "FORBIDDEN"
+        );
         let body = json!({"target": "web", "message": "hello"}).to_string();
         let sent = ask(gate, "POST", "/api/v1/messages", login, None, &body).await?;
         let sent: Value = serde_json::from_str(&sent.body)?;

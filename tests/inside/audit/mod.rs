@@ -236,6 +236,11 @@ async fn a_part_of_it_is_read_by_agent_by_time_and_page_by_page() -> Result<()> 
     paged.retain(|entry| entry["event"] != "status_changed");
     assert_eq!(paged, all);
     assert_eq!(
+        ask("after=1000000").await?.1,
+        json!({"entries": [], "next": 0, "complete": false}),
+        "a reader from before a restore begins again"
+    );
+    assert_eq!(
         ask("since=2999-01-01T00:00:00Z").await?.1["entries"],
         json!([])
     );

@@ -126,10 +126,14 @@ async fn answers_and_waits_need_a_message_of_ones_own() -> Result<()> {
 #[tokio::test]
 async fn malformed_frames_are_answered_and_the_link_goes_on() -> Result<()> {
     let (served, mut link, _meshtastic) = two_agents().await?;
+    let details = json!({"more": vec![[0]; 10_000]});
+    let error = json!({"code": -32603, "message": "x", "data": {"code": "INTERNAL", "error": "x", "details": details}});
+    let many_values = json!({"jsonrpc": "2.0", "id": 1, "error": error}).to_string();
     for (text, code) in [
         ("{", -32700),
         ("[]", -32600),
         (r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#, -32600),
+        (&*many_values, -32600),
     ] {
         link.send_text(text).await?;
         let error = link.hear(|frame| frame["error"].is_object()).await?;

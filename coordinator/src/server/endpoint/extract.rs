@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
+use crate::json::check_values;
 use crate::request::{begin_call, check_host, check_name, check_reader};
 use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
@@ -199,6 +200,7 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(Refusal::invalid("the body must be a JSON object").into());
         }
+        check_values(&bytes).map_err(|error| Refusal::new(ErrorCode::PayloadTooLarge, error))?;
         let body = Json::from_bytes(&bytes).map(|Json(body)| body);
         let body = body.or_else(|error| with_integers(&bytes).ok_or(error));
         Ok(body

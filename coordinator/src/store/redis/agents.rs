@@ -144,26 +144,42 @@ pub(super) async fn release(store: &RedisStore, tenure: &Tenure, ending: &Ending
 pub(super) async fn unregister(
     store: &RedisStore,
     id: &AgentId,
+    host: Option<&str>,
     entry: Option<&Entry>,
 ) -> Result<bool> {
     let mut call = store.names.call_about("unregister", id);
-    call.arg(millis(FORMER_LIFE));
-    store.logged(call, entry).await
+    call.arg(millis(FORMER_LIFE)).arg(host.unwrap_or_default());
+    Ok(ended(store, id, call, entry).await? == 1)
 }
 
 /// Deletes an agent together with the messages in its inbox.
 pub(super) async fn remove(
     store: &RedisStore,
     id: &AgentId,
+    host: Option<&str>,
     frees: bool,
     entry: Option<&Entry>,
 ) -> Result<Removal> {
     let mut call = store.names.call_about("remove", id);
-    call.arg(millis(FORMER_LIFE)).arg(u8::from(frees));
-    match store.logged::<u8>(call, entry).await? {
-        0 => Ok(Removal::Unknown),
-        1 => Ok(Removal::Removed),
-        _ => Ok(Removal::Held),
+    call.arg(millis(FORMER_LIFE))
+        .arg(host.unwrap_or_default())
+        .arg(u8::from(frees));
+    Ok(match ended(store, id, call, entry).await? {
+        0 => Removal::Unknown,
+        1 => Removal::Removed,
+        _ => Removal::Held,
+    })
+}
+
+/// Calls a function that ends the use of an agent, unless it is another host's. Returns its number.
+async fn ended(store: &RedisStore, id: &AgentId, call: Call, entry: Option<&Entry>) -> Result<i64> {
+    match store.logged(call, entry).await? {
+        Value::Int(number) => Ok(number),
+        Value::BulkString(host) => Err(StoreError::Reserved {
+            name: id.clone(),
+            host: String::from_utf8_lossy(&host).into_owned(),
+        }),
+        other => Err(corrupt(format!("the end of an agent: {other:?}"))),
     }
 }
 

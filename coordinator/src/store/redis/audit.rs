@@ -3,6 +3,7 @@
 use c3po_shared::audit::Entry;
 use c3po_shared::limits::AUDIT_ENTRIES_LEAST;
 use redis::{Cmd, Value};
+use tokio::task::yield_now;
 
 use super::{RedisStore, records, room};
 use crate::store::{Result, StoreError};
@@ -104,6 +105,8 @@ pub(super) async fn read(store: &RedisStore, after: u64) -> Result<Vec<Entry>> {
             .zip(batch)
             .map(|(position, entry)| Entry { position, ..entry });
         entries.extend(placed.filter(|entry| entry.position > after));
+        // Parsing all of them takes some milliseconds.
+        yield_now().await;
     }
     Ok(entries)
 }

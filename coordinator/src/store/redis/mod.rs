@@ -217,12 +217,23 @@ impl Store for RedisStore {
             .await
     }
 
-    async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool> {
-        agents::unregister(self, id, entry).await
+    async fn unregister(
+        &self,
+        id: &AgentId,
+        host: Option<&str>,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        agents::unregister(self, id, host, entry).await
     }
 
-    async fn remove(&self, id: &AgentId, frees: bool, entry: Option<&Entry>) -> Result<Removal> {
-        agents::remove(self, id, frees, entry).await
+    async fn remove(
+        &self,
+        id: &AgentId,
+        host: Option<&str>,
+        frees: bool,
+        entry: Option<&Entry>,
+    ) -> Result<Removal> {
+        agents::remove(self, id, host, frees, entry).await
     }
 
     async fn former_host(&self, id: &AgentId) -> Result<Option<String>> {

@@ -144,6 +144,23 @@ pub(super) fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uui
     Ok(uid)
 }
 
+/// Refuses a change of an agent that is another host's than this one.
+pub(super) fn check_host(work: &Work<'_>, id: &AgentId, host: Option<&str>) -> Result<()> {
+    let Some(host) = host else { return Ok(()) };
+    let known = find(work, id)?;
+    match known.as_ref().and_then(|agent| agent.other_host(host)) {
+        Some(of) => Err(reserved(id, of)),
+        None => Ok(()),
+    }
+}
+
+fn reserved(name: &AgentId, host: &str) -> StoreError {
+    StoreError::Reserved {
+        name: name.clone(),
+        host: host.to_owned(),
+    }
+}
+
 /// Ensures that the agent exists.
 pub(super) fn introduce(
     work: &Work<'_>,
@@ -151,16 +168,12 @@ pub(super) fn introduce(
     host: Option<&str>,
     quota: &Quota,
 ) -> Result<Agent> {
-    let known = find(work, id)?;
-    let of = match &known {
-        Some(agent) => host.and_then(|host| agent.other_host(host).map(str::to_owned)),
-        None => former_host(work, id)?.filter(|of| host.is_some_and(|host| host != of)),
-    };
-    if let Some(host) = of {
-        let name = id.clone();
-        return Err(StoreError::Reserved { name, host });
-    }
-    if known.is_none() {
+    check_host(work, id, host)?;
+    if find(work, id)?.is_none() {
+        let former = former_host(work, id)?;
+        if let Some(of) = former.filter(|of| host.is_some_and(|host| host != of)) {
+            return Err(reserved(id, &of));
+        }
         insert(work, id, quota)?;
     }
     let sql = "UPDATE agents SET host = iif(slot > 0, host, coalesce(:host, host)),

@@ -312,9 +312,15 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn unregister(&self, id: &AgentId, entry: Option<&Entry>) -> Result<bool> {
-        let (id, entry) = (id.clone(), entry.cloned());
+    async fn unregister(
+        &self,
+        id: &AgentId,
+        host: Option<&str>,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        let (id, host, entry) = (id.clone(), host.map(str::to_owned), entry.cloned());
         self.in_steps(move |work| {
+            agents::check_host(work, &id, host.as_deref())?;
             let step = endings::unregister(work, &id)?;
             audit::append_if(work, step == Break(true), entry.as_ref())?;
             Ok(step)
@@ -322,9 +328,16 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn remove(&self, id: &AgentId, frees: bool, entry: Option<&Entry>) -> Result<Removal> {
-        let (id, entry) = (id.clone(), entry.cloned());
+    async fn remove(
+        &self,
+        id: &AgentId,
+        host: Option<&str>,
+        frees: bool,
+        entry: Option<&Entry>,
+    ) -> Result<Removal> {
+        let (id, host, entry) = (id.clone(), host.map(str::to_owned), entry.cloned());
         self.in_steps(move |work| {
+            agents::check_host(work, &id, host.as_deref())?;
             let step = endings::remove(work, &id, frees)?;
             audit::append_if(work, step == Break(Removal::Removed), entry.as_ref())?;
             Ok(step)

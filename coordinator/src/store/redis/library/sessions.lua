@@ -323,14 +323,25 @@ define('release', SMALL, function(keys, args)
   return 1
 end)
 
--- Ends any hold, and deletes an agent for which nothing waits. Returns 0 if there is no such agent.
--- KEYS: -, agent. ARGV: how long positions are stored, entry of the log or ''
+-- Returns the host to which the agent in use belongs, if that is another one. `human` belongs to all.
+local function other_host(host)
+  local of = redis.call('HGET', agent, 'host')
+  return of and of ~= '' and host ~= '' and of ~= host and name ~= 'human' and of
+end
+
+-- Ends any hold, and deletes an agent for which nothing waits. Returns 0 if there is no such agent, or its host if it is
+-- another one.
+-- KEYS: -, agent. ARGV: how long positions are stored, host or '', entry of the log or ''
 define('unregister', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local due = redis.call('HGET', agent, 'due')
   if not due then
     return 0
+  end
+  local of = other_host(args[2])
+  if of then
+    return of
   end
   if not expire(due) then
     return AGAIN
@@ -339,20 +350,25 @@ define('unregister', SMALL, function(keys, args)
   if is_done() then
     forget(args[1])
   end
-  log_whole(args[2])
+  log_whole(args[3])
   publish('-')
   return 1
 end)
 
--- Deletes an agent that no session holds, and expires its questions to people and its inbox. Returns 1, 0 if there is none, or 2 if it is held.
--- If the name is to be free for all hosts, a reservation by an agent that was deleted before ends too.
--- KEYS: -, agent. ARGV: how long positions are stored, whether the name is free for all hosts, entry of the log or ''
+-- Deletes an agent that no session holds, and expires its questions to people and its inbox. Returns 1, 0 if there is none, 2
+-- if it is held, or its host if it is another one. If the name is to be free for all hosts, a reservation by an agent that was
+-- deleted before ends too.
+-- KEYS: -, agent. ARGV: how long positions are stored, host or '', whether the name is free for all hosts, entry of the log or ''
 define('remove', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local held = redis.call('HGET', agent, 'held_until')
-  if not held and (args[2] == '0' or redis.call('DEL', former_key(name)) == 0) then
+  if not held and (args[3] == '0' or redis.call('DEL', former_key(name)) == 0) then
     return 0
+  end
+  local of = other_host(args[2])
+  if of then
+    return of
   end
   if held and tonumber(held) > now then
     return 2
@@ -364,12 +380,12 @@ define('remove', SMALL, function(keys, args)
     return AGAIN
   end
   if held then
-    if args[2] == '1' then
+    if args[3] == '1' then
       redis.call('HDEL', agent, 'reserved')
     end
     forget(args[1])
   end
-  log_whole(args[3])
+  log_whole(args[4])
   publish('-')
   return 1
 end)
@@ -443,12 +459,12 @@ end)
 define('introduce', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local known = redis.call('HMGET', agent, 'held_until', 'host')
-  local of = known[1] and (known[2] or '') or former_host() or ''
-  if args[2] ~= '' and of ~= '' and of ~= args[2] and name ~= 'human' then
+  local is_known = redis.call('EXISTS', agent) == 1
+  local of = is_known and other_host(args[2]) or not is_known and args[2] ~= '' and former_host()
+  if of and of ~= args[2] then
     return { 'reserved', of }
   end
-  if not known[1] then
+  if not is_known then
     local refused = refused_agent(args[3], args[4])
     if refused then
       return refused
