@@ -126,9 +126,9 @@ async fn answers_and_waits_need_a_message_of_ones_own() -> Result<()> {
 #[tokio::test]
 async fn malformed_frames_are_answered_and_the_link_goes_on() -> Result<()> {
     let (served, mut link, _meshtastic) = two_agents().await?;
-    let details = json!({"more": vec![[0]; 10_000]});
-    let error = json!({"code": -32603, "message": "x", "data": {"code": "INTERNAL", "error": "x", "details": details}});
-    let many_values = json!({"jsonrpc": "2.0", "id": 1, "error": error}).to_string();
+    let beat = json!({"timestamp": "2026-01-15T10:30:00Z", "more": vec![[0]; 10_000]});
+    let many_values = json!({"jsonrpc": "2.0", "id": 1, "method": "heartbeat", "params": beat});
+    let many_values = many_values.to_string();
     for (text, code) in [
         ("{", -32700),
         ("[]", -32600),
