@@ -17,14 +17,21 @@ const WRONG_WITHIN: u64 = 60;
 pub(super) struct Pace(VecDeque<(Instant, String)>);
 
 impl Pace {
-    /// Counts one more push. Returns the time until there is room for it if there were too many, in all or of the host.
+    /// Counts one more push. Returns the time until there is room for it if there were too many, in all or of the host. The
+    /// first of a host also has room beside as many others again, so that the other hosts do not keep it back.
     pub(super) fn take(&mut self, host: &str, now: Instant) -> Result<(), Duration> {
         let is_old = |(at, _): &mut (Instant, String)| now.duration_since(*at) >= PUSHES_WITHIN;
         while self.0.pop_front_if(is_old).is_some() {}
         let mut of_host = self.0.iter().filter(|(_, of)| of == host);
-        let first = if self.0.len() >= PUSHES_MAX {
+        let count = of_host.clone().count();
+        let most = if count == 0 {
+            2 * PUSHES_MAX
+        } else {
+            PUSHES_MAX
+        };
+        let first = if self.0.len() >= most {
             self.0.front()
-        } else if of_host.clone().count() >= PUSHES_PER_HOST {
+        } else if count >= PUSHES_PER_HOST {
             of_host.next()
         } else {
             None
@@ -156,6 +163,14 @@ mod tests {
             assert_eq!(pace.take("desk", at(second)), Ok(()));
         }
         assert_eq!(pace.take("desk", at(10)), Err(Duration::from_secs(290)));
+        assert_eq!(pace.take("tablet", at(11)), Ok(()), "its first");
+        assert!(pace.take("tablet", at(12)).is_err());
+        pace.give_back("tablet");
+        for further in 0..PUSHES_MAX {
+            assert_eq!(pace.take(&format!("h{further}"), at(13)), Ok(()));
+        }
+        assert!(pace.take("tablet", at(14)).is_err(), "twice as many in all");
+        (0..PUSHES_MAX).for_each(|further| pace.give_back(&format!("h{further}")));
         assert_eq!(pace.take("nas", at(300)), Ok(()));
         assert_eq!(pace.take("nas", at(300)), Err(Duration::from_secs(1)));
         pace.give_back("nas");

@@ -398,3 +398,25 @@ async fn a_script_asks_people_and_ends_with_4_if_nobody_answers() -> Result<()> 
     ensure!(of_script.count() == 2, "{mail:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn doctor_reports_whether_permission_requests_are_relayed() -> Result<()> {
+    let home = TempDir::new()?;
+    let file = home.path().join(".config/c3po/config.toml");
+    fs::create_dir_all(file.parent().context("a folder")?)?;
+    for (switch, begins) in [("", "off: "), ("relay_permissions = true\n", "on: ")] {
+        let url = "coordinator_url = \"http://127.0.0.1:1\"\n";
+        fs::write(&file, format!("{url}{switch}"))?;
+        let mut doctor = command(program("c3po")?, home.path());
+        let output = doctor.args(["doctor", "--json"]).output().await?;
+        let document: Value = serde_json::from_slice(&output.stdout)?;
+        let mut findings = document["findings"].as_array().into_iter().flatten();
+        let relay = findings.find(|finding| finding["check"] == "relay");
+        let found = relay.and_then(|relay| relay["found"].as_str());
+        ensure!(
+            found.is_some_and(|found| found.starts_with(begins)),
+            "{document}"
+        );
+    }
+    Ok(())
+}

@@ -11,6 +11,7 @@ use crate::local::{self, Rendezvous};
 pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     program(config, report)?;
     configuration(config, report)?;
+    relay(config, report)?;
     folder(&config.sockets, report)?;
     journal(&link::kept(config), report)
 }
@@ -98,6 +99,15 @@ fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure
         "without a token"
     };
     report.ok("configuration", format!("{source}, {token}"))
+}
+
+fn relay(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    let found = if config.relays {
+        "on: people also decide on the permission requests of sessions from elsewhere"
+    } else {
+        "off: permission requests are decided in the terminal; c3po install --relay-permissions turns it on"
+    };
+    report.ok("relay", found.to_owned())
 }
 
 fn folder(sockets: &Sockets, report: &mut Report<'_>) -> Result<(), Failure> {
