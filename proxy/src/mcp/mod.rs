@@ -218,7 +218,7 @@ impl Server {
         let shown = reply.shown(tool);
         let read_on = reads_on(call).then(|| shown.first().cloned()).flatten();
         let mut before = self.hop.repeated(&shown, read_on.as_ref());
-        let mut parts = shown;
+        let mut parts = shown.clone();
         parts.retain(|id| !ids.contains(id));
         self.hop.on(Input::InParts {
             ids: parts,
@@ -248,7 +248,7 @@ impl Server {
         }
         // A thread shows messages again on request.
         if matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
-            before.extend(self.link.about_to_show(&ids));
+            before.extend(self.link.about_to_show(&shown));
             reply.mark_repeated(&before);
         }
         reply

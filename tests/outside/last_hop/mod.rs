@@ -11,6 +11,7 @@ mod hostile_day;
 mod idle;
 mod neighbours;
 mod one_shot;
+mod parts;
 mod race;
 mod relay;
 mod replies;
