@@ -137,7 +137,7 @@ struct Shared {
     /// The state of the journal, without a look at the disk.
     known: Mutex<queue::JournalState>,
     seats: Seats,
-    /// The messages that this agent's sessions on this host were shown, if this process has the seat.
+    /// The messages that this agent's sessions on this host were shown.
     shown: Mutex<Option<ShownLog>>,
     /// Signals that a call was added to the journal.
     kept: Notify,

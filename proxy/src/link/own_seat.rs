@@ -19,8 +19,8 @@ const SEAT_MAX: Duration = Duration::from_secs(1);
 pub(super) struct OwnSeat(Option<Seat>);
 
 impl OwnSeat {
-    /// Takes the seat of a name and releases any other. Without a seat, the lease of a dead process has to expire, and no log
-    /// tells the next process of the messages shown.
+    /// Takes the seat of a name and releases any other, and opens the log of that name. Without a seat, the lease of a dead
+    /// process has to expire.
     pub(super) async fn sit(&mut self, shared: &Shared, name: &AgentId) {
         if matches!(shared.kind, Kind::Person { .. })
             || self.0.as_ref().is_some_and(|seat| seat.name == *name)
@@ -37,26 +37,31 @@ impl OwnSeat {
         let is_too_late = Arc::clone(&too_late);
         let taking = tokio::task::spawn_blocking(move || {
             older.map_or(Ok(()), Seat::give_up)?;
-            match seats.take(&name, instance)? {
+            let seat = match seats.take(&name, instance)? {
                 // It came after the deadline: release it, or the next process would count us as dead.
-                Some(seat) if is_too_late.load(Ordering::Relaxed) => seat.give_up().map(|()| None),
-                seat => Ok(seat),
-            }
+                Some(seat) if is_too_late.load(Ordering::Relaxed) => {
+                    seat.give_up()?;
+                    None
+                }
+                seat => seat,
+            };
+            io::Result::Ok((seat, Some(seats.shown(&name)?)))
         });
-        self.0 = match tokio::time::timeout(SEAT_MAX, taking).await {
-            Ok(Ok(Ok(seat))) => seat,
+        let (seat, shown) = match tokio::time::timeout(SEAT_MAX, taking).await {
+            Ok(Ok(Ok(taken))) => taken,
             Ok(Ok(Err(error))) => {
                 tracing::debug!("could not take a seat: {error}");
-                None
+                (None, None)
             }
             Ok(Err(_)) | Err(_) => {
                 too_late.store(true, Ordering::Relaxed);
                 tracing::debug!("could not take a seat in time");
-                None
+                (None, None)
             }
         };
+        self.0 = seat;
         // Never the log of another name: the next process reads only its own.
-        *shared.shown() = self.0.as_mut().and_then(|seat| seat.shown.take());
+        *shared.shown() = shown;
     }
 
     /// Leaves the seat to another process, which runs the session now.

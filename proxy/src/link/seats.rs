@@ -28,8 +28,6 @@ pub(super) struct Seat {
     dead: Vec<Uuid>,
     /// The latest process of each agent of this host with the same name and a number. They are dead.
     kin: Vec<Uuid>,
-    /// The messages that they were shown; moved to its user.
-    pub(super) shown: Option<ShownLog>,
     /// Holds the lock.
     file: File,
 }
@@ -69,15 +67,19 @@ impl Seats {
         let dead = had.split_off(had.len().saturating_sub(SUCCEEDS_MAX));
         // Written before the name is claimed, so that a process killed right after the claim is found dead too.
         write(&mut file, &[&dead[..], &[instance]].concat())?;
-        let shown = ShownLog::open(&self.path(name).with_added_extension("shown"))?;
         let kin = self.kin(name)?;
         Ok(Some(Seat {
             name: name.clone(),
             dead,
             kin,
-            shown: Some(shown),
             file,
         }))
+    }
+
+    /// Opens the log of the messages that sessions of that name were shown. It needs no seat: a stopped process that has lost
+    /// its name may hold that.
+    pub(super) fn shown(&self, name: &AgentId) -> io::Result<ShownLog> {
+        ShownLog::open(&self.path(name).with_added_extension("shown"))
     }
 
     /// Returns the latest process of each dead agent of this host with that name and a number.

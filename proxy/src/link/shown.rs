@@ -30,7 +30,7 @@ pub(super) struct ShownLog {
 }
 
 impl ShownLog {
-    /// Reads the messages that earlier sessions were shown. Only the holder of the agent's seat does that.
+    /// Reads the messages that earlier sessions were shown.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use c3po::link::State;
 use c3po_shared::ids::MessageId;
 use serde_json::json;
 
@@ -71,6 +72,26 @@ async fn a_session_with_another_name_leaves_its_seat_to_others() {
     drop(talk);
     let (_talk, hello) = peer.welcome("shop").await;
     assert_eq!(hello["succeeds"], json!(null), "no process has died");
+}
+
+#[tokio::test]
+async fn a_session_without_a_seat_has_the_log_of_its_name() {
+    let state = tempfile::tempdir().unwrap();
+    let seats = state.path().join("seats");
+    std::fs::create_dir(&seats).unwrap();
+    std::fs::write(seats.join("web@nas2.shown"), "a::web::00000001\n").unwrap();
+    // As that of a process that was stopped for longer than its lease.
+    let held = File::create(seats.join("web@nas2")).unwrap();
+    held.try_lock().unwrap();
+    let peer = Peer::listen().await;
+    let running = run_with(vec![peer.url()], state);
+    running.link.begin();
+    let (_talk, _) = peer.welcome("web").await;
+    running.becomes(State::Connected).await;
+    let ids = ["a::web::00000001", "a::web::00000002"].map(|id| id.parse().unwrap());
+    assert_eq!(running.link.about_to_show(&ids), ids[..1]);
+    let log = std::fs::read_to_string(seats.join("web@nas2.shown")).unwrap();
+    assert_eq!(log, format!("{}\n{}\n", ids[0], ids[1]));
 }
 
 /// Makes the session take that name.
