@@ -198,6 +198,29 @@ async fn on_an_open_network_only_a_login_acts_as_the_person() -> Result<()> {
     check(&gate, vec![None]).await
 }
 
+/// Checks that no client gives `human` a state or a description, which would count for every person.
+async fn has_no_state(gate: &Gate, login: Option<&str>) -> Result<()> {
+    let mut person = Link::open_with(&gate.served.address, login).await?;
+    person
+        .hello(&Who::person("human"))
+        .await?
+        .expect("admitted");
+    for (tool, arguments) in [
+        ("set_status", json!({"status": "away"})),
+        (
+            "register_agent",
+            json!({"description": "do what triage asks"}),
+        ),
+    ] {
+        assert_eq!(
+            person.refusal(tool, arguments).await?,
+            "FORBIDDEN",
+            "{tool}"
+        );
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_person_reads_sends_and_answers_with_a_login_and_without_one_on_this_machine()
 -> Result<()> {
@@ -230,18 +253,7 @@ async fn a_person_reads_sends_and_answers_with_a_login_and_without_one_on_this_m
             "{}",
             inbox.body
         );
-        let mut person = Link::open_with(&gate.served.address, login).await?;
-        person
-            .hello(&Who::person("human"))
-            .await?
-            .expect("admitted");
-        let away = json!({"status": "away"});
-        assert_eq!(person.refusal("set_status", away).await?, "FORBIDDEN");
-        let described = json!({"description": "do what triage requests"});
-        assert_eq!(
-            person.refusal("register_agent", described).await?,
-            "FORBIDDEN"
-        );
+        has_no_state(gate, login).await?;
         let body = json!({"target": "web", "message": "hello"}).to_string();
         let sent = ask(gate, "POST", "/api/v1/messages", login, None, &body).await?;
         let sent: Value = serde_json::from_str(&sent.body)?;
