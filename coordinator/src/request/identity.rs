@@ -291,6 +291,20 @@ pub(crate) async fn check_speaker(services: &Services, caller: &Caller) -> Resul
     }
 }
 
+/// Checks that the messages that a caller has read are those of its agent: the name may have become another host's since the
+/// call began.
+///
+/// Errors: `TakenOver`, and those of [`check_speaker`].
+pub(crate) async fn check_read(services: &Services, caller: &Caller) -> Result<(), StoreError> {
+    let Some(tenure) = &caller.tenure else {
+        return check_speaker(services, caller).await;
+    };
+    match services.store.agent(&tenure.agent).await? {
+        Some(agent) if agent.uid == tenure.uid => Ok(()),
+        _ => Err(StoreError::TakenOver(tenure.agent.clone())),
+    }
+}
+
 /// Returns whether a session holds the agent that its host does not report as dead.
 pub(super) fn is_held(agent: &Agent, caller: &Caller) -> bool {
     agent.is_online(clock::now()) && !caller.dead.contains(&agent.instance)

@@ -48,7 +48,7 @@ pub(crate) use correction::find as find_correction;
 pub(crate) use events::{Events, Next as NextEvents, page as events_page};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{
-    check_host, check_name, check_reader, check_right, check_speaker, settle_name,
+    check_host, check_name, check_read, check_reader, check_right, check_speaker, settle_name,
 };
 pub(crate) use notice::notify_people;
 pub(crate) use page_use::{left as page_use_left, record as record_page_use};

@@ -285,6 +285,9 @@ impl Handler {
             () = self.sessions.stay_online(&self.services, &caller) => return Err(Refusal::store_unavailable()),
             () = principal.ended() => return Err(principal.ending()),
         };
+        if tool.waits() || tool.only_reads() {
+            request::check_read(&self.services, &caller).await?;
+        }
         let reply = Received::of(&done.reply);
         if let Some(effect) = parts
             .extensions

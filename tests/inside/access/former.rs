@@ -1,15 +1,18 @@
 //! Names of deleted agents and of persons: no other host gets them, or the messages that are kept of them.
 
-use anyhow::{Context, Result, anyhow};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, anyhow, ensure};
 use c3po_shared::ids::CallId;
 use c3po_shared::wire::CLOSE_TAKEN_OVER;
+use futures_util::future::join_all;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use inside::gate::Gate;
 use serde_json::{Value, json};
 
 use super::hosts::{SOON, invited, joined, session};
-use super::{ask, code};
+use super::{ask, call, code};
 
 /// Returns a coordinator with the keys of two hosts.
 async fn two_hosts() -> Result<(Gate, String, String)> {
@@ -115,6 +118,67 @@ async fn a_command_that_still_runs_gets_nothing_of_the_next_owner_of_its_name() 
     let waited = waits.end(wait).await?.expect_err("it is of the laptop");
     assert_eq!(waited["data"]["code"], "FORBIDDEN", "{waited}");
     assert_eq!(asks.refusal("get_messages", json!({})).await?, "FORBIDDEN");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_over_mcp_gets_nothing_of_the_next_owner_of_its_name() -> Result<()> {
+    let (gate, nas, laptop) = two_hosts().await?;
+    let arguments = json!({"timeout": 30});
+    let waits = call(&gate, Some(&nas), "cron", "wait_for_message", &arguments);
+    let is_taken = async {
+        let key = Some(nas.as_str());
+        let is_there = async || {
+            let agents = ask(&gate, "GET", "/api/agents", key, None, "").await.ok()?;
+            agents.body.contains("\"cron\"").then_some(())
+        };
+        eventually("the wait has begun", SOON, is_there).await?;
+        let left = ask(&gate, "POST", "/api/unregister", key, Some("cron"), "").await?;
+        ensure!(left.status == 200, "{}", left.body);
+        gate.ask(&["agents", "rm", "cron"]).await?;
+        let (_next, welcome) = session(&gate, &laptop, "cron").await?;
+        ensure!(welcome["agent_id"] == "cron", "{welcome}");
+        let (mut sender, _) = session(&gate, &laptop, "web").await?;
+        let secret = json!({"target": "cron", "message": "for the laptop"});
+        sender.call("send_message", secret).await
+    };
+    let (waited, taken) = tokio::join!(waits, is_taken);
+    taken?;
+    assert_eq!(waited?, (200, Some("CONFLICT".to_owned())));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_as_a_name_see_nothing_of_a_host_that_begins_to_use_it() -> Result<()> {
+    let (gate, nas, laptop) = two_hosts().await?;
+    let (mut peer, _) = session(&gate, &laptop, "peer").await?;
+    for round in 0..4 {
+        let name = format!("job{round}");
+        let is_over = AtomicBool::new(false);
+        let reads = (0..40).map(async |number| -> Result<bool> {
+            let path = ["/api/sent", "/api/v1/messages"][number % 2];
+            let mut has_read = false;
+            while !is_over.load(Ordering::Relaxed) {
+                let read = ask(&gate, "GET", path, Some(&nas), Some(&name), "").await?;
+                has_read |= read.body.contains("SECRET");
+            }
+            Ok(has_read)
+        });
+        let uses = async {
+            let body = json!({"target": "peer", "title": "SECRET", "message": "SECRET"});
+            let (path, key) = ("/api/v1/messages", Some(laptop.as_str()));
+            let sent = ask(&gate, "POST", path, key, Some(&name), &body.to_string()).await?;
+            ensure!(sent.status == 201, "{}", sent.body);
+            let mail = json!({"target": name, "message": "SECRET"});
+            peer.call("send_message", mail).await?;
+            is_over.store(true, Ordering::Relaxed);
+            Ok::<_, anyhow::Error>(())
+        };
+        let (reads, used) = tokio::join!(join_all(reads), uses);
+        used?;
+        let reads = reads.into_iter().collect::<Result<Vec<_>>>()?;
+        assert!(!reads.contains(&true), "round {round}: {reads:?}");
+    }
     Ok(())
 }
 
