@@ -50,16 +50,20 @@ impl Presenting {
         self.results().by_request.get(request).cloned()
     }
 
-    /// The result of a request was written.
-    pub(super) fn written(&self, request: RequestId) {
+    /// The result of a request was written. Returns whether the client still wants it: it may have cancelled the call while
+    /// the result was on its way.
+    pub(super) fn written(&self, request: RequestId) -> bool {
         let mut results = self.results();
-        let removed = results.by_request.remove(&request);
-        if let Some(tool_use) = removed.and_then(|presented| presented.tool_use) {
+        let Some(presented) = results.by_request.remove(&request) else {
+            return false;
+        };
+        if let Some(tool_use) = presented.tool_use {
             results.written.push_back((request, tool_use));
             if results.written.len() > WRITTEN_MAX {
                 results.written.pop_front();
             }
         }
+        true
     }
 
     /// The client cancelled a request. Returns the use of the tool whose result was written before, if that held messages.
@@ -97,5 +101,21 @@ mod tests {
         assert_eq!(presenting.cancelled(&Number(1)), None);
         assert_eq!(presenting.cancelled(&Number(2)).as_deref(), Some("t2"));
         assert_eq!(presenting.of(&Number(1)), None);
+    }
+
+    #[test]
+    fn a_cancellation_while_a_result_is_written_is_known_afterwards() {
+        let presenting = Presenting::default();
+        let presented = Presented {
+            ids: Vec::new(),
+            via: Via::WaitForMessage,
+            tool_use: Some("t1".into()),
+            waited: None,
+        };
+        presenting.add(Number(1), presented.clone());
+        presenting.add(Number(2), presented);
+        assert_eq!(presenting.cancelled(&Number(1)), None);
+        assert!(!presenting.written(Number(1)));
+        assert!(presenting.written(Number(2)));
     }
 }

@@ -102,8 +102,13 @@ impl Transport<RoleServer> for Stdio {
             writer.write(line? + "\n").await?;
             // There is no await between the last byte and this, so it precedes any call that the client makes after reading.
             if let Some((request, presented)) = presented {
+                let tool_use = presented.tool_use.clone();
                 hop.on(deliver::Input::Presented(presented));
-                presenting.written(request);
+                if !presenting.written(request)
+                    && let Some(tool_use) = tool_use
+                {
+                    hop.on(deliver::Input::Cancelled(tool_use));
+                }
             }
             Ok(())
         }

@@ -399,12 +399,8 @@ impl Hop {
 
     /// Frees the messages of hooks, results and prompts that led nowhere, and forgets those that have expired.
     fn release(&mut self, now: Instant) {
-        let unwritten = self
-            .in_flight
-            .overdue(now, |channel| channel == Channel::Result);
-        self.in_flight.free_again(&unwritten);
-        let may_be_shown =
-            |channel| matches!(channel, Channel::Hook(_) | Channel::Parts | Channel::Unsure);
+        // A result may still be on its way to a client that does not read.
+        let may_be_shown = |channel| channel != Channel::Push && channel != Channel::Prompt;
         let unproven = self.in_flight.overdue(now, may_be_shown);
         self.in_flight.repeat(&unproven);
         let led_nowhere = self

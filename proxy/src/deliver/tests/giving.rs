@@ -439,3 +439,14 @@ fn the_end_of_a_compaction_is_no_step() {
     scene.hear(&event(Name::SubagentStop));
     assert!(scene.receipts().is_empty());
 }
+
+#[test]
+fn a_result_that_takes_too_long_to_write_may_show_its_message_yet() {
+    let mut scene = Scene::begun(None);
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive(vec![message(1, news())]);
+    assert!(scene.takes(1));
+    scene.passes(6);
+    let text = scene.print(&event(Name::PostToolBatch));
+    assert!(is_marked(&text), "{text:?}");
+}
