@@ -3,8 +3,11 @@
 /// The most values of a frame or a body: the longest list has a tenth of that. A parsed value may take a hundred times as many
 /// bytes as its text.
 const VALUES_MAX: usize = 10_000;
+/// An object takes as much memory as so many other values.
+const VALUES_OF_AN_OBJECT: usize = 5;
 
-/// Returns how many values a JSON text has, or a few more: each but the first follows a comma, a colon or a bracket.
+/// Returns how many values a JSON text has, or a few more: each but the first follows a comma, a colon or a bracket. An object
+/// counts as several.
 pub(crate) fn values_in(json: &[u8]) -> usize {
     let (mut values, mut in_text, mut is_escaped) = (1, false, false);
     for byte in json {
@@ -12,7 +15,8 @@ pub(crate) fn values_in(json: &[u8]) -> usize {
             _ if std::mem::take(&mut is_escaped) => {}
             b'\\' => is_escaped = in_text,
             b'"' => in_text = !in_text,
-            b',' | b':' | b'[' | b'{' if !in_text => values += 1,
+            b'{' if !in_text => values += VALUES_OF_AN_OBJECT,
+            b',' | b':' | b'[' if !in_text => values += 1,
             _ => {}
         }
     }
@@ -21,8 +25,7 @@ pub(crate) fn values_in(json: &[u8]) -> usize {
 
 /// Checks that a text has not too many values to be parsed. Errors: the text of a refusal.
 pub(crate) fn check_values(json: &[u8]) -> Result<(), String> {
-    // Each takes a byte or more.
-    let values = if json.len() > VALUES_MAX {
+    let values = if json.len() > VALUES_MAX / VALUES_OF_AN_OBJECT {
         values_in(json)
     } else {
         0
@@ -43,7 +46,7 @@ mod tests {
     fn values_are_counted_and_texts_with_too_many_refused() {
         for (json, values) in [
             ("7", 1),
-            (r#"{"a": [1, 2], "b": "c, [d], \"{e: f}"}"#, 7),
+            (r#"{"a": [1, 2], "b": "c, [d], \"{e: f}"}"#, 11),
             ("[[[]]]", 4),
         ] {
             assert_eq!(values_in(json.as_bytes()), values, "{json}");
@@ -51,6 +54,7 @@ mod tests {
         let list = |length: usize| format!("[{}0]", "0,".repeat(length - 1));
         assert_eq!(check_values(list(9_999).as_bytes()), Ok(()));
         assert!(check_values(list(10_001).as_bytes()).is_err());
+        assert!(check_values("{\"\":".repeat(2_000).as_bytes()).is_err());
         assert_eq!(
             check_values(format!("\"{}\"", ",".repeat(20_000)).as_bytes()),
             Ok(())

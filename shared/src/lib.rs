@@ -36,6 +36,7 @@ pub mod names;
 pub mod numbers;
 pub mod policy;
 pub mod question;
+pub mod raw_json;
 pub mod receipt;
 pub mod refusal;
 pub mod sent;

@@ -8,6 +8,7 @@ use crate::ids::AgentId;
 use crate::limits::{
     OPTION_LABEL_MAX, OPTIONS_MAX, PARTS_MAX, REQUEST_MAX, SAVED_NAME_MAX, TEXT_MAX,
 };
+use crate::raw_json::JsonText;
 use crate::receipt::Via;
 use crate::refusal::Refusal;
 use crate::text::check_plain;
@@ -85,7 +86,8 @@ pub struct ClientRequest {
     pub input: String,
     /// The rules that the client offers to add with an allowance, in its own form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub suggestions: Vec<Value>,
+    #[schemars(with = "Vec<Value>")]
+    pub suggestions: Vec<JsonText>,
     /// The kind of subagent that uses the tool; absent for the session itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,
@@ -258,7 +260,7 @@ impl Question {
     }
 
     /// Returns the rules that the client offers.
-    pub fn suggestions(&self) -> &[Value] {
+    pub fn suggestions(&self) -> &[JsonText] {
         self.request
             .as_ref()
             .map_or(&[], |request| &request.suggestions)

@@ -134,19 +134,39 @@ pub(super) fn proven_host(request: &JoinRequest, keys: &[Key]) -> Option<String>
 #[cfg(test)]
 mod tests {
     use c3po_shared::vocabulary::Scope;
+    use tempfile::TempDir;
 
     use super::*;
-    use crate::auth::issue::{NewKey, draft};
+    use crate::auth::issue::{NewKey, draft, hold_host};
+    use crate::auth::principal::tests::key;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
     use crate::store::{KeyStore, Quota};
 
-    #[tokio::test]
-    async fn a_host_that_moves_to_another_name_gets_one_whose_person_is_free() {
+    async fn store() -> (SqliteStore, TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("c3po.db");
         let store = SqliteStore::open(&path, &Fleet::default()).await;
-        let store = store.expect("a store");
+        (store.expect("a store"), folder)
+    }
+
+    #[tokio::test]
+    async fn a_name_to_which_a_host_is_moved_is_not_free() {
+        let (store, _folder) = store().await;
+        let by = key(Scope::Admin, "*");
+        let held = hold_host(&store, "attic", &by).await.expect("held");
+        let free = async || {
+            let keys = store.keys().await.expect("keys");
+            free_host(&store, "attic", &keys, 0).await.expect("a name")
+        };
+        assert_eq!(free().await, "attic-2");
+        store.forget_key(&held).await.expect("deleted");
+        assert_eq!(free().await, "attic");
+    }
+
+    #[tokio::test]
+    async fn a_host_that_moves_to_another_name_gets_one_whose_person_is_free() {
+        let (store, _folder) = store().await;
         let person = AgentId::of_person("nas-2");
         let quota = Quota::default();
         let made = store.introduce(&person, Some("laptop"), &quota).await;

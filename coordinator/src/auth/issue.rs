@@ -193,6 +193,37 @@ pub(crate) async fn rotate(
     Ok((key, fresh.text))
 }
 
+/// Holds the name of a host while the agents and keys of another are moved to it: an ended key has it, so that no host that
+/// joins gets it, and none its person's name. Returns that key, which is then to be deleted.
+pub(crate) async fn hold_host(
+    store: &dyn Store,
+    host: &str,
+    by: &Principal,
+) -> Result<Key, Refusal> {
+    let new = NewKey {
+        name: host.to_owned(),
+        host: Some(host.to_owned()),
+        scope: Scope::Read,
+        agents: all_agents(),
+        expires_in: None,
+    };
+    let (key, _) = draft(new, by.name())?;
+    let key = Key {
+        revoked_at: Some(clock::now()),
+        ..key
+    };
+    for _ in 0..CHANGE_TRIES {
+        make_room(store, &store.keys().await.map_err(unchanged)?).await?;
+        if store.put_key(&key, KEYS_MAX, None).await? {
+            return Ok(key);
+        }
+    }
+    Err(Refusal::new(
+        ErrorCode::Conflict,
+        "other keys are being created at the same time; try again",
+    ))
+}
+
 /// Moves all keys of a host to another host, and returns them. Their links and requests end and reconnect under the new host.
 pub(crate) async fn rename_host(
     store: &dyn Store,

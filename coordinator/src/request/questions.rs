@@ -105,10 +105,7 @@ fn in_brief(mut message: Message) -> Message {
             cut(&mut request.tool);
             cut(&mut request.input);
             request.subagent.iter_mut().for_each(cut);
-            let rules = request
-                .suggestions
-                .iter()
-                .map(|rule| rule.to_string().len());
+            let rules = request.suggestions.iter().map(|rule| rule.as_str().len());
             if rules.sum::<usize>() > LISTED_RULES_MAX {
                 request.suggestions.clear();
             }

@@ -98,38 +98,53 @@ pub(super) async fn rename(
     }
     let store = &server.services.store;
     check_free(store.as_ref(), &to, &from).await?;
-    let mut agents = move_agents(&server, &principal, &from, &to).await?;
-    let keys = store.keys().await.map_err(Refusal::from)?;
-    let renamed = issue::rename_host(store.as_ref(), &from, &to, &principal).await?;
+    // The first agent that is moved shows the new name to others, before any key of the host has it.
+    let held = issue::hold_host(store.as_ref(), &to, &principal).await?;
+    let renamed = move_host(&server, &principal, from, to).await;
+    if let Err(error) = store.forget_key(&held).await {
+        tracing::warn!("the ended key {} was not deleted: {error}", held.id);
+    }
+    let renamed = renamed?;
+    tracing::info!(
+        "the host {} was renamed to {} by {}",
+        renamed.from,
+        renamed.to,
+        principal.name()
+    );
+    Ok(Json(renamed))
+}
+
+/// Moves the agents and keys of a host to another one.
+async fn move_host(
+    server: &AppState,
+    principal: &Principal,
+    from: String,
+    to: String,
+) -> Result<RenamedHost, Refusal> {
+    let store = &server.services.store;
+    let mut agents = move_agents(server, principal, &from, &to).await?;
+    let keys = store.keys().await?;
+    let renamed = issue::rename_host(store.as_ref(), &from, &to, principal).await?;
     for key in &renamed {
-        changed(&server, "renamed", &key.id, principal.name()).await;
+        changed(server, "renamed", &key.id, principal.name()).await;
     }
     // A session may have come back under the old name in the meantime.
-    agents += move_agents(&server, &principal, &from, &to).await?;
+    agents += move_agents(server, principal, &from, &to).await?;
     for key in keys.iter().filter(|key| key.host() == from) {
-        store
-            .move_reservations(&key.id, &from, &to)
-            .await
-            .map_err(Refusal::from)?;
+        store.move_reservations(&key.id, &from, &to).await?;
     }
     if agents == 0 && renamed.is_empty() {
         let error = format!("no agent and no key belongs to the host {from}");
         let suggestion =
             "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
-        return Err(Refusal::new(ErrorCode::AgentNotFound, error)
-            .suggest(suggestion)
-            .into());
+        return Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion));
     }
-    tracing::info!(
-        "the host {from} was renamed to {to} by {}",
-        principal.name()
-    );
-    Ok(Json(RenamedHost {
+    Ok(RenamedHost {
         from,
         to,
         agents,
         keys: renamed.len(),
-    }))
+    })
 }
 
 /// Moves the agents of a host to another one, one base name after the other. Returns how many were moved.

@@ -331,19 +331,3 @@ async fn tell_progress(context: &RequestContext<RoleServer>) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::values_in;
-
-    #[test]
-    fn the_values_of_a_body_are_counted_outside_of_texts() {
-        let check = |json: &str, expected: usize| {
-            assert_eq!(values_in(json.as_bytes()), expected, "{json}")
-        };
-        check("7", 1);
-        check(r#"{"a": "b,c:[{", "d": [1, 2]}"#, 7);
-        check(r#"{"a": "b\\", "c": "\",\""}"#, 5);
-        check(&format!("[{}1]", "1,".repeat(2_000)), 2_002);
-    }
-}

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use c3po_shared::limits::REQUEST_MAX;
+use c3po_shared::raw_json::JsonText;
 use c3po_shared::surrogates;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::local::MARK;
@@ -36,7 +36,7 @@ struct HookInput {
     notification_type: Option<String>,
     tool_name: Option<String>,
     tool_input: Option<Box<RawValue>>,
-    permission_suggestions: Option<Vec<Value>>,
+    permission_suggestions: Option<Vec<JsonText>>,
     agent_type: Option<String>,
     tool_use_id: Option<String>,
     tool_calls: Option<Vec<ToolCall>>,

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::question::Waiting;
+use c3po_shared::raw_json::JsonText;
 use c3po_shared::receipt::Via;
 use c3po_shared::vocabulary::State;
 use serde::{Deserialize, Serialize};
@@ -114,7 +115,7 @@ pub struct ToolRequest {
     pub input: String,
     /// The rules that the client offers to add.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub suggestions: Vec<serde_json::Value>,
+    pub suggestions: Vec<JsonText>,
     /// The kind of subagent that uses the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,

@@ -150,7 +150,8 @@ async fn admit(
     let reader = stay.as_ref().and_then(|stay| reader(stay, &request));
     let work = async move {
         let mut response = next.run(request).await;
-        if let Some((agent, host)) = reader
+        if response.status().is_success()
+            && let Some((agent, host)) = reader
             && let Err(refusal) = check_reader(&services, &agent, &host).await
         {
             response = Refused::from(refusal).into_response();
