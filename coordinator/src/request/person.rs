@@ -76,6 +76,8 @@ pub(crate) async fn act_as(
         check_host(services, principal, &agent, host)?;
     }
     let quota = services.quota(principal);
-    let agent = services.store.introduce(&name, Some(host), &quota).await?;
+    // `human` is every person's: a rule about a host must not count for all of them.
+    let of = Some(host).filter(|_| !is_human);
+    let agent = services.store.introduce(&name, of, &quota).await?;
     Ok((caller, agent))
 }

@@ -198,7 +198,7 @@ async fn on_an_open_network_only_a_login_acts_as_the_person() -> Result<()> {
     check(&gate, vec![None]).await
 }
 
-/// Checks that no client gives `human` a state or a description, which would count for every person.
+/// Checks that no client gives `human` a state, a description or a host, which would count for every person.
 async fn has_no_state(gate: &Gate, login: Option<&str>) -> Result<()> {
     let mut person = Link::open_with(&gate.served.address, login).await?;
     person
@@ -218,6 +218,12 @@ async fn has_no_state(gate: &Gate, login: Option<&str>) -> Result<()> {
             "{tool}"
         );
     }
+    let human = gate.served.store.agent(&AgentId::human()).await?;
+    let host = human.context("human")?.host;
+    assert_eq!(
+        host, None,
+        "a rule about a host does not count for everybody"
+    );
     Ok(())
 }
 
