@@ -65,6 +65,8 @@ pub(super) struct Flight {
     pub(super) turn: Option<String>,
     /// The use of the tool in whose result the message came, where that is to be proven.
     pub(super) tool_use: Option<String>,
+    /// Whether a step of that turn has followed.
+    pub(super) has_stepped: bool,
     /// When the way counts as failed.
     pub(super) until: Instant,
 }
@@ -78,6 +80,7 @@ impl Flight {
             way: None,
             turn,
             tool_use: None,
+            has_stepped: false,
             until: now + PRINT_MAX,
         }
     }
@@ -90,6 +93,7 @@ impl Flight {
             way: Some(way),
             turn: None,
             tool_use: None,
+            has_stepped: false,
             until,
         }
     }
@@ -107,6 +111,7 @@ impl Flight {
             way,
             turn,
             tool_use: None,
+            has_stepped: false,
             until: now + STEP_MAX,
         }
     }
@@ -119,6 +124,7 @@ impl Flight {
             way: None,
             turn,
             tool_use: None,
+            has_stepped: false,
             until: now + READ_MAX,
         }
     }
@@ -164,6 +170,7 @@ impl Flight {
             way: None,
             turn: None,
             tool_use: None,
+            has_stepped: false,
             until: now + WRITE_MAX,
         }
     }
@@ -381,6 +388,14 @@ impl InFlight {
             .extract_if(.., |held| ids.contains(&held.id))
             .filter_map(|held| held.note)
             .collect()
+    }
+
+    /// The model took a step of that turn.
+    pub(super) fn step_of(&mut self, turn: Option<&str>) {
+        let flights = self.held.iter_mut().filter_map(|held| held.flight.as_mut());
+        for flight in flights.filter(|flight| turn.is_some() && flight.turn.as_deref() == turn) {
+            flight.has_stepped = true;
+        }
     }
 
     /// The session shows that it goes on: a prompt may lead to a step yet.

@@ -261,8 +261,12 @@ impl Hop {
             self.evidence.want(now + WRITTEN / 2);
         }
         if !is_read {
-            // The hooks are all the evidence that there is.
-            let by_hooks = gone.extract_if(.., |id| self.has_stepped(id)).collect();
+            // The hooks are all the evidence that there is. The next turn may have begun meanwhile.
+            let had_step = |id: &MessageId| {
+                let flight = self.in_flight.flight(id);
+                flight.is_some_and(|flight| flight.has_stepped) || self.has_stepped(id)
+            };
+            let by_hooks = gone.extract_if(.., |id| had_step(id)).collect();
             self.have_entered(by_hooks, Via::Hook);
         } else {
             self.in_flight.are_not_there(&gone);

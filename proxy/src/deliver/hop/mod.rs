@@ -367,6 +367,7 @@ impl Hop {
         }
         let led_nowhere = self.prompted(|_| true);
         self.doubt(led_nowhere, now);
+        self.in_flight.step_of(turn);
     }
 
     /// Messages of a prompt are in the session, and seen by that proof.

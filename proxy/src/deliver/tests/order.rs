@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Scene, after_a_turn, event, holds, message, news, of_turn, socket, typed};
+use crate::deliver::client::ClientState;
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{id, standing};
@@ -118,4 +119,29 @@ fn a_later_message_of_a_sender_does_not_overtake_the_one_whose_prompt_was_taken_
         .unwrap();
     let place = |number| given.find(id(number).as_str());
     assert!(place(1).is_some() && place(1) < place(2), "{given}");
+}
+
+#[test]
+fn without_a_transcript_another_turn_does_not_bring_the_message_of_a_turn_again() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    for turn in 1..=20 {
+        if let Todo::Post(_, prompt) = scene.looks(&ClientState::default(), None) {
+            let name = format!("p{turn}");
+            scene.print(&of_turn(
+                &name,
+                Event {
+                    prompt: Some(prompt),
+                    ..event(Name::UserPromptSubmit)
+                },
+            ));
+            assert!(turn <= 2, "a further turn begins");
+            scene.hear(&of_turn(&name, event(Name::Stop)));
+        }
+        scene.passes(1);
+        if turn == 1 {
+            scene.arrive(vec![message(2, json!({"from_agent": "other"}))]);
+        }
+    }
+    assert_eq!(scene.hop.unread(), 0);
 }
