@@ -68,7 +68,7 @@ mod tests {
             serde_json::from_str(&outer.to_string()),
         ] {
             let read = read.expect("read");
-            assert_eq!(read.inner.rules, [text.clone()]);
+            assert_eq!(read.inner.rules, std::slice::from_ref(&text));
             assert_eq!(serde_json::to_value(&read).expect("a value"), outer);
             assert_eq!(
                 serde_json::to_string(&read).expect("a text"),

@@ -56,6 +56,7 @@ macro_rules! every_promise {
                 an_answer_is_taken_and_applied_once_in_order,
                 an_expired_question_is_not_withdrawn;
             people:
+                a_question_of_an_agent_that_is_gone_is_refused,
                 an_agent_has_so_many_open_questions_to_people,
                 of_many_racing_questions_to_people_as_many_are_stored_as_allowed,
                 people_have_so_many_open_questions_of_a_host_and_in_total,

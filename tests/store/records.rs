@@ -8,7 +8,7 @@ use c3po_shared::vocabulary::State;
 use c3po_shared::wire::SessionChange;
 
 use super::Fixture;
-use super::fixture::{LEASE, SOON, claim, does, id, owner};
+use super::fixture::{LEASE, SOON, claim, does, id, news, owner};
 use super::owners::wish;
 
 pub(crate) async fn an_unknown_agent_is_nobody(fixture: Fixture) -> Result<()> {
@@ -166,7 +166,7 @@ pub(crate) async fn a_person_is_introduced_without_a_session(fixture: Fixture) -
         (person.uid, person.registered_at)
     );
     assert!(again.last_seen >= person.last_seen);
-    fixture.say("a", "human", "hello").await?;
+    fixture.post(news("a", "human", "hello")).await?;
     assert_eq!(fixture.inbox("human").await?, ["hello"]);
 
     // Introducing an agent that has a session does not affect the session.

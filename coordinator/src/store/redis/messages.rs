@@ -228,6 +228,7 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
             limit: told.get(2).map_or(Ok(0), read)?,
         }),
         "nobody" => Ok(SendOutcome::NoSuchAgent),
+        "no_sender" => Err(StoreError::TakenOver(message.from_agent.clone())),
         "away" => Ok(SendOutcome::Away),
         "taken" => Ok(SendOutcome::IdTaken),
         "call_taken" => Ok(SendOutcome::CallTaken),

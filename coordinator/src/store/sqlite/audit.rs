@@ -1,5 +1,7 @@
 //! The log in one SQLite table.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AUDIT_ENTRIES_LEAST;
@@ -101,18 +103,25 @@ pub(super) fn record_state(
     })
 }
 
-/// Deletes the oldest entries beyond the bound in steps: sends wait for one of them only, and a full disk must have room for
-/// it. A full store keeps few entries. Returns whether a further step may be needed.
-pub(super) fn trim(work: &Work<'_>, bound: u64) -> Result<bool> {
-    let bound = match work.full {
-        Some(_) => bound.min(AUDIT_ENTRIES_LEAST),
-        None => bound,
-    };
+/// Returns how many entries are kept: few by a full store, until the next sweep.
+pub(super) fn bound(work: &Work<'_>, most: u64) -> u64 {
+    match work.full {
+        Some(_) => most.min(AUDIT_ENTRIES_LEAST),
+        None => most,
+    }
+}
+
+/// Deletes some of the oldest entries beyond the bound: sends wait for one step only, and a full disk must have room for it.
+pub(super) fn trim(work: &Work<'_>, bound: u64) -> Result<ControlFlow<()>> {
     let outdated = i64::try_from(end(work)?.saturating_sub(bound)).unwrap_or_default();
     let sql = "DELETE FROM audit WHERE position IN
         (SELECT position FROM audit WHERE position <= ? ORDER BY position LIMIT ?)";
     let mut delete = work.connection.prepare_cached(sql)?;
-    Ok(delete.execute((outdated, integer(TRIM_STEP)))? == TRIM_STEP)
+    let deleted = delete.execute((outdated, integer(TRIM_STEP)))?;
+    Ok(match deleted < TRIM_STEP {
+        true => Break(()),
+        false => Continue(()),
+    })
 }
 
 /// Returns the position of the last entry.

@@ -11,13 +11,14 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, State};
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 
+use super::agents::find;
 use super::group::Work;
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp, time_until};
 use super::{audit, duties, people, quota};
 use crate::store::fill::is_short;
 use crate::store::quota::cost;
 use crate::store::{
-    AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, Wake, counted_host,
+    AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, StoreError, Wake, counted_host,
 };
 
 /// How many messages one step settles: others wait for it, and a full disk must have room for it.
@@ -155,6 +156,7 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
         return Ok(SendOutcome::IdTaken);
     }
     let bound = if message.to_agent == AgentId::human() {
+        check_asker(work, message)?;
         if let Some(refused) = make_room_for_people(work, message)? {
             return Ok(refused);
         }
@@ -178,6 +180,15 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     work.wakes
         .push(Wake::arrived(position, None, true, message));
     Ok(SendOutcome::Stored)
+}
+
+/// Refuses a question to people of an agent that does not exist: no answer could reach it.
+fn check_asker(work: &Work<'_>, message: &Message) -> Result<()> {
+    let from = &message.from_agent;
+    if message.requires_response && *from != AgentId::system() && find(work, from)?.is_none() {
+        return Err(StoreError::TakenOver(from.clone()));
+    }
+    Ok(())
 }
 
 /// Makes room for a message to people: a question is refused beyond the limits, and a notice replaces the oldest one.

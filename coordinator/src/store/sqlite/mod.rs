@@ -204,12 +204,10 @@ impl AuditStore for SqliteStore {
     async fn keep_log(&self, bound: Option<u64>) -> Result<()> {
         let keeps_log = &self.announcements.keeps_log;
         keeps_log.store(bound.is_some(), Ordering::Relaxed);
-        if let Some(bound) = bound {
-            while self
-                .writer
-                .run(move |work| audit::trim(work, bound))
-                .await?
-            {}
+        if let Some(most) = bound {
+            let bound = self.writer.run(move |work| Ok(audit::bound(work, most)));
+            let bound = bound.await?;
+            self.in_steps(move |work| audit::trim(work, bound)).await?;
         }
         Ok(())
     }

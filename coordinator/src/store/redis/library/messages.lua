@@ -22,11 +22,15 @@ local function hosts()
   end
 end
 
--- Returns the refusal of a further question of this agent to people, if too many are open: {'questions', count, limit}.
+-- Returns the refusal of a further question of this agent to people: {'questions', count, limit} if too many are open,
+-- {'no_sender'} if the agent does not exist, so that no answer could reach it.
 -- `host` is its host; `limits` are those of one agent, of one host, and of all.
 local function refuse_question(id, host, limits)
-  local open, host_of = redis.call('ZRANGE', questions_key(), 0, -1), hosts()
   local from = string.match(id, '^(.-)::')
+  if from ~= 'system' and redis.call('EXISTS', fleet .. 'agent:' .. from) == 0 then
+    return { 'no_sender' }
+  end
+  local open, host_of = redis.call('ZRANGE', questions_key(), 0, -1), hosts()
   local counts = { 0, 0, #open }
   for _, place in ipairs(open) do
     if string.find(place, from .. '::', 1, true) == 1 then
@@ -176,7 +180,8 @@ local function put(key, thread, due, args, at, about)
 end
 
 -- Sends a message. Returns {'stored', position, whether it is the only one that was not shown}, {'repeated', envelope},
--- {'call_taken'}, {'full', count}, {'nobody'}, {'away'}, {'taken'}, or the result of `charge`.
+-- {'call_taken'}, {'full', count}, {'nobody'}, {'away'}, {'taken'}, or the result
+-- of `refuse_question` or `charge`.
 -- KEYS: -, agent, unshown, shown, repeated, message, and its thread unless the message begins one
 -- ARGV: origin of the wake, then as for `put`
 define('send', LARGE, function(keys, args)
