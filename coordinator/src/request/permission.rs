@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{Caller, Services};
 use crate::policy::{Party, Policy, Verdict};
+use crate::store::Agent;
 
 /// The rules that apply to one call, and the caller's role if they need it.
 #[derive(Debug, Clone)]
@@ -68,7 +69,7 @@ impl Permission {
         let to_party = Party {
             id: to.as_str(),
             role: recipient.as_ref().and_then(|agent| agent.role.as_deref()),
-            host: recipient.as_ref().and_then(|agent| agent.host.as_deref()),
+            host: recipient.as_ref().and_then(host_of),
         };
         let verdict = policy.decide(from, to_party, self.verb);
         if verdict.effect == Effect::Allow {
@@ -135,13 +136,19 @@ pub(crate) async fn explain(
     })
 }
 
+/// Returns the host of an agent. `human` has none: an earlier build recorded the one that used it last.
+fn host_of(agent: &Agent) -> Option<&str> {
+    let host = agent.host.as_deref();
+    host.filter(|_| agent.id != AgentId::human())
+}
+
 async fn party(services: &Services, id: AgentId) -> Result<PolicyParty, Refusal> {
     Ok(match services.store.agent(&id).await? {
         Some(agent) => PolicyParty {
             id,
             known: true,
+            host: host_of(&agent).map(str::to_owned),
             role: agent.role,
-            host: agent.host,
         },
         None => PolicyParty {
             id,

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::Method;
+use axum::http::{Extensions, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::{join, login};
+use c3po_shared::{join, login, wire};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -36,6 +36,7 @@ impl Place {
     ///
     /// Errors: `RATE_LIMITED` if all of them stay taken.
     pub(super) async fn take(&self, principal: &Principal) -> Result<(), Refusal> {
+        self.leave();
         self.hold(begin_request(principal).await?).await;
         Ok(())
     }
@@ -73,8 +74,7 @@ impl Entrance {
     async fn place(&self, credential: &Credential, path: &str) -> Result<Place, Refusal> {
         let place = Place::default();
         match credential.principal() {
-            // Its body may come slowly: the place is taken after it.
-            Ok(_) if path == MCP_PATH => {}
+            Ok(_) if takes_it_later(path) => {}
             Ok(principal) => place.take(principal).await?,
             Err(_) => {
                 let free = Arc::clone(&self.strangers).acquire_owned();
@@ -83,6 +83,23 @@ impl Entrance {
             }
         }
         Ok(place)
+    }
+}
+
+/// Returns whether a request takes its place later: with /mcp after its body, which may come slowly; a link not at all, because
+/// others of its principal whose bodies come slowly must not keep it out.
+fn takes_it_later(path: &str) -> bool {
+    let below = path.strip_prefix(MCP_PATH);
+    path == wire::PATH || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Takes the place of a request whose body was read, or that is refused before.
+///
+/// Errors: `RATE_LIMITED` if all places of its principal stay taken.
+pub(super) async fn enter(extensions: &Extensions) -> Result<(), Refusal> {
+    match (extensions.get::<Arc<Place>>(), Credential::of(extensions)) {
+        (Some(place), Ok(principal)) => place.take(&principal).await,
+        _ => Ok(()),
     }
 }
 
@@ -105,8 +122,8 @@ pub(super) async fn layer(
     let credential = Credential::check(&entrance.server, &request);
     let mut read = Ok(None);
     if credential.principal().is_err() && has_code(&request) {
-        // It may come slowly, and few strangers have a place at a time.
-        read = read_body(&entrance.server, &mut request, CODE_BODY_MAX)
+        // It may come slowly, and few strangers have a place at a time. Boxed, because every request has this future.
+        read = Box::pin(read_body(&entrance.server, &mut request, CODE_BODY_MAX))
             .await
             .map(|(body, held)| {
                 *request.body_mut() = Body::from(body);

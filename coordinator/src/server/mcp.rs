@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::Extensions;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Received, Tool, listing, presented_via};
@@ -28,7 +27,7 @@ use tokio::time::{Instant, interval_at, timeout};
 
 use super::accept::BODY_MAX;
 use super::endpoint::read_body;
-use super::entrance::Place;
+use super::entrance::{self, Place};
 use super::evidence::{self, Presentation};
 use super::http_waits::HttpWaits;
 use super::written::Paid;
@@ -38,12 +37,12 @@ use crate::json::values_in;
 use crate::request::{self, CALL_DEADLINE, Services};
 use crate::unfinished::Charge;
 
-/// The JSON values of a body. rmcp keeps each in about 140 bytes, for as long as the call lasts.
+/// The JSON values of a body, an object counted as several. rmcp keeps each in about 140 bytes, for as long as the call lasts.
 const VALUES_MAX: usize = 1_000;
 /// The largest body of a wait, in bytes and JSON values: its request is kept for up to an hour and is not charged.
 const WAIT_BODY_MAX: BodySize = BodySize {
     bytes: 4 << 10,
-    values: 100,
+    values: 300,
 };
 /// How many characters of an unknown tool's name are repeated.
 const NAME_SHOWN: usize = 100;
@@ -103,22 +102,10 @@ fn check_wait(body: BodySize) -> Result<(), Refusal> {
     Err(Refusal::new(ErrorCode::PayloadTooLarge, error).suggest("Send it without metadata."))
 }
 
-/// Takes the place of a request whose body was read.
-async fn enter(extensions: &Extensions) -> Result<(), Refusal> {
-    let (place, principal) = (
-        extensions.get::<Arc<Place>>(),
-        extensions.get::<Arc<Principal>>(),
-    );
-    match place.zip(principal) {
-        Some((place, principal)) => place.take(principal).await,
-        None => Ok(()),
-    }
-}
-
 /// Reads the body before rmcp does. rmcp would wait for the rest of the body even while the coordinator stops.
 async fn read_first(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
     let read = read_body(&server, &mut request, BODY_MAX).await;
-    let (body, held) = match enter(request.extensions()).await.and(read) {
+    let (body, held) = match entrance::enter(request.extensions()).await.and(read) {
         Ok(read) => read,
         Err(refusal) => return refused(refusal),
     };
@@ -285,7 +272,7 @@ impl Handler {
             () = self.sessions.stay_online(&self.services, &caller) => return Err(Refusal::store_unavailable()),
             () = principal.ended() => return Err(principal.ending()),
         };
-        if tool.waits() || tool.only_reads() {
+        if tool.only_reads() {
             request::check_read(&self.services, &caller).await?;
         }
         let reply = Received::of(&done.reply);

@@ -190,7 +190,13 @@ async fn guard_sessions(
     next: Next,
 ) -> Response {
     let answered = async {
-        let stay = guard(&server, &mut request)?;
+        let stay = match guard(&server, &mut request) {
+            Ok(stay) => stay,
+            Err(refusal) => {
+                entrance::enter(request.extensions()).await?;
+                return Err(refusal);
+            }
+        };
         let response = stay.principal().unless_ended(next.run(request)).await?;
         until_written(&server.services.unfinished, stay, response)
     };

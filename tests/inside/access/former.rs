@@ -152,6 +152,8 @@ async fn a_wait_over_mcp_gets_nothing_of_the_next_owner_of_its_name() -> Result<
 async fn reads_as_a_name_see_nothing_of_a_host_that_begins_to_use_it() -> Result<()> {
     let (gate, nas, laptop) = two_hosts().await?;
     let (mut peer, _) = session(&gate, &laptop, "peer").await?;
+    let agents = ask(&gate, "GET", "/api/agents", Some(&nas), Some("peer"), "").await?;
+    assert_eq!(agents.status, 200, "it reads nothing as that agent");
     for round in 0..4 {
         let name = format!("job{round}");
         let is_over = AtomicBool::new(false);

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use aide::generate::GenContext;
 use aide::openapi::{MediaType, Operation, RequestBody, SchemaObject};
@@ -73,6 +73,11 @@ impl FromRequestParts<AppState> for MayLook {
 
 impl OperationInput for MayLook {}
 
+/// The agent that a request reads as, with the host of its credential: checked before the handler runs, and again after it. The
+/// name may have become another host's meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct ReadAs(pub(super) OnceLock<(AgentId, String)>);
+
 /// The agent named in the header, if the credential covers it.
 #[derive(Debug)]
 pub(in crate::server) struct Speaker(pub(in crate::server) AgentId);
@@ -106,6 +111,9 @@ impl FromRequestParts<AppState> for Speaker {
         let _place = begin_call(&principal).await?;
         if parts.method == Method::GET {
             check_reader(&server.services, &agent, host).await?;
+            if let Some(read_as) = parts.extensions.get::<Arc<ReadAs>>() {
+                let _ = read_as.0.set((agent.clone(), host.to_owned()));
+            }
         } else if let Some(known) = server
             .services
             .store

@@ -13,19 +13,18 @@ use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 pub(super) use self::answer::{
     Charged, Media, Plain, Refused, RestAnswer, described, retry_after, status_of,
 };
 pub(super) use self::document::Description;
+use self::extract::ReadAs;
 pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
 use super::written::until_written;
 use super::{AppState, envelope, guard};
 use crate::auth::{Right, Stay, logins};
 use crate::request::{check_reader, check_right};
-use crate::server::http_session::agent_header;
 
 /// The access rule of a path.
 #[derive(Debug, Clone, Copy)]
@@ -147,12 +146,13 @@ async fn admit(
     };
     let principal = stay.as_ref().map(|stay| Arc::clone(stay.principal()));
     let services = Arc::clone(&server.services);
-    let reader = stay.as_ref().and_then(|stay| reader(stay, &request));
+    let read_as = Arc::new(ReadAs::default());
+    request.extensions_mut().insert(Arc::clone(&read_as));
     let work = async move {
         let mut response = next.run(request).await;
         if response.status().is_success()
-            && let Some((agent, host)) = reader
-            && let Err(refusal) = check_reader(&services, &agent, &host).await
+            && let Some((agent, host)) = read_as.0.get()
+            && let Err(refusal) = check_reader(&services, agent, host).await
         {
             response = Refused::from(refusal).into_response();
         }
@@ -174,15 +174,6 @@ async fn admit(
         Ok(work.await)
     };
     done.unwrap_or_else(|refusal| Refused::from(refusal).into_response())
-}
-
-/// Returns the agent that a request reads as, with the host of its credential. It is checked before the handler runs, and
-/// again after it: the name may have become another host's meanwhile.
-fn reader(stay: &Stay, request: &Request) -> Option<(AgentId, String)> {
-    let reads = *request.method() == Method::GET;
-    let agent = agent_header(request.headers()).ok().flatten();
-    let host = stay.principal().own_host().map(str::to_owned);
-    agent.filter(|_| reads).zip(host)
 }
 
 /// Returns the counted request, or `None` if the path needs no credential.
