@@ -31,6 +31,8 @@ const DUTIES: usize = 1_000;
 const AT_ONCE: usize = 32;
 /// The length of a claim, in seconds.
 const CLAIM: f64 = 30.0;
+/// How long a claim may take on a busy machine: its lease begins with its start, and Redis reports its end.
+const CALL: f64 = 0.1;
 /// The time limit of any step, besides the claims of the dead coordinator.
 const SOON: Duration = Duration::from_secs(60);
 /// From the first message to the time at which all of them expire.
@@ -194,7 +196,7 @@ fn check_life(agent: &str, life: &Life) -> Result<(bool, bool)> {
     for taken_over in rest {
         let held = taken_over.at - first.at;
         ensure!(
-            held >= CLAIM,
+            held >= CLAIM - CALL,
             "{agent} was taken over after {held} s: {life:?}"
         );
         ensure!(taken_over.client != first.client, "{agent}: {life:?}");

@@ -21,6 +21,7 @@ use super::endpoint::{Refused, read_body};
 use super::{AppState, MCP_PATH};
 use crate::auth::Principal;
 use crate::request::begin_request;
+use crate::unfinished::Charge;
 
 /// How many requests without a valid credential are answered at a time.
 const STRANGERS_AT_ONCE: usize = 16;
@@ -54,18 +55,18 @@ impl Place {
 }
 
 /// The entrance, with the places of requests without a valid credential. Each principal has its own.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Entrance {
     server: AppState,
     strangers: Arc<Semaphore>,
 }
 
 impl Entrance {
-    pub(super) fn new(server: &AppState) -> Self {
-        Self {
+    pub(super) fn new(server: &AppState) -> Arc<Self> {
+        Arc::new(Self {
             server: server.clone(),
             strangers: Arc::new(Semaphore::new(STRANGERS_AT_ONCE)),
-        }
+        })
     }
 
     /// Waits for a place.
@@ -115,29 +116,40 @@ fn has_code(request: &Request) -> bool {
 
 /// Checks the credential of a request, and has it wait for its place.
 pub(super) async fn layer(
-    State(entrance): State<Entrance>,
+    State(entrance): State<Arc<Entrance>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let credential = Credential::check(&entrance.server, &request);
+    // Boxed, because every request has this future for as long as it lasts.
+    let (place, _held) = match Box::pin(pass(&entrance, &mut request)).await {
+        Ok(passed) => passed,
+        Err(refusal) => return Refused::from(refusal).into_response(),
+    };
+    drop(entrance);
+    let response = next.run(request).await;
+    place.leave();
+    response
+}
+
+/// Returns the place of a request, and the charge of its body if that was read.
+async fn pass(
+    entrance: &Entrance,
+    request: &mut Request,
+) -> Result<(Arc<Place>, Option<Charge>), Refusal> {
+    let credential = Credential::check(&entrance.server, request);
     let mut read = Ok(None);
-    if credential.principal().is_err() && has_code(&request) {
-        // It may come slowly, and few strangers have a place at a time. Boxed, because every request has this future.
-        read = Box::pin(read_body(&entrance.server, &mut request, CODE_BODY_MAX))
+    if credential.principal().is_err() && has_code(request) {
+        // It may come slowly, and few strangers have a place at a time.
+        read = read_body(&entrance.server, request, CODE_BODY_MAX)
             .await
             .map(|(body, held)| {
                 *request.body_mut() = Body::from(body);
                 held
             });
     }
-    let entered = entrance.place(&credential, request.uri().path()).await;
-    let (place, _held) = match entered.and_then(|place| Ok((Arc::new(place), read?))) {
-        Ok(entered) => entered,
-        Err(refusal) => return Refused::from(refusal).into_response(),
-    };
+    let place = entrance.place(&credential, request.uri().path()).await?;
+    let (place, held) = (Arc::new(place), read?);
     request.extensions_mut().insert(credential);
     request.extensions_mut().insert(Arc::clone(&place));
-    let response = next.run(request).await;
-    place.leave();
-    response
+    Ok((place, held))
 }

@@ -23,7 +23,7 @@ const ANEW: usize = 8 * KEPT;
 pub(super) struct ShownLog {
     path: PathBuf,
     file: File,
-    /// The messages that dead sessions were shown.
+    /// The messages that were shown before the log was opened: by dead sessions, or by this one.
     dead: HashSet<MessageId>,
     latest: VecDeque<MessageId>,
     lines: usize,

@@ -67,7 +67,7 @@ pub struct Event {
     /// For a session's start: `startup`, `resume`, `clear`, `compact` or `fork`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// For a prompt: the whole text if it contains [`super::MARK`], otherwise `None`.
+    /// For a prompt: the whole text if it contains [`super::MARK`], or is a notice of the client that names c3po.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// For a prompt: whether a person typed it.
