@@ -75,9 +75,9 @@ impl Entrance {
     async fn place(&self, credential: &Credential, path: &str) -> Result<Place, Refusal> {
         let place = Place::default();
         match credential.principal() {
-            Ok(_) if takes_it_later(path) => {}
-            Ok(principal) => place.take(principal).await?,
-            Err(_) => {
+            Some(_) if takes_it_later(path) => {}
+            Some(principal) => place.take(principal).await?,
+            None => {
                 let free = Arc::clone(&self.strangers).acquire_owned();
                 let free = timeout(STRANGER_DEADLINE, free).await;
                 place.hold(free.map_err(|_| crowded())?.ok()).await;
@@ -94,14 +94,19 @@ fn takes_it_later(path: &str) -> bool {
     path == wire::PATH || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Takes the place of a request whose body was read, or that is refused before.
+/// Returns the outcome once the request has its place: its body was read, or it is refused before.
 ///
 /// Errors: `RATE_LIMITED` if all places of its principal stay taken.
-pub(super) async fn enter(extensions: &Extensions) -> Result<(), Refusal> {
-    match (extensions.get::<Arc<Place>>(), Credential::of(extensions)) {
-        (Some(place), Ok(principal)) => place.take(&principal).await,
-        _ => Ok(()),
+pub(super) async fn entered<T>(
+    extensions: &Extensions,
+    outcome: Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    if let (Some(place), Ok(principal)) =
+        (extensions.get::<Arc<Place>>(), Credential::of(extensions))
+    {
+        place.take(&principal).await?;
     }
+    outcome
 }
 
 fn crowded() -> Refusal {
@@ -138,7 +143,7 @@ async fn pass(
 ) -> Result<(Arc<Place>, Option<Charge>), Refusal> {
     let credential = Credential::check(&entrance.server, request);
     let mut read = Ok(None);
-    if credential.principal().is_err() && has_code(request) {
+    if credential.principal().is_none() && has_code(request) {
         // It may come slowly, and few strangers have a place at a time.
         read = read_body(&entrance.server, request, CODE_BODY_MAX)
             .await

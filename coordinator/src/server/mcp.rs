@@ -105,7 +105,8 @@ fn check_wait(body: BodySize) -> Result<(), Refusal> {
 /// Reads the body before rmcp does. rmcp would wait for the rest of the body even while the coordinator stops.
 async fn read_first(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
     let read = read_body(&server, &mut request, BODY_MAX).await;
-    let (body, held) = match entrance::enter(request.extensions()).await.and(read) {
+    let entered = Box::pin(entrance::entered(request.extensions(), read));
+    let (body, held) = match entered.await {
         Ok(read) => read,
         Err(refusal) => return refused(refusal),
     };

@@ -189,14 +189,14 @@ async fn guard_sessions(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let stay = match guard(&server, &mut request) {
+        Ok(stay) => stay,
+        Err(refusal) => {
+            let entered = Box::pin(entrance::entered(request.extensions(), Err(refusal)));
+            return entered.await.unwrap_or_else(refused);
+        }
+    };
     let answered = async {
-        let stay = match guard(&server, &mut request) {
-            Ok(stay) => stay,
-            Err(refusal) => {
-                entrance::enter(request.extensions()).await?;
-                return Err(refusal);
-            }
-        };
         let response = stay.principal().unless_ended(next.run(request)).await?;
         until_written(&server.services.unfinished, stay, response)
     };

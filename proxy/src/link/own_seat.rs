@@ -37,11 +37,11 @@ impl OwnSeat {
         let is_too_late = Arc::clone(&too_late);
         let taking = tokio::task::spawn_blocking(move || {
             older.map_or(Ok(()), Seat::give_up)?;
-            // Before the look at the time: a slow disk must not leave a seat that names this process.
+            let seat = seats.take(&name, instance)?;
             let shown = seats.shown(&name).inspect_err(|error| {
                 tracing::debug!("cannot use the log of shown messages: {error}");
             });
-            let seat = match seats.take(&name, instance)? {
+            let seat = match seat {
                 // It came after the deadline: release it, or the next process would count us as dead.
                 Some(seat) if is_too_late.load(Ordering::Relaxed) => {
                     seat.give_up()?;

@@ -452,11 +452,11 @@ async fn a_wait_over_http_keeps_only_a_small_request() -> Result<()> {
         )
     };
     assert_eq!(
-        ask("1", "ping", json!({"values": vec![0; 200]})).await?,
+        ask("1", "ping", json!({"values": vec![0; 400]})).await?,
         Value::Null
     );
     assert_eq!(
-        ask("1", "wait_for_message", json!({"values": vec![0; 200]})).await?,
+        ask("1", "wait_for_message", json!({"values": vec![0; 400]})).await?,
         "PAYLOAD_TOO_LARGE"
     );
     assert_eq!(
