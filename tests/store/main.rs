@@ -79,6 +79,7 @@ macro_rules! every_promise {
                 in_session_shows_a_message_and_a_new_session_shows_it_again,
                 late_evidence_adds_nothing,
                 evidence_counts_after_the_message_expired,
+                an_expired_message_no_longer_reaches_a_host,
                 others_mail_and_unknown_messages_do_not_advance,
                 an_outdated_session_advances_nothing,
                 evidence_without_a_session_is_recorded;

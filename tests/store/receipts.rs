@@ -188,6 +188,34 @@ pub(crate) async fn evidence_counts_after_the_message_expired(fixture: Fixture) 
     Ok(())
 }
 
+pub(crate) async fn an_expired_message_no_longer_reaches_a_host(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let sent = fixture.post(brief("a", "b", "brief")).await?;
+    let out = async || (fixture.pending("b").await.ok()? == 0).then_some(());
+    eventually("the message's time is over", SOON, out).await?;
+    for (stage, via, expected) in [
+        (
+            Stage::OnHost,
+            Via::Deliver,
+            &[Stage::Stored, Stage::Expired][..],
+        ),
+        (
+            Stage::InSession,
+            Via::UserPromptSubmit,
+            &[
+                Stage::Stored,
+                Stage::Expired,
+                Stage::OnHost,
+                Stage::InSession,
+            ],
+        ),
+    ] {
+        fixture.advance(&sent, &tenure, stage, via).await?;
+        assert_eq!(fixture.stages(&sent.id).await?, expected);
+    }
+    Ok(())
+}
+
 pub(crate) async fn others_mail_and_unknown_messages_do_not_advance(
     fixture: Fixture,
 ) -> Result<()> {

@@ -302,7 +302,8 @@ async fn answer(
             let place = ReadFrom::Thread(Mark::of(&kept.message));
             result(caller, kept.message, &place)
         })),
-        None if furthest(&kept.history) == Stage::Expired => {
+        // Evidence that arrives later follows `expired`.
+        None if kept.history.iter().any(|step| step.stage == Stage::Expired) => {
             let mut timed_out = TimedOut::of(id.clone(), 0);
             timed_out.message = "The message expired before it was answered".to_owned();
             timed_out.suggestion = "Send it again if it still matters.".to_owned();

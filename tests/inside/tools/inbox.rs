@@ -155,6 +155,10 @@ async fn a_message_expires_when_its_life_is_over() -> Result<()> {
         meshtastic.call("get_messages", json!({})).await?["count"],
         0
     );
+    // Late evidence does not end the expiry.
+    let late =
+        json!({"message_ids": [sent["id"]], "stage": "in_session", "via": "post_tool_batch"});
+    assert_eq!(meshtastic.request("receipt", late).await?, Ok(json!({})));
     let answer = homeassistant
         .call(
             "wait_for_message",

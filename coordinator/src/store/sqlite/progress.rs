@@ -247,7 +247,8 @@ fn next_steps(
     let proves = match stage {
         Stage::InSession => beyond || (has(Stage::InSession) && !here),
         Stage::Seen => beyond && here,
-        _ => beyond,
+        // A host that accepts an expired message shows it to nobody.
+        _ => beyond && !has(Stage::Expired),
     };
     if !proves {
         return Vec::new();

@@ -335,14 +335,15 @@ end)
 local RANK = { stored = 1, on_host = 2, in_session = 3, seen = 4 }
 
 -- Returns the progress in a history: the furthest stage, or nothing after an end other than `expired`, after which later
--- evidence counts; and whether the host, any session, and this session had the message.
+-- evidence counts; and whether the host, any session, and this session had the message. An expired message no longer reaches
+-- a host, because that shows it to nobody.
 local function progress(history, session)
   local furthest, on_host, was_shown, here = RANK.stored, false, false, false
   for passed, whose in string.gmatch(history, '([%a_]+) %d+ %S+ (%S+) %S+') do
     if not RANK[passed] and passed ~= 'expired' then
       return nil
     end
-    furthest = math.max(furthest, RANK[passed] or 0)
+    furthest = math.max(furthest, RANK[passed] or RANK.on_host)
     on_host = on_host or passed == 'on_host'
     if passed == 'in_session' then
       was_shown, here = true, here or whose == session
