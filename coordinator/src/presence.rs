@@ -308,6 +308,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use tokio::time::timeout;
+    use uuid::Uuid;
 
     const SOON: Duration = Duration::from_secs(5);
 
@@ -328,6 +329,7 @@ mod tests {
         });
         let message = serde_json::from_value(message).expect("an envelope");
         News::Inbox(vec![Arc::new(Arrival {
+            session: (1, Uuid::nil()),
             position,
             follows: None,
             sole: true,

@@ -105,6 +105,7 @@ impl Scene {
             quota: Quota::default(),
             key: None,
             login: None,
+            speaker: None,
         };
         let stored = self.served.store.send(&send).await?;
         ensure!(stored == SendOutcome::Stored, "{stored:?}");

@@ -22,6 +22,7 @@ impl Fixture {
             stage,
             via: Via::Terminal,
             key: None,
+            speaker: None,
         };
         Ok(self.store.conclude(&conclusion).await?)
     }
@@ -77,6 +78,7 @@ pub(crate) async fn a_question_that_only_its_terminal_decides_stays_so(
         stage: Stage::Withdrawn,
         via: Via::TimeOut,
         key: None,
+        speaker: None,
     };
     assert_eq!(fixture.store.conclude(&time_out).await?, Some(true));
     assert_eq!(

@@ -17,7 +17,7 @@ fn asked(from: &str, to: &str) -> MessageId {
 }
 
 pub(crate) async fn a_wait_that_would_close_a_cycle_is_found(fixture: Fixture) -> Result<()> {
-    let waits = async |id: &MessageId| fixture.store.await_answer(id, LONG).await;
+    let waits = async |id: &MessageId| fixture.store.await_answer(id, None, LONG).await;
     let ids =
         ["a b", "b c", "c d"].map(|pair| pair.split_once(' ').map(|(from, to)| asked(from, to)));
     for id in ids.iter().flatten() {
@@ -43,19 +43,19 @@ pub(crate) async fn an_answer_or_its_time_ends_a_wait(fixture: Fixture) -> Resul
     assert!(
         fixture
             .store
-            .await_answer(&question.id, LONG)
+            .await_answer(&question.id, None, LONG)
             .await?
             .is_empty()
     );
     assert_eq!(
-        fixture.store.await_answer(&back, LONG).await?,
+        fixture.store.await_answer(&back, None, LONG).await?,
         std::slice::from_ref(&question.id)
     );
     fixture.answer(&question, "answer").await?;
     assert!(
         fixture
             .store
-            .await_answer(&back, Duration::from_millis(200))
+            .await_answer(&back, None, Duration::from_millis(200))
             .await?
             .is_empty()
     );
@@ -63,7 +63,7 @@ pub(crate) async fn an_answer_or_its_time_ends_a_wait(fixture: Fixture) -> Resul
     eventually("the wait is over", SOON, async || {
         fixture
             .store
-            .await_answer(&again, LONG)
+            .await_answer(&again, None, LONG)
             .await
             .ok()?
             .is_empty()
@@ -80,10 +80,13 @@ pub(crate) async fn a_wait_for_an_answered_or_expired_message_is_not_recorded(
     // A lease of zero counts for nobody.
     let back = asked("b", "a");
     let back = async || {
-        let cycle = fixture.store.await_answer(&back, Duration::ZERO).await?;
+        let cycle = fixture
+            .store
+            .await_answer(&back, None, Duration::ZERO)
+            .await?;
         anyhow::Ok(cycle.is_empty())
     };
-    let waits = async |id: &MessageId| fixture.store.await_answer(id, LONG).await;
+    let waits = async |id: &MessageId| fixture.store.await_answer(id, None, LONG).await;
     // The waiter looked before the answer, and is recorded after it.
     let question = fixture.say("a", "b", "question").await?;
     fixture.answer(&question, "answer").await?;
@@ -106,11 +109,14 @@ pub(crate) async fn an_answer_at_the_same_time_ends_a_wait(fixture: Fixture) -> 
     let back = asked("b", "a");
     for _ in 0..200 {
         let question = fixture.say("a", "b", "question").await?;
-        let waits = fixture.store.await_answer(&question.id, LONG);
+        let waits = fixture.store.await_answer(&question.id, None, LONG);
         let (answered, waited) = tokio::join!(fixture.answer(&question, "answer"), waits);
         answered?;
         waited?;
-        let cycle = fixture.store.await_answer(&back, Duration::ZERO).await?;
+        let cycle = fixture
+            .store
+            .await_answer(&back, None, Duration::ZERO)
+            .await?;
         assert!(cycle.is_empty());
     }
     Ok(())
@@ -120,12 +126,27 @@ pub(crate) async fn an_answer_at_the_same_time_ends_a_wait(fixture: Fixture) -> 
 pub(crate) async fn a_check_follows_a_bounded_number_of_waits(fixture: Fixture) -> Result<()> {
     for number in 0..1_100 {
         let id = asked(&format!("n{number}"), &format!("n{}", number + 1));
-        assert!(fixture.store.await_answer(&id, LONG).await?.is_empty());
+        assert!(
+            fixture
+                .store
+                .await_answer(&id, None, LONG)
+                .await?
+                .is_empty()
+        );
     }
     let back = asked("n1100", "n0");
-    assert!(fixture.store.await_answer(&back, LONG).await?.is_empty());
+    assert!(
+        fixture
+            .store
+            .await_answer(&back, None, LONG)
+            .await?
+            .is_empty()
+    );
     let short = asked("n1100", "n1099");
-    assert_eq!(fixture.store.await_answer(&short, LONG).await?.len(), 1);
+    assert_eq!(
+        fixture.store.await_answer(&short, None, LONG).await?.len(),
+        1
+    );
     Ok(())
 }
 
@@ -133,12 +154,18 @@ pub(crate) async fn a_check_follows_a_bounded_number_of_waits(fixture: Fixture) 
 pub(crate) async fn a_long_row_of_waits_is_no_cycle(fixture: Fixture) -> Result<()> {
     for number in 0..100 {
         let id = asked(&format!("n{number}"), &format!("n{}", number + 1));
-        assert!(fixture.store.await_answer(&id, LONG).await?.is_empty());
+        assert!(
+            fixture
+                .store
+                .await_answer(&id, None, LONG)
+                .await?
+                .is_empty()
+        );
     }
     assert_eq!(
         fixture
             .store
-            .await_answer(&asked("n100", "n0"), LONG)
+            .await_answer(&asked("n100", "n0"), None, LONG)
             .await?
             .len(),
         100

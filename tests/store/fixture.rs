@@ -349,6 +349,7 @@ pub(crate) fn send(message: Message) -> Send {
         quota: Quota::default(),
         key: None,
         login: None,
+        speaker: None,
     }
 }
 

@@ -56,7 +56,6 @@ macro_rules! every_promise {
                 an_answer_is_taken_and_applied_once_in_order,
                 an_expired_question_is_not_withdrawn;
             people:
-                a_question_of_an_agent_that_is_gone_is_refused,
                 an_agent_has_so_many_open_questions_to_people,
                 of_many_racing_questions_to_people_as_many_are_stored_as_allowed,
                 people_have_so_many_open_questions_of_a_host_and_in_total,
@@ -110,6 +109,12 @@ macro_rules! every_promise {
                 a_fleeting_agent_whose_link_broke_comes_back_as_itself,
                 a_fleeting_agent_stays_one_when_its_process_comes_back,
                 an_agent_without_a_session_is_online_as_long_as_it_attends;
+            speakers:
+                an_outdated_session_sends_answers_and_concludes_nothing,
+                a_session_whose_hold_ran_out_goes_on_while_nobody_took_its_agent,
+                a_command_acts_as_an_agent_of_its_own_host_alone,
+                nothing_is_sent_as_an_agent_that_is_gone,
+                a_message_arrives_for_the_session_that_holds_its_recipient;
             owners:
                 no_host_gets_the_name_or_the_mail_of_another,
                 an_owner_has_one_agent,
@@ -263,6 +268,7 @@ mod killed;
 mod opening;
 mod redis;
 mod sentinel;
+mod speakers;
 mod sqlite;
 mod tls;
 mod users;

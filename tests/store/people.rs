@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{AnswerOutcome, SendOutcome, StoreError};
+use c3po_coordinator::store::{AnswerOutcome, SendOutcome};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::{
     NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
@@ -53,18 +53,6 @@ impl Fixture {
         let question = send(of_host(host, message(from, "human", "one more?")));
         Ok(self.store.send(&question).await?)
     }
-}
-
-pub(crate) async fn a_question_of_an_agent_that_is_gone_is_refused(fixture: Fixture) -> Result<()> {
-    fixture.introduce("human", None).await?;
-    let question = send(message("gone", "human", "May I?"));
-    let refused = fixture.store.send(&question).await;
-    assert!(
-        matches!(&refused, Err(StoreError::TakenOver(from)) if *from == id("gone")),
-        "{refused:?}"
-    );
-    fixture.store.send(&send(notice("gone", "done"))).await?;
-    Ok(())
 }
 
 pub(crate) async fn an_agent_has_so_many_open_questions_to_people(fixture: Fixture) -> Result<()> {

@@ -77,6 +77,7 @@ pub(crate) async fn that_duty_is_due_when_the_question_ends(fixture: Fixture) ->
         stage: Stage::Withdrawn,
         via: Via::Terminal,
         key: None,
+        speaker: None,
     };
     assert_eq!(fixture.store.conclude(&conclusion).await?, Some(true));
     assert_eq!(fixture.due_pushes().await?, []);

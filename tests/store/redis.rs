@@ -356,7 +356,7 @@ async fn waits_that_are_over_do_not_pile_up_at_an_agent_that_waits_on() -> Resul
     for _ in 0..300 {
         let asked = message("a", "b", "question").id;
         let lease = Duration::from_millis(1);
-        fixture.store.await_answer(&asked, lease).await?;
+        fixture.store.await_answer(&asked, None, lease).await?;
     }
     let kept = redis.tell(&["HLEN", "{c3po}:waits:a"]).await?;
     let kept: usize = kept.trim_start_matches(':').trim().parse()?;

@@ -78,7 +78,7 @@ async fn give(
         check_asked(services, &asked).await?;
     }
     let answer = answer_of(&asked, by, content)?;
-    store_answer(services, &person(principal), call, &asked, &answer).await
+    store_answer(services, &person(principal), call, None, &asked, &answer).await
 }
 
 /// Answers a question for a person who proved the right to it by a code that was pushed to that person alone.
@@ -99,7 +99,7 @@ pub(crate) async fn answer_by_code(
     check_asked(services, &asked).await?;
     let answer = answer_of(&asked, name, content)?;
     let caller = person(&Arc::new(Principal::local()));
-    store_answer(services, &caller, call, &asked, &answer).await
+    store_answer(services, &caller, call, None, &asked, &answer).await
 }
 
 /// Refuses an answer to a question that is not asked any more.
@@ -146,7 +146,8 @@ pub(super) async fn answer_in_dialog(
         saved: None,
         to_ask_user: asked.is_structured,
     };
-    let sent = store_answer(services, &person(principal), call, &asked, &answer).await?;
+    let (person, speaker) = (person(principal), caller.speaker());
+    let sent = store_answer(services, &person, call, speaker, &asked, &answer).await?;
     Ok(Reply::Sent(sent))
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::auth::Principal;
-use crate::store::Tenure;
+use crate::store::{Speaker, Tenure};
 
 /// How long a message returned by one wait is withheld from other waits of the same session.
 ///
@@ -46,6 +46,17 @@ impl Caller {
     /// Returns whether the caller is a person, who gets whole texts.
     pub(crate) fn is_person(&self) -> bool {
         self.tenure.is_none()
+    }
+
+    /// Returns by what right the caller acts as its agent; `None` for people, whom their credential lets act as `human`.
+    pub(crate) fn speaker(&self) -> Option<Speaker> {
+        match (&self.tenure, &self.host) {
+            (Some(tenure), _) => Some(Speaker::Session(tenure.clone())),
+            (None, Some(host)) if !self.agent.is_human() => {
+                Some(Speaker::OfHost(self.agent.clone(), host.clone()))
+            }
+            (None, _) => None,
+        }
     }
 
     /// Returns whether the caller is a one-shot session, whose questions end with it.

@@ -85,6 +85,7 @@ pub(crate) async fn end_request(
         stage: Stage::Withdrawn,
         via: Via::SessionEnd,
         key: None,
+        speaker: None,
     };
     services.store.conclude(&conclusion).await?;
     Ok(None)
@@ -139,6 +140,7 @@ pub(super) async fn conclude(
         stage: call.stage,
         via: call.via,
         key: caller.principal.key_id().map(str::to_owned),
+        speaker: caller.speaker(),
     };
     let concluded = services.store.conclude(&conclusion).await?;
     services.duties_due.notify_one();

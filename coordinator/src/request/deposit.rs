@@ -137,6 +137,7 @@ async fn store_draft(
             quota,
             key,
             login,
+            speaker: caller.speaker(),
         };
         let outcome = heard(services, caller, &send.message, services.store.send(&send)).await?;
         if let Some(sent) = sent(services, caller, send.message, outcome).await? {

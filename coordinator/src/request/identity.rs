@@ -269,8 +269,9 @@ fn next_name(
     ))
 }
 
-/// Checks that a person's command still acts as an agent of its host that no session holds. A person may not act as a
-/// connected session, and the agent may be gone, and its name another host's, since the command began.
+/// Checks, before an act, that a person's command still acts as an agent of its host that no session holds. A person may not act
+/// as a connected session, and the agent may be gone, and its name another host's, since the command began. The store checks a
+/// session, and the host again, in the step of the act ([`Caller::speaker`]).
 ///
 /// Errors: `TakenOver` if a session has claimed it or it is gone, `Reserved` if it is another host's.
 pub(crate) async fn check_speaker(services: &Services, caller: &Caller) -> Result<(), StoreError> {
@@ -291,8 +292,8 @@ pub(crate) async fn check_speaker(services: &Services, caller: &Caller) -> Resul
     }
 }
 
-/// Checks that the messages that a caller has read are those of its agent: the name may have become another host's since the
-/// call began.
+/// Checks, after a read, that what a caller has read is its own: another session may hold its agent, or the name be another
+/// host's, since the call began.
 ///
 /// Errors: `TakenOver`, and those of [`check_speaker`].
 pub(crate) async fn check_read(services: &Services, caller: &Caller) -> Result<(), StoreError> {
@@ -300,7 +301,7 @@ pub(crate) async fn check_read(services: &Services, caller: &Caller) -> Result<(
         return check_speaker(services, caller).await;
     };
     match services.store.agent(&tenure.agent).await? {
-        Some(agent) if agent.uid == tenure.uid => Ok(()),
+        Some(agent) if tenure.is_of(agent.generation, agent.instance) => Ok(()),
         _ => Err(StoreError::TakenOver(tenure.agent.clone())),
     }
 }

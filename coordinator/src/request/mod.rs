@@ -31,7 +31,7 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::catalogue::{Call, Reply};
+use c3po_shared::catalogue::{Call, Reply, Tool};
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::limits::{AGENTS_PER_KEY, AGENTS_WITHOUT_KEY};
 use c3po_shared::receipt::Progress;
@@ -401,7 +401,10 @@ async fn dispatch(
     id: CallId,
     call: Call,
 ) -> Result<Done, Refusal> {
-    check_speaker(services, caller).await?;
+    let reads = call.tool().only_reads() && call.tool() != Tool::Ping;
+    if !reads {
+        check_speaker(services, caller).await?;
+    }
     let reply = match call {
         Call::RegisterAgent(call) => return agents::register(services, caller, call).await,
         Call::SendMessage(call) => send::send_message(services, caller, id, call).await?,
@@ -425,5 +428,8 @@ async fn dispatch(
         Call::AnswerInDialog(call) => answers::answer_in_dialog(services, caller, id, call).await?,
         Call::Conclude(call) => client_request::conclude(services, caller, call).await?,
     };
+    if reads {
+        check_read(services, caller).await?;
+    }
     Ok(reply.into())
 }

@@ -57,6 +57,7 @@ async fn store(services: &Services, title: &str, text: String) -> Result<SendOut
         quota,
         key: None,
         login: None,
+        speaker: None,
     };
     services.store.send(&send).await
 }

@@ -15,7 +15,7 @@ use super::receipts::tracked;
 use super::send::{envelope_of_reply, store_reply};
 use super::{Caller, Memory, Services, begin_call, begin_read};
 use crate::auth::Principal;
-use crate::store::{Selection, StoreError};
+use crate::store::{Selection, Speaker, StoreError};
 
 /// How many bytes of the inbox of people are read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -234,11 +234,12 @@ pub(super) fn words_of(asked: &Asked, answer: &Answer) -> String {
     }
 }
 
-/// Stores the answer to a question as a reply of people.
+/// Stores the answer to a question as a reply of people, which that speaker gives for them.
 pub(super) async fn store_answer(
     services: &Services,
     caller: &Caller,
     call: CallId,
+    speaker: Option<Speaker>,
     asked: &Asked,
     answer: &Answer,
 ) -> Result<Sent, Refusal> {
@@ -246,7 +247,7 @@ pub(super) async fn store_answer(
     let text = words_of(asked, answer);
     let envelope =
         |reply: MessageId| reply_with(caller, &asked.message, reply, &text, answer, services);
-    let stored = store_reply(services, caller, call, &asked.message, envelope).await;
+    let stored = store_reply(services, caller, call, speaker, &asked.message, envelope).await;
     let (message, receipt): (Message, Receipt) = match stored {
         Ok(accepted) => accepted,
         Err(refusal) if refusal.code == ErrorCode::AlreadyAnswered => {

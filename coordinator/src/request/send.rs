@@ -21,10 +21,10 @@ use super::identity::check_right;
 use super::part::json_size;
 use super::permission::Permission;
 use super::target::{self, Target};
-use super::{Caller, Services, begin_read};
+use super::{Caller, Services, begin_read, check_read};
 use crate::auth::Right;
 use crate::clock;
-use crate::store::{Agent, AnswerOutcome, Quota, Send};
+use crate::store::{Agent, AnswerOutcome, Quota, Send, Speaker};
 
 /// How many copies of one broadcast are sent concurrently, and the limit of their text bytes together.
 const COPIES_AT_ONCE: usize = 32;
@@ -101,6 +101,8 @@ pub(super) async fn broadcast(
     call: tools::Broadcast,
 ) -> Result<Reply, Refusal> {
     take_turn(services, caller, id, Verb::Broadcast)?;
+    // Each copy is checked too; monitors get the text before.
+    check_read(services, caller).await?;
     let wanted = |agent: &Agent| {
         call.role
             .as_ref()
@@ -272,7 +274,7 @@ pub(super) async fn reply(
         services,
         caller,
         turn,
-        store_reply(services, caller, id, &question, |reply| {
+        store_reply(services, caller, id, caller.speaker(), &question, |reply| {
             envelope_of_reply(caller, &question, &call, reply, services.message_life)
         }),
     )
@@ -280,11 +282,12 @@ pub(super) async fn reply(
     Ok(Reply::Sent(Sent { message, receipt }))
 }
 
-/// Stores a reply, made for the first id that is free, and settles the question.
+/// Stores a reply of that speaker, made for the first id that is free, and settles the question.
 pub(super) async fn store_reply(
     services: &Services,
     caller: &Caller,
     id: CallId,
+    speaker: Option<Speaker>,
     question: &Message,
     envelope: impl Fn(MessageId) -> Message,
 ) -> Result<Accepted, Refusal> {
@@ -318,6 +321,7 @@ pub(super) async fn store_reply(
             quota,
             key,
             login,
+            speaker: speaker.clone(),
         };
         let outcome = match heard(
             services,

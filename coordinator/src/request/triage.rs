@@ -105,6 +105,7 @@ async fn withdraw(services: &Services, offer: &MessageId) -> Result<(), StoreErr
         stage: Stage::Withdrawn,
         via: Via::ToolCall,
         key: None,
+        speaker: None,
     };
     services.store.conclude(&conclusion).await?;
     Ok(())
@@ -299,6 +300,7 @@ pub(super) fn sending(message: Message, call: CallId, login: Option<String>) -> 
         quota: Quota::default(),
         key: None,
         login,
+        speaker: None,
     }
 }
 
@@ -355,7 +357,8 @@ pub(super) async fn answer(
     let person = questions::person(&caller.principal);
     // A caller chooses the id of its call. The answer must not get an id that is kept for something else.
     let call = CallId::fresh();
-    let sent = questions::store_answer(services, &person, call, &asked, &answer).await?;
+    let speaker = caller.speaker();
+    let sent = questions::store_answer(services, &person, call, speaker, &asked, &answer).await?;
     end(services, question).await?;
     Ok(Reply::Sent(sent))
 }

@@ -15,10 +15,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::outcome::outcome;
 use super::part::{ReadFrom, part};
 use super::receipts::{own_message, tracked};
-use super::{CALL_DEADLINE, Caller, Done, Services, begin_read, check_speaker, room_of_person};
+use super::{CALL_DEADLINE, Caller, Done, Services, begin_read, check_read, room_of_person};
 use crate::auth::Principal;
 use crate::presence::{Listener, News};
-use crate::store::{Arrival, Mark, Selection};
+use crate::store::{Arrival, Mark, Selection, StoreError};
 use crate::unfinished::Charge;
 
 /// How long a wait goes without news before it reads the store anyway, because a hint may have been lost.
@@ -64,7 +64,11 @@ pub(super) async fn wait_for_message(
     }
     let timed_out = Reply::TimedOut(match about {
         Some(id) => TimedOut::of(id, seconds),
-        None => TimedOut::any(seconds, pending(services, caller).await),
+        None => {
+            let pending = pending(services, caller).await;
+            check_read(services, caller).await?;
+            TimedOut::any(seconds, pending)
+        }
     });
     Ok(timed_out.into())
 }
@@ -100,8 +104,10 @@ pub(super) async fn until(
             arrivals = news_for(wanted, &mut listener) => arrivals,
             () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
         };
-        let meets =
-            |arrival: &&Arc<Arrival>| !caller.is_person() && wanted.is_met_by(arrival, caller);
+        // One that came when its agent was another session's is read from the store, which checks that.
+        let meets = |arrival: &&Arc<Arrival>| {
+            arrival.is_for(caller.tenure.as_ref()) && wanted.is_met_by(arrival, caller)
+        };
         if let Some(arrival) = arrivals.iter().find(meets) {
             let place = ReadFrom::Inbox(arrival.position);
             return Ok(Some(result(caller, arrival.message.clone(), &place).into()));
@@ -132,15 +138,13 @@ async fn check_cycle(
     }
     *recorded = Some(Instant::now());
     let lease = WAITS_FOR.min(deadline.duration_since(Instant::now()));
-    let noted = timeout(CALL_DEADLINE, services.store.await_answer(id, lease)).await;
-    match noted
-        .ok()
-        .and_then(Result::ok)
-        .unwrap_or_default()
-        .as_slice()
-    {
-        [] => Ok(()),
-        cycle => Err(Refusal::would_deadlock(id, cycle)),
+    let noting = services
+        .store
+        .await_answer(id, caller.tenure.as_ref(), lease);
+    match timeout(CALL_DEADLINE, noting).await {
+        Ok(Err(taken @ StoreError::TakenOver(_))) => Err(taken.into()),
+        Ok(Ok(cycle)) if !cycle.is_empty() => Err(Refusal::would_deadlock(id, &cycle)),
+        _ => Ok(()),
     }
 }
 
@@ -220,8 +224,9 @@ async fn look_with_room(
     let _reading = begin_read(&caller.principal).await?;
     let looked = timeout(CALL_DEADLINE, look(services, caller, wanted)).await;
     let reply = looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
-    if reply.is_none() {
-        check_cycle(services, caller, wanted, deadline, recorded).await?;
+    match &reply {
+        Some(_) => check_read(services, caller).await?,
+        None => check_cycle(services, caller, wanted, deadline, recorded).await?,
     }
     Ok((reply, held))
 }
@@ -232,7 +237,6 @@ async fn look(
     caller: &Caller,
     wanted: &Wanted,
 ) -> Result<Option<Reply>, Refusal> {
-    check_speaker(services, caller).await?;
     match wanted {
         Wanted::Next(kind) => next_message(services, caller, *kind).await,
         Wanted::Answer(id) => answer(services, caller, id).await,

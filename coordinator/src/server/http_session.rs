@@ -190,16 +190,17 @@ async fn begin(services: &Services, tenure: &Tenure) -> Result<(), StoreError> {
 }
 
 impl HttpSessions {
-    /// Keeps the caller online while its call runs, even during a long wait. Never resolves.
-    pub(super) async fn stay_online(&self, services: &Services, caller: &Caller) {
+    /// Keeps the caller online while its call runs, even during a long wait. Resolves if another session holds its agent.
+    pub(super) async fn stay_online(&self, services: &Services, caller: &Caller) -> StoreError {
         let Some(tenure) = &caller.tenure else {
             return std::future::pending().await;
         };
         loop {
             tokio::time::sleep(HTTP_PRESENCE / 3).await;
-            // If the lease was lost meanwhile, the call itself detects that later.
-            if let Err(error) = services.store.renew(tenure, HTTP_PRESENCE).await {
-                tracing::debug!("a lease was not renewed: {error}");
+            match services.store.renew(tenure, HTTP_PRESENCE).await {
+                Ok(true) => {}
+                Ok(false) => return StoreError::TakenOver(tenure.agent.clone()),
+                Err(error) => tracing::debug!("a lease was not renewed: {error}"),
             }
             if let Some(client) = self.clients().get_mut(&caller.agent) {
                 client.heard = Instant::now();

@@ -270,12 +270,9 @@ impl Handler {
         // The protocol has no call ids, so each request is a call of its own.
         let done = tokio::select! {
             done = request::perform(&self.services, &caller, CallId::fresh(), call) => done?,
-            () = self.sessions.stay_online(&self.services, &caller) => return Err(Refusal::store_unavailable()),
+            lost = self.sessions.stay_online(&self.services, &caller) => return Err(lost.into()),
             () = principal.ended() => return Err(principal.ending()),
         };
-        if tool.only_reads() {
-            request::check_read(&self.services, &caller).await?;
-        }
         let reply = Received::of(&done.reply);
         if let Some(effect) = parts
             .extensions

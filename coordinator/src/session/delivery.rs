@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
 use crate::clock;
-use crate::request::{Caller, Memory, Services, check_speaker};
-use crate::store::{Arrival, Placed, Result, Selection, StoreError};
+use crate::request::{Caller, Memory, Services, check_read};
+use crate::store::{Arrival, Placed, Result, Selection, StoreError, Tenure};
 use crate::unfinished::{Budget, Charge, Room};
 
 /// A page read from the store, with its charge.
@@ -120,7 +120,9 @@ impl Delivery {
         }
         self.due = None;
         // A person's command may act as the agent no longer.
-        let carried = self.take_carried().filter(|_| !caller.is_person());
+        let carried = self
+            .take_carried(caller.tenure.as_ref())
+            .filter(|_| !caller.is_person());
         if let Some(placed) = carried {
             self.reading = Some(Box::pin(std::future::ready(PushedPage {
                 placed: Ok(placed),
@@ -133,13 +135,12 @@ impl Delivery {
         let room = services.unfinished.room_for_texts(room);
         self.reading = Some(Box::pin(async move {
             let held = Some(room.await);
-            let placed = match check_speaker(&services, &caller).await {
-                Ok(()) => {
-                    services
-                        .store
-                        .unshown(&caller.agent, selection(after))
-                        .await
-                }
+            let unshown = services
+                .store
+                .unshown(&caller.agent, selection(after))
+                .await;
+            let placed = match check_read(&services, &caller).await {
+                Ok(()) => unshown,
                 Err(error) => Err(error),
             };
             PushedPage { placed, held }
@@ -152,8 +153,9 @@ impl Delivery {
         self.due = Some(Instant::now());
     }
 
-    /// Takes the carried messages if they are all that follows the pushed ones. Otherwise the store must be read.
-    fn take_carried(&mut self) -> Option<Vec<Placed>> {
+    /// Takes the carried messages if they came for this session and are all that follows the pushed ones. Otherwise the store
+    /// must be read.
+    fn take_carried(&mut self, tenure: Option<&Tenure>) -> Option<Vec<Placed>> {
         let mut carried = std::mem::take(&mut self.carried);
         // One before the position was pushed already, or the store lost its latest data and counts anew. The host drops
         // doubles.
@@ -163,7 +165,8 @@ impl Delivery {
             self.position = first.saturating_sub(1);
             return None;
         }
-        if self.unread || !carried.iter().all(|arrival| arrival.is_fresh()) {
+        let is_usable = |arrival: &Arc<Arrival>| arrival.is_fresh() && arrival.is_for(tenure);
+        if self.unread || !carried.iter().all(is_usable) {
             return None;
         }
         carried.sort_by_key(|arrival| arrival.position);

@@ -22,7 +22,7 @@ use c3po_shared::audit::Event as AuditEvent;
 use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{HELLO_MAX, SILENCE_MAX};
-use c3po_shared::refusal::Refusal;
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Outgoing, RequestId};
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -449,6 +449,10 @@ impl Session {
             }
             Err(refusal) => {
                 tracing::debug!(tool = finished.tool.name(), "refused: {refusal}");
+                if refusal.code == ErrorCode::Conflict {
+                    // Another session may hold the agent, which ends the link.
+                    self.renew();
+                }
                 self.outbox.refuse(&finished.id, refusal);
             }
         }

@@ -119,7 +119,31 @@ impl Ending {
     }
 }
 
+/// The right by which a caller acts as an agent. A store checks it in the step of each act.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Speaker {
+    /// A session, as long as it holds its agent.
+    Session(Tenure),
+    /// A person's command, as long as the agent exists and is not another host's than this one.
+    OfHost(AgentId, String),
+}
+
+impl Speaker {
+    /// Returns the agent.
+    pub(in crate::store) fn agent(&self) -> &AgentId {
+        match self {
+            Self::Session(tenure) => &tenure.agent,
+            Self::OfHost(agent, _) => agent,
+        }
+    }
+}
+
 impl Tenure {
+    /// Returns whether the session of this number and process is its own.
+    pub(crate) fn is_of(&self, generation: u64, instance: Uuid) -> bool {
+        (self.generation, self.instance) == (generation, instance)
+    }
+
     /// Returns the session and context as steps of a history name them.
     pub(in crate::store) fn session(&self, context: u64) -> String {
         match context {

@@ -4,6 +4,8 @@ use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::time::Timestamp;
 
+use super::Speaker;
+
 /// An open question to people, without its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenQuestion {
@@ -39,6 +41,8 @@ pub struct Conclusion {
     pub via: Via,
     /// The id of the key that is used, for the log.
     pub key: Option<String>,
+    /// By what right the agent reports it; `None` for the coordinator.
+    pub speaker: Option<Speaker>,
 }
 
 impl Conclusion {

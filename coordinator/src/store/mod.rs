@@ -35,7 +35,7 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
 use tokio::sync::broadcast;
 
-pub use self::agent::{Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Tenure};
+pub use self::agent::{Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Speaker, Tenure};
 pub use self::audit::AuditStore;
 pub use self::conclusion::{Conclusion, OpenQuestion, PersonReached};
 pub use self::duty::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, DutyStore};
@@ -123,6 +123,8 @@ pub struct Send {
     pub key: Option<String>,
     /// The id of the login that is used, for the log; `local` for a person without one.
     pub login: Option<String>,
+    /// By what right it is sent; `None` for people and the coordinator. Without that right, nothing is sent.
+    pub speaker: Option<Speaker>,
 }
 
 /// The outcome of a send.
@@ -347,8 +349,8 @@ pub trait Store:
         amendment: &Amendment,
     ) -> Result<Option<Agent>>;
 
-    /// Ends the lease, and deletes the agent if its inbox is empty and people have no question of it. Returns whether the agent
-    /// existed; then the entry is appended to the log in the same step.
+    /// Ends the hold of any session, and deletes the agent if its inbox is empty and people have no question of it. Returns
+    /// whether the agent existed; then the entry is appended to the log in the same step.
     ///
     /// Errors: `Reserved` if it is another host's than `host`, if there is one.
     async fn unregister(
@@ -374,6 +376,8 @@ pub trait Store:
     async fn former_host(&self, id: &AgentId) -> Result<Option<String>>;
 
     /// Puts a message into its recipient's inbox, in one atomic step, and wakes the recipient.
+    ///
+    /// Errors: `TakenOver` and `Reserved` if the speaker may act as its agent no longer, also for a repeated call.
     async fn send(&self, send: &Send) -> Result<SendOutcome>;
 
     /// Publishes the text of a broadcast for monitors, if the store has channels for them.
@@ -381,7 +385,8 @@ pub trait Store:
 
     /// Puts a reply into the asker's inbox and settles the question named in `message.reply_to`.
     ///
-    /// This is one atomic step. The first answer wins. If the reply cannot be sent, the question stays open.
+    /// This is one atomic step. The first answer wins. If the reply cannot be sent, the question stays open. Errors: as for
+    /// [`Self::send`].
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome>;
 
     /// Records that a message to `human` reached a person, and wakes its sender. Returns whether that was news.
@@ -391,7 +396,7 @@ pub trait Store:
 
     /// Records the outcome of a question, and wakes its asker. `withdrawn` takes it out of its inbox.
     ///
-    /// Returns whether that was news, or `None` if the agent did not ask such a question.
+    /// Returns whether that was news, or `None` if the agent did not ask such a question. Errors: as for [`Self::send`].
     async fn conclude(&self, conclusion: &Conclusion) -> Result<Option<bool>>;
 
     /// Returns the messages of the inbox by position, shown or not.

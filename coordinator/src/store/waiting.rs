@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use c3po_shared::ids::{AgentId, MessageId};
 use tokio::time::Instant;
 
-use super::Result;
+use super::{Result, Tenure};
 
 /// How many waits one check looks at: others wait meanwhile. A wait is allowed if a cycle is not found within them.
 const LOOKED_AT_MAX: usize = 1_024;
@@ -24,7 +24,14 @@ pub trait WaitStore: Send + Sync {
     /// If the wait would close a cycle, records nothing and returns the messages of that cycle. The first is the message
     /// whose answer the recipient waits for. Usually there is no cycle. A check looks at a bounded number of waits, and finds
     /// any cycle of a hundred agents that have few waits each.
-    async fn await_answer(&self, message: &MessageId, lease: Duration) -> Result<Vec<MessageId>>;
+    ///
+    /// Errors: `TakenOver` if the session that waits holds the sender no longer.
+    async fn await_answer(
+        &self,
+        message: &MessageId,
+        tenure: Option<&Tenure>,
+        lease: Duration,
+    ) -> Result<Vec<MessageId>>;
 }
 
 /// The waits of a store that serves one process only, so that no wait outlives the process.

@@ -6,6 +6,9 @@ use std::time::Duration;
 use c3po_shared::ids::AgentId;
 use c3po_shared::message::Message;
 use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::Tenure;
 
 /// How many wakes a slow listener may fall behind before it must read everything again.
 pub const WAKE_BACKLOG: usize = 4_096;
@@ -25,6 +28,8 @@ pub struct Arrival {
     pub sole: bool,
     /// When the message was committed.
     pub at: Instant,
+    /// The number and the process of the recipient's latest session at that time.
+    pub session: (u64, Uuid),
     /// The envelope.
     pub message: Message,
 }
@@ -48,6 +53,12 @@ impl Arrival {
     pub fn is_fresh(&self) -> bool {
         self.at.elapsed() < Self::FRESH
     }
+
+    /// Returns whether that session held the recipient at the commit.
+    pub(crate) fn is_for(&self, tenure: Option<&Tenure>) -> bool {
+        let (generation, instance) = self.session;
+        tenure.is_some_and(|tenure| tenure.is_of(generation, instance))
+    }
 }
 
 impl Wake {
@@ -57,6 +68,7 @@ impl Wake {
         position: u64,
         follows: Option<u64>,
         sole: bool,
+        session: (u64, Uuid),
         message: &Message,
     ) -> Self {
         let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
@@ -66,6 +78,7 @@ impl Wake {
                 follows,
                 sole,
                 at: Instant::now(),
+                session,
                 message: message.clone(),
             })
         };

@@ -15,7 +15,7 @@ use super::hosts::{SOON, invited, joined, session};
 use super::{ask, call, code};
 
 /// Returns a coordinator with the keys of two hosts.
-async fn two_hosts() -> Result<(Gate, String, String)> {
+pub(super) async fn two_hosts() -> Result<(Gate, String, String)> {
     let gate = Gate::start().await?;
     let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;

@@ -22,6 +22,7 @@ mod quotas;
 mod rights;
 mod secrets;
 mod status_line;
+mod tenures;
 
 pub(crate) use keys::linked;
 

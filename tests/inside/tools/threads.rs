@@ -44,6 +44,7 @@ fn send(message: Message) -> Send {
         quota: Quota::default(),
         key: None,
         login: None,
+        speaker: None,
     }
 }
 

@@ -113,7 +113,7 @@ async fn a_wait_that_would_close_a_cycle_names_the_message_to_answer_first() -> 
         // A lease of zero counts for nobody, so this look never refuses the first wait.
         let cycle = served
             .store
-            .await_answer(&closing, Duration::ZERO)
+            .await_answer(&closing, None, Duration::ZERO)
             .await
             .ok()?;
         (!cycle.is_empty()).then_some(())

@@ -15,7 +15,7 @@ use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
     AnswerOutcome, Conclusion, PersonReached, REPEAT_MARGIN, Result, Send, SendOutcome, Settled,
-    StoreError, StoredMessage, Tenure, Wake, counted_host,
+    Speaker, StoreError, StoredMessage, Tenure, Wake, counted_host,
 };
 
 /// How many messages one call changes, with up to nine commands each: no call runs more than 500.
@@ -144,7 +144,12 @@ pub(super) async fn conclude(store: &RedisStore, conclusion: &Conclusion) -> Res
         .arg(conclusion.stage.as_str())
         .arg(conclusion.via.as_str())
         .arg(conclusion.key.as_deref().unwrap_or_default());
-    let recorded: Option<bool> = store.connection.invoke(&call).await?;
+    let speaker = conclusion.speaker.as_ref();
+    describe_speaker(&mut call, speaker);
+    let recorded: Option<bool> = match store.connection.invoke(&call).await? {
+        Value::Array(refused) => return Err(refused_speaker(speaker, &refused)),
+        recorded => read(&recorded)?,
+    };
     if recorded == Some(true) {
         store.wakes.log_grew();
         store.wakes.wake(Wake::Receipt(conclusion.asker.clone()));
@@ -180,6 +185,7 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) {
         .arg(send.key.as_deref().unwrap_or_default())
         .arg(send.login.as_deref().unwrap_or_default())
         .arg(REPEAT_MARGIN);
+    describe_speaker(call, send.speaker.as_ref());
     if message.to_agent == AgentId::human() {
         call.arg(QUESTIONS_PER_AGENT)
             .arg(QUESTIONS_PER_HOST)
@@ -187,6 +193,29 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) {
             .arg(NOTICES_PER_HOST)
             .arg(NOTICES_MAX)
             .arg(counted_host(message));
+    }
+}
+
+/// Adds the agent, the session and the host of a speaker, as functions check them.
+pub(super) fn describe_speaker(call: &mut Call, speaker: Option<&Speaker>) {
+    let agent = speaker.map_or("", |speaker| speaker.agent().as_str());
+    let (session, host) = match speaker {
+        Some(Speaker::Session(tenure)) => (agents::session_argument(Some(tenure)), ""),
+        Some(Speaker::OfHost(_, host)) => (String::new(), host.as_str()),
+        None => (String::new(), ""),
+    };
+    call.arg(agent).arg(session).arg(host);
+}
+
+/// Returns the error of a function that refused the speaker: `reserved` with the host of the agent, or `outdated`.
+pub(super) fn refused_speaker(speaker: Option<&Speaker>, told: &[Value]) -> StoreError {
+    let Some(name) = speaker.map(|speaker| speaker.agent().clone()) else {
+        return corrupt("a refusal of no speaker");
+    };
+    match told.get(1).map(read) {
+        Some(Ok(host)) => StoreError::Reserved { name, host },
+        Some(Err(error)) => error,
+        None => StoreError::TakenOver(name),
     }
 }
 
@@ -203,9 +232,11 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
         "stored" => {
             let position: u64 = fact(&told)?;
             let sole = told.get(2).map(read).transpose()?.unwrap_or_default();
-            store
-                .wakes
-                .wake(Wake::arrived(position, Some(position - 1), sole, message));
+            let session: String = told.get(3).map_or(Ok(String::new()), read)?;
+            let (generation, instance, _) = records::parts(&session)?;
+            let holder = (generation, instance);
+            let wake = Wake::arrived(position, Some(position - 1), sole, holder, message);
+            store.wakes.wake(wake);
             store.wakes.log_grew();
             if let Some(question) = &message.reply_to {
                 store.wakes.wake(Wake::Receipt(question.from()));
@@ -228,7 +259,7 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
             limit: told.get(2).map_or(Ok(0), read)?,
         }),
         "nobody" => Ok(SendOutcome::NoSuchAgent),
-        "no_sender" => Err(StoreError::TakenOver(message.from_agent.clone())),
+        "outdated" | "reserved" => Err(refused_speaker(send.speaker.as_ref(), &told)),
         "away" => Ok(SendOutcome::Away),
         "taken" => Ok(SendOutcome::IdTaken),
         "call_taken" => Ok(SendOutcome::CallTaken),

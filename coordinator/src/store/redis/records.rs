@@ -78,7 +78,7 @@ fn owner(base: Option<String>, slot: Option<String>, host: Option<&str>) -> Resu
 }
 
 /// Returns the generation, the process and the context of a session.
-fn parts(session: &str) -> Result<(u64, Uuid, u64)> {
+pub(super) fn parts(session: &str) -> Result<(u64, Uuid, u64)> {
     let [generation, instance, context] = session.split(' ').collect::<Vec<_>>()[..] else {
         return Err(corrupt(format_args!(
             "'{session}' is not the session of an agent"

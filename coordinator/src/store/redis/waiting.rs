@@ -5,17 +5,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use c3po_shared::ids::MessageId;
 
-use super::{RedisStore, millis, records};
-use crate::store::{Result, WaitStore};
+use super::{RedisStore, agents, millis, records};
+use crate::store::{Result, StoreError, Tenure, WaitStore};
 
 #[async_trait]
 impl WaitStore for RedisStore {
-    async fn await_answer(&self, message: &MessageId, lease: Duration) -> Result<Vec<MessageId>> {
+    async fn await_answer(
+        &self,
+        message: &MessageId,
+        tenure: Option<&Tenure>,
+        lease: Duration,
+    ) -> Result<Vec<MessageId>> {
         let mut call = self
             .names
             .call("await_answer", [self.names.message(message)]);
-        call.arg(message.as_str()).arg(millis(lease));
-        let cycle: Vec<String> = self.within(self.connection.invoke(&call)).await?;
+        call.arg(message.as_str())
+            .arg(millis(lease))
+            .arg(agents::session_argument(tenure));
+        let cycle: Option<Vec<String>> = self.within(self.connection.invoke(&call)).await?;
+        let cycle = cycle.ok_or_else(|| StoreError::TakenOver(message.from()))?;
         cycle.iter().map(|id| records::parse(id)).collect()
     }
 }

@@ -15,7 +15,7 @@ use super::{audit, duties};
 use crate::store::agent::displaced;
 use crate::store::{
     Agent, Amendment, Crowded, Duty, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Result,
-    StoreError, Tenure, is_kept_for,
+    Speaker, StoreError, Tenure, is_kept_for,
 };
 
 /// Returns the agent of that name.
@@ -147,9 +147,12 @@ pub(super) fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uui
 /// Refuses a change of an agent that is another host's than this one.
 pub(super) fn check_host(work: &Work<'_>, id: &AgentId, host: Option<&str>) -> Result<()> {
     let Some(host) = host else { return Ok(()) };
-    let known = find(work, id)?;
-    match known.as_ref().and_then(|agent| agent.other_host(host)) {
-        Some(of) => Err(reserved(id, of)),
+    find(work, id)?.map_or(Ok(()), |known| refuse_other_host(&known, host))
+}
+
+fn refuse_other_host(agent: &Agent, host: &str) -> Result<()> {
+    match agent.other_host(host) {
+        Some(of) => Err(reserved(&agent.id, of)),
         None => Ok(()),
     }
 }
@@ -348,6 +351,18 @@ pub(super) fn check_tenure(
             Err(StoreError::TakenOver(agent.clone()))
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses a caller that may act as its agent no longer.
+pub(super) fn check_speaker(work: &Work<'_>, speaker: Option<&Speaker>) -> Result<()> {
+    match speaker {
+        None => Ok(()),
+        Some(Speaker::Session(tenure)) => check_tenure(work, &tenure.agent, Some(tenure)),
+        Some(Speaker::OfHost(agent, host)) => match find(work, agent)? {
+            Some(known) => refuse_other_host(&known, host),
+            None => Err(StoreError::TakenOver(agent.clone())),
+        },
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use c3po_shared::ids::AgentId;
 use c3po_shared::time::Timestamp;
+use uuid::Uuid;
 
 use super::agents::{
     end_of_name, find, forget_former, hold_until, is_current, is_latest_link, is_one_shot,
@@ -161,12 +162,15 @@ pub(super) fn remove(
     Ok(end_one_shot(work, id)?.map_break(|()| Removal::Removed))
 }
 
-/// Ends the lease, and deletes the agent if nothing waits for it. Returns whether the agent existed.
+/// Ends the hold of any session, and deletes the agent if nothing waits for it. Returns whether the agent existed.
 pub(super) fn unregister(work: &mut Work<'_>, id: &AgentId) -> Result<ControlFlow<bool>> {
     if !settle_expired(work, id)? {
         return Ok(Continue(()));
     }
     let known = hold_until(work, id, work.now)?;
+    work.connection
+        .prepare_cached("UPDATE agents SET instance = ? WHERE id = ?")?
+        .execute((Uuid::nil().as_bytes(), id.as_str()))?;
     let sql = concat!("DELETE FROM agents WHERE id = ? AND ", is_done!());
     work.connection
         .prepare_cached(sql)?

@@ -282,6 +282,7 @@ pub(super) mod tests {
                 quota: Quota::default(),
                 key: None,
                 login: None,
+                speaker: None,
             };
             store.send(&new).await.expect("stored");
             let inbox = store.inbox(&b, everything).await.expect("readable");

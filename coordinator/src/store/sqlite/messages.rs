@@ -10,15 +10,16 @@ use c3po_shared::receipt::{Stage, Step, Via, furthest};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, State};
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
+use uuid::Uuid;
 
-use super::agents::find;
+use super::agents::check_speaker;
 use super::group::Work;
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp, time_until};
 use super::{audit, duties, people, quota};
 use crate::store::fill::is_short;
 use crate::store::quota::cost;
 use crate::store::{
-    AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, StoreError, Wake, counted_host,
+    AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, Wake, counted_host,
 };
 
 /// How many messages one step settles: others wait for it, and a full disk must have room for it.
@@ -133,6 +134,7 @@ pub(super) fn expired(at: Timestamp) -> Step {
 
 /// Puts a message into its recipient's inbox if the store accepts new messages.
 pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
+    check_speaker(work, send.speaker.as_ref())?;
     match work.full {
         Some(full) if sent_before(work, send)?.is_none() => Err(full.error.clone()),
         _ => put(work, send),
@@ -156,7 +158,6 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
         return Ok(SendOutcome::IdTaken);
     }
     let bound = if message.to_agent == AgentId::human() {
-        check_asker(work, message)?;
         if let Some(refused) = make_room_for_people(work, message)? {
             return Ok(refused);
         }
@@ -164,31 +165,24 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     } else {
         send.bound
     };
-    if !make_room(work, &message.to_agent, bound)? {
+    let mut holder = make_room(work, &message.to_agent, bound)?;
+    if holder.is_none() {
         // The counter still includes expired messages until they are settled; one of them is enough.
         settle_expired(work, &message.to_agent)?;
-        if !make_room(work, &message.to_agent, bound)? {
-            return Ok(open_count(work, &message.to_agent)?
-                .map_or(SendOutcome::NoSuchAgent, SendOutcome::Full));
-        }
+        holder = make_room(work, &message.to_agent, bound)?;
     }
+    let Some(session) = holder else {
+        return Ok(open_count(work, &message.to_agent)?
+            .map_or(SendOutcome::NoSuchAgent, SendOutcome::Full));
+    };
     let envelope = json(message)?;
     quota::charge(work, &send.quota, cost(envelope.len()))?;
     let position = insert(work, send, &envelope)?;
     record_send(work, send)?;
     // Only this process writes to the store, so it has seen every message.
     work.wakes
-        .push(Wake::arrived(position, None, true, message));
+        .push(Wake::arrived(position, None, true, session, message));
     Ok(SendOutcome::Stored)
-}
-
-/// Refuses a question to people of an agent that does not exist: no answer could reach it.
-fn check_asker(work: &Work<'_>, message: &Message) -> Result<()> {
-    let from = &message.from_agent;
-    if message.requires_response && *from != AgentId::system() && find(work, from)?.is_none() {
-        return Err(StoreError::TakenOver(from.clone()));
-    }
-    Ok(())
 }
 
 /// Makes room for a message to people: a question is refused beyond the limits, and a notice replaces the oldest one.
@@ -257,14 +251,19 @@ fn is_away(work: &Work<'_>, agent: &AgentId) -> Result<bool> {
     ))?)
 }
 
-/// Adds one to the message count if the bound allows it.
-fn make_room(work: &Work<'_>, recipient: &AgentId, bound: usize) -> Result<bool> {
-    let sql = "UPDATE agents SET open_count = open_count + 1 WHERE id = ? AND open_count < ?";
-    Ok(work
-        .connection
-        .prepare_cached(sql)?
-        .execute((recipient.as_str(), integer(bound)))?
-        == 1)
+/// Adds one to the message count if the bound allows it. Returns the number and the process of the recipient's latest session
+/// then.
+fn make_room(work: &Work<'_>, recipient: &AgentId, bound: usize) -> Result<Option<(u64, Uuid)>> {
+    let sql = "UPDATE agents SET open_count = open_count + 1 WHERE id = ? AND open_count < ?
+        RETURNING generation, instance";
+    let session = |row: &Row<'_>| {
+        let generation = row.get::<_, i64>(0)?.cast_unsigned();
+        Ok((generation, Uuid::from_bytes(row.get(1)?)))
+    };
+    let mut update = work.connection.prepare_cached(sql)?;
+    Ok(update
+        .query_row((recipient.as_str(), integer(bound)), session)
+        .optional()?)
 }
 
 fn open_count(work: &Work<'_>, agent: &AgentId) -> Result<Option<usize>> {
@@ -318,6 +317,7 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
 
 /// Puts a reply into the asker's inbox and settles the question.
 pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome> {
+    check_speaker(work, answer.speaker.as_ref())?;
     let reply = &answer.message;
     if let Some(earlier) = sent_before(work, answer)? {
         return Ok(AnswerOutcome::Sent(earlier));

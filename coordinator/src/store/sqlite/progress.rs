@@ -5,7 +5,7 @@ use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Step, Via, furthest, reached};
 use c3po_shared::time::Timestamp;
 
-use super::agents::{check_tenure, enter_context, present_context};
+use super::agents::{check_speaker, check_tenure, enter_context, present_context};
 use super::audit;
 use super::group::Work;
 use super::messages::MessageRow;
@@ -90,6 +90,7 @@ fn key_of(tenure: Option<&Tenure>) -> Option<&str> {
 
 /// Records the outcome of a question. Returns whether that was news, or `None` if the agent did not ask it.
 pub(super) fn conclude(work: &mut Work<'_>, conclusion: &Conclusion) -> Result<Option<bool>> {
+    check_speaker(work, conclusion.speaker.as_ref())?;
     let (id, asker) = (&conclusion.question, &conclusion.asker);
     let Some(mut question) = MessageRow::find(work, id)?.filter(|question| question.from == *asker)
     else {

@@ -8,18 +8,28 @@ use c3po_shared::ids::MessageId;
 use tokio::time::Instant;
 
 use super::SqliteStore;
+use super::agents::check_tenure;
 use super::group::Work;
 use super::messages::MessageRow;
 use crate::store::waiting::Waits;
-use crate::store::{Result, WaitStore};
+use crate::store::{Result, Tenure, WaitStore};
 
 #[async_trait]
 impl WaitStore for SqliteStore {
-    async fn await_answer(&self, message: &MessageId, lease: Duration) -> Result<Vec<MessageId>> {
+    async fn await_answer(
+        &self,
+        message: &MessageId,
+        tenure: Option<&Tenure>,
+        lease: Duration,
+    ) -> Result<Vec<MessageId>> {
         loop {
             let ended = self.waits().ended;
-            let id = message.clone();
-            let left = self.reader.run(move |work| time_left(work, &id)).await?;
+            let (id, tenure) = (message.clone(), tenure.cloned());
+            let looking = self.reader.run(move |work| {
+                check_tenure(work, &id.from(), tenure.as_ref())?;
+                time_left(work, &id)
+            });
+            let left = looking.await?;
             if left.is_zero() {
                 return Ok(Vec::new());
             }

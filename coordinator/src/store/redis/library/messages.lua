@@ -22,14 +22,10 @@ local function hosts()
   end
 end
 
--- Returns the refusal of a further question of this agent to people: {'questions', count, limit} if too many are open,
--- {'no_sender'} if the agent does not exist, so that no answer could reach it.
+-- Returns the refusal of a further question of this agent to people: {'questions', count, limit} if too many are open.
 -- `host` is its host; `limits` are those of one agent, of one host, and of all.
 local function refuse_question(id, host, limits)
   local from = string.match(id, '^(.-)::')
-  if from ~= 'system' and redis.call('EXISTS', fleet .. 'agent:' .. from) == 0 then
-    return { 'no_sender' }
-  end
   local open, host_of = redis.call('ZRANGE', questions_key(), 0, -1), hosts()
   local counts = { 0, 0, #open }
   for _, place in ipairs(open) do
@@ -98,8 +94,8 @@ local function repeated_call(key, envelope, margin)
   return { 'repeated', redis.call('HGET', key, 'env') }
 end
 
--- Checks whether the message may go into the inbox of the agent in use. Returns the first expiry of that inbox, nothing, and 1
--- if the inbox has no other message that was not shown, else 0. Or returns nothing and the refusal.
+-- Checks whether the message may go into the inbox of the agent in use. Returns the first expiry of that inbox, nothing, 1 if
+-- the inbox has no other message that was not shown, else 0, and the session of the agent. Or returns nothing and the refusal.
 -- ARGV from `at` on: as for `put`
 local function refusal(key, args, at)
   local before = redis.call('HGET', key, 'facts')
@@ -107,7 +103,7 @@ local function refusal(key, args, at)
     local same = read_further_facts(before).call == args[at + 1]
     return nil, same and repeated_call(key, args[at + 4], args[at + 15]) or { 'taken' }
   end
-  local record = redis.call('HMGET', agent, 'due', 'state', 'held_until')
+  local record = redis.call('HMGET', agent, 'due', 'state', 'held_until', 'session')
   if not record[1] then
     return nil, { 'nobody' }
   end
@@ -122,8 +118,8 @@ local function refusal(key, args, at)
   local count = others + redis.call('ZCARD', shown)
   if name == 'human' then
     local facts = read_facts(args[at + 5], args[at])
-    local limits = { tonumber(args[at + 16]), tonumber(args[at + 17]), tonumber(args[at + 18]) }
-    local refused = facts.wants and refuse_question(args[at], args[at + 21], limits)
+    local limits = { tonumber(args[at + 19]), tonumber(args[at + 20]), tonumber(args[at + 21]) }
+    local refused = facts.wants and refuse_question(args[at], args[at + 24], limits)
     if refused then
       return nil, refused
     end
@@ -135,17 +131,18 @@ local function refusal(key, args, at)
     return nil, over
   end
   if name == 'human' and not read_facts(args[at + 5], args[at]).wants then
-    replace_notices(args[at + 21], tonumber(args[at + 19]), tonumber(args[at + 20]))
+    replace_notices(args[at + 24], tonumber(args[at + 22]), tonumber(args[at + 23]))
   end
-  return due, nil, others == 0 and 1 or 0
+  return due, nil, others == 0 and 1 or 0, record[4]
 end
 
 -- Puts the message there. Returns its position.
 -- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
 -- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
--- bytes, limit of bytes, the key that is used or '', the login that is used or '', margin of a repeated call, limits of the inbox
--- of people: questions of one agent, of one host and of all, notices of one host and of all; the host of the sender. `thread` is the key of its thread,
--- or nothing if the message begins one; `about` is the message that it answers, or nothing
+-- bytes, limit of bytes, the key that is used or '', the login that is used or '', margin of a repeated call, the speaker as for
+-- `refused_speaker`, limits of the inbox of people: questions of one agent, of one host and of all, notices of one host and of all;
+-- the host of the sender. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message that it
+-- answers, or nothing
 local function put(key, thread, due, args, at, about)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
   local position = redis.call('HINCRBY', agent, 'seq', 1)
@@ -154,7 +151,7 @@ local function put(key, thread, due, args, at, about)
   redis.call('ZADD', unshown, position, id .. ' ' .. ends)
   due_from(ends, due)
   if name == 'human' then
-    redis.call('HSET', hosts_key(), id, args[at + 21])
+    redis.call('HSET', hosts_key(), id, args[at + 24])
     plan('push', id, now)
   end
   if thread then
@@ -179,21 +176,25 @@ local function put(key, thread, due, args, at, about)
   return position
 end
 
--- Sends a message. Returns {'stored', position, whether it is the only one that was not shown}, {'repeated', envelope},
--- {'call_taken'}, {'full', count}, {'nobody'}, {'away'}, {'taken'}, or the result
--- of `refuse_question` or `charge`.
+-- Sends a message. Returns {'stored', position, whether it is the only one that was not shown, session of the recipient},
+-- {'repeated', envelope}, {'call_taken'}, {'full', count}, {'nobody'}, {'away'}, {'taken'}, or the result of `refused_speaker`,
+-- `refuse_question` or `charge`.
 -- KEYS: -, agent, unshown, shown, repeated, message, and its thread unless the message begins one
 -- ARGV: origin of the wake, then as for `put`
 define('send', LARGE, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local due, refused, is_sole = refusal(keys[6], args, 2)
+  local outdated = refused_speaker(args, 18)
+  if outdated then
+    return outdated
+  end
+  local due, refused, is_sole, session = refusal(keys[6], args, 2)
   if refused then
     return refused
   end
   local position = put(keys[6], keys[7], due, args, 2)
   publish(args[1])
-  return { 'stored', position, is_sole }
+  return { 'stored', position, is_sole, session }
 end)
 
 -- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'}, {'withdrawn'} or {'answered', reply}.
@@ -203,6 +204,10 @@ local function answer(keys, args)
   begin(keys)
   use(keys, 2)
   local question, reply = args[2], args[3]
+  local outdated = refused_speaker(args, 19)
+  if outdated then
+    return outdated
+  end
   local kept = redis.call('HMGET', keys[6], 'facts', 'reply', 'reply_call')
   local facts = read_facts(kept[1], question)
   if not facts then
@@ -221,7 +226,7 @@ local function answer(keys, args)
     return { 'withdrawn' }
   end
   use(keys, 7)
-  local due, refused, is_sole = refusal(keys[11], args, 3)
+  local due, refused, is_sole, session = refusal(keys[11], args, 3)
   if refused then
     return refused
   end
@@ -233,7 +238,7 @@ local function answer(keys, args)
   redis.call('HSET', keys[6], 'reply', reply, 'reply_call', args[4], 'history', history)
   settle(question, facts)
   publish(args[1])
-  return { 'stored', position, is_sole }
+  return { 'stored', position, is_sole, session }
 end
 define('answer', SMALL, answer)
 -- The same for a long reply, which a full Redis refuses.
@@ -243,12 +248,17 @@ define('answer_into_room', LARGE, answer)
 local CONCLUDES = { taken = { answered = true }, applied = { answered = true, taken = true } }
 local ENDS = { answered = true, taken = true, applied = true, withdrawn = true, expired = true, refused = true }
 
--- Records the outcome of a question. Returns 1 if that was news, else 0, or nothing without such a question.
+-- Records the outcome of a question. Returns 1 if that was news, else 0, nothing without such a question, or the result of
+-- `refused_speaker`.
 -- KEYS: -, keys of the agent that was asked, the question
--- ARGV: origin of the wake, question, stage, via, the key that is used or ''
+-- ARGV: origin of the wake, question, stage, via, the key that is used or '', the speaker
 define('conclude', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
+  local outdated = refused_speaker(args, 6)
+  if outdated then
+    return outdated
+  end
   local question, stage = args[2], args[3]
   local kept = redis.call('HMGET', keys[6], 'facts', 'history')
   local facts = read_facts(kept[1], question)

@@ -67,6 +67,24 @@ local function is_outdated(whose)
   return whose ~= '' and not context_of(whose)
 end
 
+-- Returns the refusal of a caller that may act as its agent no longer: {'outdated'} if its session is, or if the agent is gone,
+-- {'reserved', host} if a person's agent is another host's.
+-- ARGV from `at` on: the agent or '', whose, host of a person or ''
+local function refused_speaker(args, at)
+  local title, whose, host = args[at], args[at + 1], args[at + 2]
+  if title == '' then
+    return
+  end
+  local kept = redis.call('HMGET', fleet .. 'agent:' .. title, 'session', 'host')
+  local session, of = kept[1], kept[2]
+  if not session or whose ~= '' and string.sub(session, 1, #whose + 1) ~= whose .. ' ' then
+    return { 'outdated' }
+  end
+  if whose == '' and of and of ~= '' and of ~= host then
+    return { 'reserved', of }
+  end
+end
+
 -- Marks every message of the inbox as not shown; those that were shown come to the session as repeated.
 local function unshow()
   local marked = redis.call('ZRANGE', shown, 0, -1)
@@ -329,7 +347,7 @@ local function other_host(host)
   return of and of ~= '' and host ~= '' and of ~= host and name ~= 'human' and of
 end
 
--- Ends any hold, and deletes an agent for which nothing waits. Returns 0 if there is no such agent, or its host if it is
+-- Ends the hold of any session, and deletes an agent for which nothing waits. Returns 0 if there is no such agent, or its host if it is
 -- another one.
 -- KEYS: -, agent. ARGV: how long positions are stored, host or '', entry of the log or ''
 define('unregister', SMALL, function(keys, args)
@@ -346,7 +364,8 @@ define('unregister', SMALL, function(keys, args)
   if not expire(due) then
     return AGAIN
   end
-  redis.call('HSET', agent, 'held_until', '0')
+  local generation = string.match(redis.call('HGET', agent, 'session'), '^%d+')
+  redis.call('HSET', agent, 'held_until', '0', 'session', generation .. ' - 0')
   if is_done() then
     forget(args[1])
   end

@@ -30,11 +30,15 @@ local function waits_of(agent_name, limit)
 end
 
 -- Records that the sender of a message waits for its answer, for the given time, unless it is answered or expired. Returns
--- nothing. If the wait would close a cycle, records nothing and returns the messages of that cycle, beginning with the
--- recipient's own. KEYS: -, the message. ARGV: message, lease
+-- an empty list. If the wait would close a cycle, records nothing and returns the messages of that cycle, beginning with the
+-- recipient's own. Returns nothing if the session is outdated. KEYS: -, the message. ARGV: message, lease, whose
 define('await_answer', SMALL, function(keys, args)
   begin(keys)
   local id, lease = args[1], tonumber(args[2])
+  local waiter, whom = string.match(id, '^(.-)::(.-)::')
+  if args[3] ~= '' and refused_speaker({ waiter, args[3] }, 1) then
+    return false
+  end
   local kept = redis.call('HMGET', keys[2], 'facts', 'reply')
   local facts = read_facts(kept[1], id)
   if facts then
@@ -44,7 +48,6 @@ define('await_answer', SMALL, function(keys, args)
     end
     lease = math.min(lease, left)
   end
-  local waiter, whom = string.match(id, '^(.-)::(.-)::')
   -- Each agent that the recipient directly or indirectly waits for, and the message that led to it.
   local reached, reached_by, queue, left = {}, {}, { whom }, WAITS_MAX
   for at = 1, WAITING_MAX do
