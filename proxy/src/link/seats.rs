@@ -2,9 +2,9 @@
 //!
 //! The holder of the lock knows that every other process named in the file is dead, however it ended.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use c3po_shared::ids::AgentId;
@@ -12,6 +12,7 @@ use c3po_shared::limits::SUCCEEDS_MAX;
 use uuid::Uuid;
 
 use super::shown::ShownLog;
+use crate::config::private::make_folder;
 
 /// The seats of this host's agents.
 #[derive(Debug, Clone)]
@@ -76,10 +77,10 @@ impl Seats {
         }))
     }
 
-    /// Opens the log of the messages that sessions of that name were shown. It needs no seat: a stopped process that has lost
+    /// Returns the log of the messages that sessions of that name were shown. It needs no seat: a stopped process that has lost
     /// its name may hold that.
-    pub(super) fn shown(&self, name: &AgentId) -> io::Result<ShownLog> {
-        ShownLog::open(&self.path(name).with_added_extension("shown"))
+    pub(super) fn shown(&self, name: &AgentId) -> ShownLog {
+        ShownLog::at(self.path(name).with_added_extension("shown"))
     }
 
     /// Returns the latest process of each dead agent of this host with that name and a number.
@@ -114,10 +115,7 @@ impl Seats {
 
     /// Locks the file of a name; `None` if a living process has it.
     pub(super) fn lock(&self, name: &AgentId) -> io::Result<Option<File>> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.folder)?;
+        make_folder(&self.folder)?;
         let path = self.path(name);
         let file = OpenOptions::new()
             .read(true)

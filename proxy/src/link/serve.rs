@@ -68,6 +68,7 @@ pub(super) async fn serve(
             }
             () = shared.to_write.notified() => write_pending(shared, connection).await,
             _ = heartbeat.tick() => beat(shared, connection).await,
+            () = seat.comes(shared) => Ok(()),
             () = tokio::time::sleep_until(silent_at) => Err(End::Lost("the coordinator is silent".to_owned())),
             () = super::sleep_until(leave_at) => Err(End::Draining),
             () = &mut moved, if shared.kind == Kind::Session => Err(End::Moved),
@@ -175,7 +176,7 @@ async fn took(
 fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
     match asked {
         ToProxy::Deliver(mut deliver) => {
-            if let Some(shown) = &*shared.shown() {
+            if let Some(shown) = &mut *shared.shown() {
                 for Arriving { message, .. } in &mut deliver.messages {
                     message.repeated |= shown.had(&message.id);
                 }
