@@ -16,6 +16,7 @@ use std::time::Duration;
 use c3po_shared::catalogue::{
     Call, INSTRUCTIONS, Listing, Received, TimedOut, Tool, WaitForMessage, listing, presented_via,
 };
+use c3po_shared::ids::MessageId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Arriving, Client};
 use rmcp::model::{
@@ -215,7 +216,7 @@ impl Server {
     ) -> Received {
         let tool = call.tool();
         let ids = reply.presented(tool);
-        let shown = reply.shown(tool);
+        let mut shown = reply.shown(tool);
         let read_on = reads_on(call).then(|| shown.first().cloned()).flatten();
         let mut before = self.hop.repeated(&shown, read_on.as_ref());
         let mut parts = shown.clone();
@@ -246,9 +247,11 @@ impl Server {
             };
             before.extend(self.presenting.add(context.id.clone(), presented));
         }
-        // A thread shows messages again on request.
+        // A thread also has the messages of others, which come to no session of this agent.
+        shown.retain(|id| self.is_own(id));
+        before.extend(self.link.about_to_show(&shown));
+        // It shows messages again on request.
         if matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
-            before.extend(self.link.about_to_show(&shown));
             reply.mark_repeated(&before);
         }
         reply
@@ -263,6 +266,11 @@ impl Server {
             }
             _ => {}
         }
+    }
+
+    /// Returns whether a message is for this session.
+    fn is_own(&self, id: &MessageId) -> bool {
+        self.link.status().borrow().agent == id.to()
     }
 
     /// Performs a wait. A message that goes into the session another way is skipped.
@@ -281,12 +289,12 @@ impl Server {
                 ..wait.clone()
             });
             let reply = self.link.call(call).await?;
-            if wait.message_id.is_some() {
-                return Ok(reply);
-            }
             let next = reply.shown(Tool::WaitForMessage);
+            // A message that came after the session took another name is for the next session of the former one.
+            let is_own = next.first().is_none_or(|id| self.is_own(id));
             match next.first() {
-                Some(id) if self.hop.takes(id).await => return Ok(reply),
+                _ if wait.message_id.is_some() && is_own => return Ok(reply),
+                Some(id) if is_own && self.hop.takes(id).await => return Ok(reply),
                 None if !passed_over => return Ok(reply),
                 Some(_) if Instant::now() < until => passed_over = true,
                 // The last of several waits knows neither their total time nor the skipped messages.

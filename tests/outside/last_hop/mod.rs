@@ -14,6 +14,7 @@ mod one_shot;
 mod parts;
 mod race;
 mod relay;
+mod renamed;
 mod replies;
 mod rewind;
 mod scene;
