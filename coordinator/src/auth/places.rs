@@ -45,13 +45,31 @@ impl Principal {
         &self,
         within: Duration,
     ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        self.place_at(&self.requests, "requests", within).await
+    }
+
+    /// Takes a place for the upgrade to a link, as for a request. Requests whose bodies come slowly hold none of these.
+    ///
+    /// Errors: `RATE_LIMITED` if all places stay taken for that time.
+    pub(crate) async fn begin_upgrade(
+        &self,
+        within: Duration,
+    ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        self.place_at(&self.upgrades, "upgrades", within).await
+    }
+
+    async fn place_at(
+        &self,
+        places: &Arc<Semaphore>,
+        of: &str,
+        within: Duration,
+    ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
         if matches!(self.who, Who::Anybody(_)) {
             return Ok(None);
         }
-        let place = Arc::clone(&self.requests).acquire_owned();
-        match timeout(within, place).await {
+        match timeout(within, Arc::clone(places).acquire_owned()).await {
             Ok(place) => Ok(place.ok()),
-            Err(_) => Err(self.no_place((CALLS_PER_KEY, CALLS_WITHOUT_KEY), "requests")),
+            Err(_) => Err(self.no_place((CALLS_PER_KEY, CALLS_WITHOUT_KEY), of)),
         }
     }
 
@@ -166,7 +184,12 @@ mod tests {
             one.begin_call(WITHIN).await.is_ok(),
             "a call of such a request"
         );
-        places.pop();
+        places.clear();
+        for _ in 0..CALLS_PER_KEY {
+            places.push(one.begin_upgrade(WITHIN).await.expect("a place"));
+        }
+        let refused = one.begin_upgrade(WITHIN).await.expect_err("all are taken");
+        assert_eq!(refused.code, ErrorCode::RateLimited);
         assert!(one.begin_request(WITHIN).await.is_ok());
         assert!(anybody.begin_request(WITHIN).await.expect("none").is_none());
     }

@@ -51,6 +51,8 @@ pub(crate) struct Principal {
     waits: AtomicUsize,
     /// Its places for requests by REST, until the head of the answer.
     pub(super) requests: Arc<Semaphore>,
+    /// Its places for upgrades to links, until the head of the answer.
+    pub(super) upgrades: Arc<Semaphore>,
     /// Its places for calls, and for long work in the store.
     pub(super) calls: Semaphore,
     pub(super) reads: Semaphore,
@@ -177,6 +179,7 @@ impl Principal {
     fn of(who: Who) -> Self {
         let places = |limits| Semaphore::new(who.limit(limits));
         let requests = Arc::new(places((CALLS_PER_KEY, CALLS_WITHOUT_KEY)));
+        let upgrades = Arc::new(places((CALLS_PER_KEY, CALLS_WITHOUT_KEY)));
         let calls = places((CALLS_PER_KEY, CALLS_WITHOUT_KEY));
         let reads = places((READS_PER_KEY, READS_WITHOUT_KEY));
         let streams = Arc::new(places((EVENT_READERS_PER_KEY, EVENT_READERS)));
@@ -187,6 +190,7 @@ impl Principal {
             used: AtomicU64::new(0),
             waits: AtomicUsize::new(0),
             requests,
+            upgrades,
             calls,
             reads,
             streams,

@@ -274,6 +274,15 @@ pub(crate) async fn begin_request(
     principal.begin_request(PLACE_DEADLINE).await
 }
 
+/// Takes a place of the principal for the upgrade to a link.
+///
+/// Errors as for [`begin_read`].
+pub(crate) async fn begin_upgrade(
+    principal: &Principal,
+) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+    principal.begin_upgrade(PLACE_DEADLINE).await
+}
+
 /// Takes a place of the principal for a call. A read may take its own place beside it, but never the other way round.
 ///
 /// Errors as for [`begin_read`].

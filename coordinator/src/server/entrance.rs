@@ -1,7 +1,7 @@
 //! The entrance of every request: its credential is checked once, and it takes a place before any work, so that a flood of
 //! requests does not keep others waiting.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -20,7 +20,7 @@ use super::credential::Credential;
 use super::endpoint::{Refused, read_body};
 use super::{AppState, MCP_PATH};
 use crate::auth::Principal;
-use crate::request::begin_request;
+use crate::request::{begin_request, begin_upgrade};
 use crate::unfinished::Charge;
 
 /// How many requests without a valid credential are answered at a time.
@@ -30,28 +30,38 @@ const STRANGER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The place of a request, until the head of its answer is there or its call takes another.
 #[derive(Debug, Default)]
-pub(super) struct Place(Mutex<Option<OwnedSemaphorePermit>>);
+pub(super) struct Place {
+    held: Mutex<Option<OwnedSemaphorePermit>>,
+    /// The principal whose place is not taken yet.
+    later: Mutex<Option<Arc<Principal>>>,
+}
 
 impl Place {
-    /// Waits for a place of that principal.
+    /// Waits for a place of its principal, unless it has or had one.
     ///
     /// Errors: `RATE_LIMITED` if all of them stay taken.
-    pub(super) async fn take(&self, principal: &Principal) -> Result<(), Refusal> {
-        self.leave();
-        self.hold(begin_request(principal).await?).await;
+    async fn take(&self) -> Result<(), Refusal> {
+        let principal = lock(&self.later).take();
+        if let Some(principal) = principal {
+            self.hold(begin_request(&principal).await?).await;
+        }
         Ok(())
     }
 
     async fn hold(&self, place: Option<OwnedSemaphorePermit>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        *lock(&self.held) = place;
         // Work that waits for nothing would give the place back before another request asks for one.
         yield_now().await;
     }
 
     /// Gives it to the next request.
     pub(super) fn leave(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.held).take();
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The entrance, with the places of requests without a valid credential. Each principal has its own.
@@ -75,8 +85,15 @@ impl Entrance {
     async fn place(&self, credential: &Credential, path: &str) -> Result<Place, Refusal> {
         let place = Place::default();
         match credential.principal() {
-            Some(_) if takes_it_later(path) => {}
-            Some(principal) => place.take(principal).await?,
+            Some(principal) if path == wire::PATH => {
+                place.hold(begin_upgrade(principal).await?).await;
+            }
+            Some(principal) => {
+                *lock(&place.later) = Some(Arc::clone(principal));
+                if !takes_it_later(path) {
+                    place.take().await?;
+                }
+            }
             None => {
                 let free = Arc::clone(&self.strangers).acquire_owned();
                 let free = timeout(STRANGER_DEADLINE, free).await;
@@ -87,24 +104,22 @@ impl Entrance {
     }
 }
 
-/// Returns whether a request takes its place later: with /mcp after its body, which may come slowly; a link not at all, because
-/// others of its principal whose bodies come slowly must not keep it out.
+/// Returns whether a request takes its place later: with /mcp after its body, which may come slowly. The upgrades to links have
+/// places of their own, because bodies of their principal that come slowly must not keep them out.
 fn takes_it_later(path: &str) -> bool {
     let below = path.strip_prefix(MCP_PATH);
-    path == wire::PATH || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the outcome once the request has its place: its body was read, or it is refused before.
+/// Returns the outcome once the request has its place: its body was read, or that is refused.
 ///
 /// Errors: `RATE_LIMITED` if all places of its principal stay taken.
 pub(super) async fn entered<T>(
     extensions: &Extensions,
     outcome: Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    if let (Some(place), Ok(principal)) =
-        (extensions.get::<Arc<Place>>(), Credential::of(extensions))
-    {
-        place.take(&principal).await?;
+    if let Some(place) = extensions.get::<Arc<Place>>() {
+        place.take().await?;
     }
     outcome
 }
@@ -131,7 +146,11 @@ pub(super) async fn layer(
         Err(refusal) => return Refused::from(refusal).into_response(),
     };
     drop(entrance);
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    // A request that was refused before its place costs one too.
+    if let Err(refusal) = Box::pin(place.take()).await {
+        response = Refused::from(refusal).into_response();
+    }
     place.leave();
     response
 }

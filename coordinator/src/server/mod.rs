@@ -191,10 +191,7 @@ async fn guard_sessions(
 ) -> Response {
     let stay = match guard(&server, &mut request) {
         Ok(stay) => stay,
-        Err(refusal) => {
-            let entered = Box::pin(entrance::entered(request.extensions(), Err(refusal)));
-            return entered.await.unwrap_or_else(refused);
-        }
+        Err(refusal) => return refused(refusal),
     };
     let answered = async {
         let response = stay.principal().unless_ended(next.run(request)).await?;

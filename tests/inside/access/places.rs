@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use c3po_shared::limits::{CALLS_PER_KEY, READS_PER_KEY};
 use futures_util::future::{join_all, try_join_all};
+use harness::http;
 use harness::link::{Link, Who};
 use harness::redis::Redis;
 use inside::gate::Gate;
@@ -156,6 +157,29 @@ async fn every_request_takes_a_place_of_its_key_and_others_have_their_own() -> R
         let answered = tokio::join!(status(method, path, &busy), status(method, path, &other));
         assert_eq!(answered, (429, expected), "{method} {path}");
     }
+    // Upgrades have places of their own, which no body holds.
+    assert_eq!(status("GET", "/acp", &busy).await, 400);
+    linked(&gate, &busy, "web").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_before_its_place_takes_one() -> Result<()> {
+    let gate = Gate::start_with(|config| config.is_open = true).await?;
+    let key = gate.key("agent", "web", &[]).await?;
+    let credential = format!("Authorization: Bearer {key}\r\n");
+    let refused = format!(
+        "POST /mcp HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n{credential}\r\n"
+    );
+    let status = async || {
+        http::request(gate.address()?, &refused)
+            .await
+            .map(|a| a.status)
+    };
+    assert_eq!(status().await?, 403);
+    let _halves = half_sent(&gate, CALLS_PER_KEY, "/api/v1/messages", &credential).await?;
+    ask(&gate, "GET", "/api/v1/me", None, None, "").await?;
+    assert_eq!(status().await?, 429);
     Ok(())
 }
 
