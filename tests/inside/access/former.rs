@@ -52,6 +52,8 @@ async fn another_host_gets_neither_the_name_of_a_forgotten_agent_nor_its_message
             "{path}: {}",
             answer.body
         );
+        let head = ask(&gate, "HEAD", path, Some(&laptop), Some("web-2"), "").await?;
+        assert_eq!(head.status, 403, "{path}");
     }
     let mut person = Link::open_with(&gate.served.address, Some(&laptop)).await?;
     let refused = person

@@ -12,7 +12,6 @@ use aide::operation::{
 use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::Method;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
@@ -96,7 +95,7 @@ impl FromRequestParts<AppState> for Speaker {
             // The coordinator's own messages quote those of others.
             let error = format!("nothing acts as {agent}");
             Err(Refusal::new(ErrorCode::Forbidden, error))
-        } else if parts.method == Method::GET {
+        } else if parts.method.is_safe() {
             principal.speaks_as(&agent)
         } else {
             check_name(&server.services, &principal, &agent)
@@ -109,7 +108,7 @@ impl FromRequestParts<AppState> for Speaker {
             return Ok(Self(agent));
         };
         let _place = begin_call(&principal).await?;
-        if parts.method == Method::GET {
+        if parts.method.is_safe() {
             check_reader(&server.services, &agent, host).await?;
             if let Some(read_as) = parts.extensions.get::<Arc<ReadAs>>() {
                 let _ = read_as.0.set((agent.clone(), host.to_owned()));

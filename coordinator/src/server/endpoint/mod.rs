@@ -10,7 +10,6 @@ use aide::axum::ApiRouter;
 use aide::axum::routing::ApiMethodRouter;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::Method;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -186,7 +185,7 @@ async fn permit(
         return Ok(None);
     }
     let stay = guard(server, request)?;
-    let (principal, only_reads) = (stay.principal(), *request.method() == Method::GET);
+    let (principal, only_reads) = (stay.principal(), request.method().is_safe());
     if !only_reads {
         logins::vouch(server.services.store.as_ref(), principal).await?;
     }
