@@ -15,7 +15,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::outcome::outcome;
 use super::part::{ReadFrom, part};
 use super::receipts::{own_message, tracked};
-use super::{CALL_DEADLINE, Caller, Done, Services, begin_read, check_read, room_of_person};
+use super::{
+    CALL_DEADLINE, Caller, Done, Services, begin_read, check_read, room_for_texts, room_of_person,
+};
 use crate::auth::Principal;
 use crate::presence::{Listener, News};
 use crate::store::{Arrival, Mark, Selection, StoreError};
@@ -86,12 +88,7 @@ pub(super) async fn until(
     loop {
         let look = look_with_room(services, caller, wanted, deadline, &mut recorded);
         let next_look = match look.await {
-            Ok((Some(reply), held)) => {
-                return Ok(Some(Done {
-                    held,
-                    ..reply.into()
-                }));
-            }
+            Ok((Some(reply), held)) => return charged(services, caller, reply, held).map(Some),
             Ok((None, _)) => look_again(caller, Instant::now()),
             Err(Refusal {
                 code: ErrorCode::StoreUnavailable | ErrorCode::RateLimited,
@@ -110,12 +107,40 @@ pub(super) async fn until(
         };
         if let Some(arrival) = arrivals.iter().find(meets) {
             let place = ReadFrom::Inbox(arrival.position);
-            return Ok(Some(result(caller, arrival.message.clone(), &place).into()));
+            let reply = result(caller, arrival.message.clone(), &place);
+            return charged(services, caller, reply, None).map(Some);
         }
         if Instant::now() >= deadline {
             return Ok(None);
         }
     }
+}
+
+/// Returns the reply with its charge. Many waits of a host that does not read may end together: without room, the wait is
+/// refused, and another way takes its message.
+fn charged(
+    services: &Services,
+    caller: &Caller,
+    reply: Reply,
+    held: Option<Charge>,
+) -> Result<Done, Refusal> {
+    let held = match &reply {
+        Reply::Message(message) if held.is_none() => {
+            let room = caller.principal.room();
+            let taken = services.unfinished.room_for_answer(room, 2 * PAGE_BYTES);
+            taken.inspect_err(|_| {
+                caller.memory.take_back(&message.id);
+                services
+                    .presence
+                    .wake(&caller.agent, &News::Inbox(Vec::new()));
+            })?
+        }
+        _ => held,
+    };
+    Ok(Done {
+        held,
+        ..reply.into()
+    })
 }
 
 /// Records that a session waits for an answer, unless that was done a moment ago. Refuses the wait if it would close a cycle
@@ -220,7 +245,11 @@ async fn look_with_room(
     deadline: Instant,
     recorded: &mut Option<Instant>,
 ) -> Result<(Option<Reply>, Option<Charge>), Refusal> {
-    let held = room_of_person(services, caller).await?;
+    let held = match wanted {
+        // An outcome has whole texts.
+        Wanted::OfPeople(_) => Some(room_for_texts(services, &caller.principal).await?),
+        _ => room_of_person(services, caller).await?,
+    };
     let _reading = begin_read(&caller.principal).await?;
     let looked = timeout(CALL_DEADLINE, look(services, caller, wanted)).await;
     let reply = looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;

@@ -15,7 +15,8 @@
 //! | [`PAGE`], [`PAGE_BYTES`] | the rest is sent in the next frame |
 //! | [`MISSING_MAX`], [`ENDED_WAITS`] | the oldest entry is dropped |
 //! | [`WRITE_BUFFER_MAX`] | the buffer is written before more is read or added |
-//! | [`TOGETHER`], [`OUTBOX_FULL`] | replies are written before more is read |
+//! | [`TOGETHER`], [`OUTBOX_FULL`] | replies are written, and other links go on, before more is read |
+//! | [`RENEWAL_PAUSE`] | a heartbeat does not renew the lease |
 
 use std::time::Duration;
 
@@ -52,8 +53,10 @@ pub(super) const PIECE: usize = 4096;
 pub(super) const MISSING_MAX: usize = 1_024;
 /// Ended waits that are remembered: a cancellation is at most a few replies late.
 pub(super) const ENDED_WAITS: usize = 16;
-/// Events that are handled before the replies are written.
+/// Events that are handled before the replies are written and other links go on.
 pub(super) const TOGETHER: usize = 16;
+/// The pause between renewals of a lease: a heartbeat that is sooner costs no work of the store.
+pub(super) const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 /// The bytes of replies at which they are written before there are more.
 pub(super) const OUTBOX_FULL: usize = 32 * 1024;
 /// Pings and pongs between two messages. A host sends a message at least with each heartbeat.

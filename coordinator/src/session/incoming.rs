@@ -13,7 +13,7 @@ use c3po_shared::wire::{
 };
 use tokio::time::Instant;
 
-use super::bounds::REACH_MAX;
+use super::bounds::{REACH_MAX, RENEWAL_PAUSE};
 use super::ledger::LedgerEntry;
 use super::{EndReason, Session};
 use crate::clock;
@@ -93,7 +93,9 @@ impl Session {
     }
 
     fn on_heartbeat(&mut self, id: &RequestId, beat: &Heartbeat) {
-        self.renew();
+        if self.renewed.elapsed() >= RENEWAL_PAUSE {
+            self.renew();
+        }
         self.ledger.push_owed();
         let server_time = clock::now();
         if let Some(present) = &self.present {

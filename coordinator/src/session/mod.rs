@@ -226,6 +226,10 @@ impl Session {
                     if self.write().await.is_err() || self.is_over() {
                         return EndReason::Gone;
                     }
+                    if !has_room {
+                        // There may be more at once: other links go on first.
+                        tokio::task::yield_now().await;
+                    }
                     self.next_event(stop).await
                 }
             };

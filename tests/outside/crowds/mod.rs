@@ -4,4 +4,5 @@ mod deadlines;
 mod places;
 mod rough;
 mod siege;
+mod small;
 mod unfinished;
