@@ -253,9 +253,11 @@ impl Transcript {
             .as_ref()
             .and_then(|prompt| self.prompts.get(prompt));
         let lines = prompt.into_iter().flatten();
+        // In a fork the first turn has the name of all those before it.
+        let places = self.compacted..line.place;
         lines
             .filter_map(|uuid| self.lines.get(uuid))
-            .filter(|line| line.place >= self.compacted)
+            .filter(move |line| places.contains(&line.place))
     }
 
     /// Returns the messages of the prompts at the end of a conversation that the model has not answered: of the last one, if

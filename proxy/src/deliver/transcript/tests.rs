@@ -1,5 +1,7 @@
 //! Conversations as the client writes them, line by line.
 
+mod forks;
+
 use std::fs;
 
 use serde_json::json;
@@ -34,14 +36,8 @@ fn named(number: u32) -> String {
 fn standing(lines: &[Value]) -> Recorded {
     let folder = tempdir().unwrap();
     let path = folder.path().join("s.jsonl");
-    fs::write(
-        &path,
-        lines
-            .iter()
-            .map(|line| format!("{line}\n"))
-            .collect::<String>(),
-    )
-    .unwrap();
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(&path, text).unwrap();
     Transcript::default().conversation(&path).unwrap()
 }
 
