@@ -66,9 +66,9 @@ impl Seats {
         let mut had: Vec<Uuid> = text.lines().filter_map(|line| line.parse().ok()).collect();
         had.retain(|before| *before != instance);
         let dead = had.split_off(had.len().saturating_sub(SUCCEEDS_MAX));
+        let kin = self.kin(name)?;
         // Written before the name is claimed, so that a process killed right after the claim is found dead too.
         write(&mut file, &[&dead[..], &[instance]].concat())?;
-        let kin = self.kin(name)?;
         Ok(Some(Seat {
             name: name.clone(),
             dead,
@@ -97,9 +97,11 @@ impl Seats {
             else {
                 continue;
             };
-            if let Some(mut file) = self.lock(&kins)? {
-                let mut text = String::new();
-                file.read_to_string(&mut text)?;
+            let mut text = String::new();
+            // Another user may own it.
+            if let Ok(Some(mut file)) = self.lock(&kins)
+                && file.read_to_string(&mut text).is_ok()
+            {
                 kin.extend(
                     text.lines()
                         .filter_map(|line| line.parse::<Uuid>().ok())
@@ -197,6 +199,18 @@ mod tests {
         drop(seats.take(&id("web-frontend"), another).unwrap());
         let seat = seats.take(&id("web"), Uuid::new_v4()).unwrap().unwrap();
         assert_eq!(seat.succeeds(), [own, dead]);
+    }
+
+    #[test]
+    fn a_numbered_seat_that_cannot_be_read_takes_no_seat_from_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let seats = Seats::new(folder.path().to_owned(), "nas2");
+        let id = |name: &str| name.parse::<AgentId>().unwrap();
+        let dead = Uuid::from_u128(1);
+        drop(seats.take(&id("web-3"), dead).unwrap());
+        std::fs::create_dir(seats.path(&id("web-2"))).unwrap();
+        let seat = seats.take(&id("web"), Uuid::new_v4()).unwrap().unwrap();
+        assert_eq!(seat.succeeds(), [dead]);
     }
 
     #[test]
