@@ -16,9 +16,11 @@ use c3po_shared::text::harmless;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::debug_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse();
@@ -44,16 +46,17 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
             .context("starting the runtime")?
             .block_on(ask(&action, settings));
     }
-    let filter = EnvFilter::try_new(quieted(&settings.log)).context("reading --log")?;
+    let filter: Targets = quieted(&settings.log).parse().context("reading --log")?;
     let coloured = std::io::stderr().is_terminal();
     let fields =
         debug_fn(|writer, name, value| writer.write_str(&field(name.name(), value))).delimited(" ");
-    let logger = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .fmt_fields(fields);
-    logger
+    let lines = tracing_subscriber::fmt::layer()
+        .fmt_fields(fields)
         .with_writer(LimitedLog::default())
-        .with_ansi(coloured)
+        .with_ansi(coloured);
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(filter)
         .init();
     raise_descriptor_limit();
     let listen = settings.listen;

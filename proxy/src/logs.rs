@@ -4,9 +4,12 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 
 use c3po_shared::logs::{field, quieted};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::debug_fn;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Config, private};
 
@@ -15,8 +18,10 @@ const DEFAULT_FILTER: &str = "warn,rmcp=error";
 
 /// Starts logging for this process.
 pub fn start(config: &Config) {
-    let filter =
-        EnvFilter::try_new(quieted(&config.log)).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let filter: Targets = quieted(&config.log)
+        .parse()
+        .or_else(|_| DEFAULT_FILTER.parse())
+        .expect("the default filter is well-formed");
     let file = config.log_file.as_ref().and_then(|path| {
         let opened = private::append(path);
         opened
@@ -27,21 +32,19 @@ pub fn start(config: &Config) {
     });
     let fields =
         debug_fn(|writer, name, value| writer.write_str(&field(name.name(), value))).delimited(" ");
-    let logger = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let coloured = file.is_none() && std::io::stderr().is_terminal();
+    let writer = match file {
+        Some(file) => BoxMakeWriter::new(Mutex::new(file)),
+        None => BoxMakeWriter::new(std::io::stderr),
+    };
+    let lines = tracing_subscriber::fmt::layer()
         .with_target(false)
         // An error is printed to standard error, which may be the stream that failed: that panics.
         .log_internal_errors(false)
-        .fmt_fields(fields);
+        .fmt_fields(fields)
+        .with_ansi(coloured)
+        .with_writer(writer);
+    let logger = tracing_subscriber::registry().with(lines).with(filter);
     // A second start in one process, as in tests, keeps the first logger.
-    let _ = match file {
-        Some(file) => logger
-            .with_ansi(false)
-            .with_writer(Mutex::new(file))
-            .try_init(),
-        None => logger
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_writer(std::io::stderr)
-            .try_init(),
-    };
+    let _ = logger.try_init();
 }
