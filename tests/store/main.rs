@@ -127,6 +127,7 @@ macro_rules! every_promise {
                 a_removed_agent_leaves_nothing_but_receipts,
                 the_name_of_a_deleted_agent_stays_with_its_host,
                 an_administrator_frees_the_name_of_a_deleted_agent,
+                a_name_that_is_made_and_removed_all_the_time_has_its_host,
                 a_key_reserves_so_many_names_and_no_more;
             one_shot:
                 a_one_shot_session_leaves_nothing_when_it_is_over,

@@ -1,5 +1,6 @@
 //! Names of deleted agents: they stay with their host, within a limit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -7,6 +8,8 @@ use c3po_coordinator::store::{
     AnswerOutcome, Claim, Ending, Quota, Removal, SendOutcome, StoreError,
 };
 use c3po_shared::receipt::Stage;
+
+use tokio::task::JoinSet;
 
 use super::Fixture;
 use super::fixture::{id, owner};
@@ -60,7 +63,7 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
     assert_eq!(fixture.store.agent(&id("a")).await?, None);
     fixture.reopen().await?;
     assert_eq!(
-        fixture.store.former_host(&id("a")).await?.as_deref(),
+        fixture.store.host_of(&id("a")).await?.as_deref(),
         Some("laptop")
     );
     assert_eq!(fixture.store.claim(&brief("a", "nas")).await?, None);
@@ -76,7 +79,10 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
     );
 
     let back = fixture.take(&brief("a", "laptop")).await?;
-    assert_eq!(fixture.store.former_host(&id("a")).await?, None);
+    assert_eq!(
+        fixture.store.host_of(&id("A")).await?.as_deref(),
+        Some("laptop")
+    );
     assert_eq!(
         fixture.answer(&question, "answer").await?,
         AnswerOutcome::Sent(SendOutcome::Stored)
@@ -118,6 +124,32 @@ pub(crate) async fn an_administrator_frees_the_name_of_a_deleted_agent(
     Ok(())
 }
 
+pub(crate) async fn a_name_that_is_made_and_removed_all_the_time_has_its_host(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.introduce("a", Some("laptop")).await?;
+    let store = Arc::clone(&fixture.store);
+    let mut flips = JoinSet::new();
+    flips.spawn(async move {
+        for _ in 0..200 {
+            store.remove(&id("a"), None, false, None).await?;
+            let quota = Quota::default();
+            store.introduce(&id("a"), Some("laptop"), &quota).await?;
+        }
+        anyhow::Ok(())
+    });
+    let flipped = loop {
+        if let Some(flipped) = flips.try_join_next() {
+            break flipped;
+        }
+        for name in ["a", "A"] {
+            let host = fixture.store.host_of(&id(name)).await?;
+            assert_eq!(host.as_deref(), Some("laptop"), "{name}");
+        }
+    };
+    flipped?
+}
+
 /// Has an agent of that key and host made and deleted.
 async fn reserve(fixture: &Fixture, key: &str, name: &str, host: &str) -> Result<()> {
     let quota = Quota {
@@ -149,8 +181,7 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
     for number in 0..=NAMES_MAX {
         reserve(&fixture, "k1", &format!("a-{number}"), "nas").await?;
     }
-    let reserved =
-        async |name: &str| anyhow::Ok(fixture.store.former_host(&id(name)).await?.is_some());
+    let reserved = async |name: &str| anyhow::Ok(fixture.store.host_of(&id(name)).await?.is_some());
     assert!(!reserved("a-0").await?, "the oldest reservation ends first");
     assert!(reserved("a-1").await? && reserved(&format!("a-{NAMES_MAX}")).await?);
     assert!(reserved("other").await?, "another key has its own limit");
@@ -171,7 +202,7 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
         ("other", "nas"),
     ] {
         assert_eq!(
-            fixture.store.former_host(&id(name)).await?.as_deref(),
+            fixture.store.host_of(&id(name)).await?.as_deref(),
             Some(host),
             "{name}"
         );

@@ -53,10 +53,11 @@ async fn is_free(
     let person = AgentId::of_person(host);
     let mut alike = known.iter().filter(|agent| agent.id.looks_like(&person));
     let is_own = |of: &String| of == host || of == before;
-    let former = store.former_host(&person).await?;
+    // The agents were read in several steps, which may miss a name that is made and removed all the time.
+    let of = store.host_of(&person).await?;
     Ok(
         alike.all(|agent| agent.id == person && agent.host.as_ref().is_none_or(is_own))
-            && former.as_ref().is_none_or(is_own),
+            && of.as_ref().is_none_or(is_own),
     )
 }
 
@@ -92,7 +93,8 @@ async fn like_persons(store: &dyn Store) -> Result<Vec<Agent>, Refusal> {
     }
 }
 
-/// Moves a new key to another host name if another key has the same name by now. Returns the stored key.
+/// Moves a new key to another host name if another key has the same name by now, or another host its person's name. Returns the
+/// stored key.
 ///
 /// The caller always moves its own key, because the owner of the other key may have finished its check earlier. Concurrent
 /// moves choose different names, by the order of the key ids.
@@ -104,7 +106,8 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
             .iter()
             .filter(|other| host::is_same(other.host(), key.host()))
             .collect();
-        if same.is_empty() {
+        let known = like_persons(store).await?;
+        if same.is_empty() && is_free(store, &known, key.host(), key.host()).await? {
             return Ok(key);
         }
         let rank = same.iter().filter(|other| other.id < key.id).count();
@@ -137,7 +140,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::auth::issue::{NewKey, draft, hold_host};
+    use crate::auth::issue::{NewKey, draft, hold_host, settle_given};
     use crate::auth::principal::tests::key;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
@@ -164,6 +167,43 @@ mod tests {
         assert_eq!(free().await, "attic");
     }
 
+    /// Stores a new key of the host `nas`.
+    async fn key_of_nas(store: &SqliteStore) -> Key {
+        let new = NewKey {
+            name: "nas".into(),
+            host: Some("nas".into()),
+            scope: Scope::Agent,
+            agents: vec!["*".into()],
+            expires_in: None,
+        };
+        let (key, _) = draft(new, "test").expect("a key");
+        assert!(store.put_key(&key, KEYS_MAX, None).await.expect("stored"));
+        key
+    }
+
+    #[tokio::test]
+    async fn a_new_key_is_not_of_a_host_whose_person_became_another_hosts() {
+        let (store, _folder) = store().await;
+        let (moved, given) = (key_of_nas(&store).await, key_of_nas(&store).await);
+        let quota = Quota::default();
+        let person = AgentId::of_person("nas");
+        let made = store.introduce(&person, Some("laptop"), &quota).await;
+        made.expect("an agent of another host");
+        let settled = settle_host(&store, moved).await.expect("settled");
+        assert_eq!(settled.host(), "nas-2");
+        let id = given.id.clone();
+        let refused = settle_given(&store, given).await;
+        assert_eq!(
+            refused.map_err(|error| error.code).err(),
+            Some(ErrorCode::Conflict)
+        );
+        let keys = store.keys().await.expect("keys");
+        assert!(!keys.iter().any(|key| key.id == id), "it is withdrawn");
+        // Another key of a host that has one already is not checked.
+        let (_first, further) = (key_of_nas(&store).await, key_of_nas(&store).await);
+        assert!(settle_given(&store, further).await.is_ok());
+    }
+
     #[tokio::test]
     async fn a_host_that_moves_to_another_name_gets_one_whose_person_is_free() {
         let (store, _folder) = store().await;
@@ -173,16 +213,7 @@ mod tests {
         made.expect("an agent of another host");
         let mut keys = Vec::new();
         for _ in 0..2 {
-            let new = NewKey {
-                name: "nas".into(),
-                host: Some("nas".into()),
-                scope: Scope::Agent,
-                agents: vec!["*".into()],
-                expires_in: None,
-            };
-            let (key, _) = draft(new, "test").expect("a key");
-            assert!(store.put_key(&key, KEYS_MAX, None).await.expect("stored"));
-            keys.push(key);
+            keys.push(key_of_nas(&store).await);
         }
         let mut hosts = Vec::new();
         for key in keys {

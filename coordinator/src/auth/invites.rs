@@ -17,7 +17,7 @@ use super::globs::{self};
 use super::hosts::{proven_host, settle_host};
 use super::issue::{
     CHANGE_TRIES, NewKey, all_agents, checked, draft, entry, for_agents, host_of, in_the_way, life,
-    make_room, unchanged, vouching,
+    make_room, settle_given, unchanged, vouching,
 };
 use super::offspring::label_of_invite;
 use super::secret::{self};
@@ -268,7 +268,7 @@ pub(crate) async fn join(
         );
         if redeem.await? {
             let key = if lasting.is_some() {
-                key
+                settle_given(store, key).await?
             } else {
                 settle_host(store, key).await?
             };

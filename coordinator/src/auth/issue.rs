@@ -88,7 +88,7 @@ pub(crate) async fn create(
         let entry = entry("created", &kept.id, by.name());
         if store.put_key(&kept, KEYS_MAX, Some(&entry)).await? {
             let kept = if key.host.is_some() {
-                kept
+                settle_given(store, kept).await?
             } else {
                 settle_host(store, kept).await?
             };
@@ -117,6 +117,30 @@ pub(super) async fn host_of(
         }
         None => free_host(store, name, keys, 0).await.map_err(unchanged),
     }
+}
+
+/// Keeps the given host of a new key. It is withdrawn if the host had no other key, and another host got its person's name
+/// meanwhile.
+pub(super) async fn settle_given(store: &dyn Store, key: Key) -> Result<Key, Refusal> {
+    let keys = store.keys().await?;
+    if keys
+        .iter()
+        .any(|other| other.id != key.id && other.host() == key.host())
+    {
+        return Ok(key);
+    }
+    let Err(refused) = check_free(store, key.host(), key.host()).await else {
+        return Ok(key);
+    };
+    let ended = Key {
+        revoked_at: Some(clock::now()),
+        revision: key.revision + 1,
+        ..key
+    };
+    let entry = entry("revoked", &ended.id, &ended.made_by);
+    store.put_key(&ended, KEYS_MAX, Some(&entry)).await?;
+    store.forget_key(&ended).await?;
+    Err(refused)
 }
 
 /// Returns a new key that is not stored yet, with its secret.

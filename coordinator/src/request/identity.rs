@@ -98,7 +98,7 @@ pub(crate) async fn check_reader(
     if let Some(agent) = services.store.agent(name).await? {
         return belongs_to(&agent, host);
     }
-    match services.store.former_host(name).await? {
+    match services.store.host_of(name).await? {
         Some(of) if of != host => Err(foreign(name, &of, host)),
         _ => Ok(()),
     }

@@ -94,8 +94,8 @@ async fn is_own(
     if let Some(agent) = services.store.agent(agent).await? {
         return Ok(belongs_to(&agent, own).is_ok());
     }
-    let former = services.store.former_host(agent).await?;
-    Ok(former.is_none_or(|host| host == own))
+    let of = services.store.host_of(agent).await?;
+    Ok(of.is_none_or(|host| host == own))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(super) async fn remove(
     check_remover(&server, &principal, &agent_id, known.as_ref())?;
     let host = match &known {
         Some(agent) => agent.host.clone(),
-        None => store.former_host(&agent_id).await?,
+        None => store.host_of(&agent_id).await?,
     };
     let expired = store.pending(&agent_id).await?.count;
     // An administrator may give the name to another host; a host keeps the names of its agents.
@@ -97,10 +97,13 @@ pub(super) async fn rename(
         .into());
     }
     let store = &server.services.store;
-    check_free(store.as_ref(), &to, &from).await?;
     // The first agent that is moved shows the new name to others, before any key of the host has it.
     let held = issue::hold_host(store.as_ref(), &to, &principal).await?;
-    let renamed = move_host(&server, &principal, from, to).await;
+    // No other host gets its person's name from now on.
+    let renamed = match check_free(store.as_ref(), &to, &from).await {
+        Ok(()) => move_host(&server, &principal, from, to).await,
+        Err(refused) => Err(refused),
+    };
     if let Err(error) = store.forget_key(&held).await {
         tracing::warn!("the ended key {} was not deleted: {error}", held.id);
     }

@@ -372,8 +372,9 @@ pub trait Store:
         entry: Option<&Entry>,
     ) -> Result<Removal>;
 
-    /// Returns the host to which the name of a deleted agent stays reserved.
-    async fn former_host(&self, id: &AgentId) -> Result<Option<String>>;
+    /// Returns the host that has an agent of this name in any case, or to which the name of a deleted one stays reserved. This is
+    /// one step, because a name moves from agents to reservations and back.
+    async fn host_of(&self, id: &AgentId) -> Result<Option<String>>;
 
     /// Puts a message into its recipient's inbox, in one atomic step, and wakes the recipient.
     ///

@@ -183,13 +183,10 @@ async fn ended(store: &RedisStore, id: &AgentId, call: Call, entry: Option<&Entr
     }
 }
 
-/// Returns the host to which the name of a deleted agent stays reserved.
-pub(super) async fn former_host(store: &RedisStore, id: &AgentId) -> Result<Option<String>> {
-    let key = store
-        .names
-        .key(&format!("former:{}", id.as_str().to_ascii_lowercase()));
-    let kept: Option<String> = store.connection.run(redis::cmd("GET").arg(key)).await?;
-    Ok(kept.and_then(|kept| kept.split_once(' ').map(|(_maker, host)| host.to_owned())))
+/// Returns the host that has an agent of this name, or to which the name of a deleted one stays reserved.
+pub(super) async fn host_of(store: &RedisStore, id: &AgentId) -> Result<Option<String>> {
+    let call = store.names.call_about("host_of", id);
+    store.connection.invoke(&call).await
 }
 
 /// Moves the agents of one host under a base name to another host.

@@ -236,8 +236,8 @@ impl Store for RedisStore {
         agents::remove(self, id, host, frees, entry).await
     }
 
-    async fn former_host(&self, id: &AgentId) -> Result<Option<String>> {
-        self.within(agents::former_host(self, id)).await
+    async fn host_of(&self, id: &AgentId) -> Result<Option<String>> {
+        self.within(agents::host_of(self, id)).await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {

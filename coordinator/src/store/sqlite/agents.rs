@@ -290,6 +290,18 @@ pub(super) fn former_host(work: &Work<'_>, id: &AgentId) -> Result<Option<String
         .optional()?)
 }
 
+/// Returns the host that has an agent of this name in any case, or to which the name of a deleted one stays reserved.
+pub(super) fn host_of(work: &Work<'_>, id: &AgentId) -> Result<Option<String>> {
+    let sql = "SELECT host FROM agents INDEXED BY alike WHERE id = :id COLLATE NOCASE AND host IS NOT NULL
+        UNION ALL SELECT host FROM former WHERE id = lower(:id) AND at > :since LIMIT 1";
+    let params = named_params! { ":id": id.as_str(), ":since": before(work, FORMER_LIFE) };
+    Ok(work
+        .connection
+        .prepare_cached(sql)?
+        .query_row(params, |row| row.get(0))
+        .optional()?)
+}
+
 /// Ends the reservation of a deleted agent's name. Returns whether there was one.
 pub(super) fn forget_former(work: &Work<'_>, id: &AgentId) -> Result<bool> {
     Ok(work

@@ -343,10 +343,10 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn former_host(&self, id: &AgentId) -> Result<Option<String>> {
+    async fn host_of(&self, id: &AgentId) -> Result<Option<String>> {
         let id = id.clone();
         self.reader
-            .run(move |work| agents::former_host(work, &id))
+            .run(move |work| agents::host_of(work, &id))
             .await
     }
 

@@ -234,3 +234,13 @@ define('thread', SMALL, function(keys, args)
   end
   return page
 end)
+
+-- Returns the host that has an agent of this name in any case, or to which the name of a deleted one stays reserved, or nothing.
+-- KEYS: -, agent
+define('host_of', SMALL, function(keys)
+  begin(keys)
+  use(keys, 2)
+  local known = redis.call('HGET', folded_key(), string.lower(name)) or name
+  local host = redis.call('HGET', fleet .. 'agent:' .. known, 'host')
+  return host and host ~= '' and host or former_host() or false
+end)
