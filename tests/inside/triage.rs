@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use c3po_coordinator::store::{Quota, Send, SendOutcome};
+use c3po_coordinator::store::{Quota, Removal, Send, SendOutcome};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::CORRECTED_WITHIN;
 use c3po_shared::time::Timestamp;
@@ -234,6 +234,31 @@ async fn a_question_shows_until_when_a_person_may_correct_its_answer() -> Result
             (Value::Null, &body["data"]["id"])
         );
         assert_eq!(correction["answer"]["by"], "local (not verified)");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_of_another_host_gets_no_correction_of_the_former_agents_question() -> Result<()> {
+    for mut scene in Scene::each().await? {
+        let question = scene.ask(json!({})).await?;
+        let offer = offer(&mut scene.first, &question).await?;
+        let reply = json!({"message_id": offer["id"], "response": "redis"});
+        scene.first.call("reply", reply).await?;
+        scene.asker.notify("goodbye", json!({})).await?;
+        let (ha, store) = ("ha".parse()?, &scene.served.store);
+        eventually("the name is free", SOON, async || {
+            let removal = store.remove(&ha, None, true, None).await;
+            (removal.ok()? == Removal::Removed).then_some(())
+        })
+        .await?;
+        let quota = Quota::default();
+        store.introduce(&ha, Some("elsewhere"), &quota).await?;
+        let shown = scene.shown(&question).await?;
+        assert!(shown["correctable_until"].is_null(), "{shown}");
+        let (status, body) = scene.person_answers(&question, "1").await?;
+        assert_eq!(status, 409, "{body}");
+        assert_eq!(store.pending(&ha).await?.count, 0);
     }
     Ok(())
 }

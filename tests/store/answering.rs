@@ -1,6 +1,7 @@
 //! Answers: the first one wins and settles the question in the same step; a reply that cannot be sent settles nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use c3po_coordinator::store::{AnswerOutcome, Send, SendOutcome};
@@ -169,6 +170,26 @@ pub(crate) async fn a_reply_to_nobody_leaves_the_question_open(fixture: Fixture)
             .and_then(|kept| kept.reply),
         None
     );
+    Ok(())
+}
+
+/// The next agent of a name that was freed gets no answers to the messages of the one before, unless it is of the same host.
+pub(crate) async fn a_reply_goes_to_no_later_agent_of_another_host(fixture: Fixture) -> Result<()> {
+    fixture.agent("b").await?;
+    fixture.introduce("a", Some("nas2")).await?;
+    let question = fixture.say("a", "b", "question").await?;
+    for (host, expected) in [
+        ("laptop", SendOutcome::NoSuchAgent),
+        ("nas2", SendOutcome::Stored),
+    ] {
+        // An agent of the same millisecond may have asked.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        fixture.store.remove(&id("a"), None, true, None).await?;
+        fixture.introduce("a", Some(host)).await?;
+        let outcome = fixture.answer(&question, host).await?;
+        assert_eq!(outcome, AnswerOutcome::Sent(expected), "{host}");
+    }
+    assert_eq!(fixture.inbox("a").await?, ["nas2"]);
     Ok(())
 }
 

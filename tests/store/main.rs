@@ -49,6 +49,7 @@ macro_rules! every_promise {
                 a_call_that_sent_something_else_answers_nothing,
                 a_reply_to_a_full_inbox_leaves_the_question_open,
                 a_reply_to_nobody_leaves_the_question_open,
+                a_reply_goes_to_no_later_agent_of_another_host,
                 an_acknowledged_or_expired_question_can_still_be_answered;
             concluding:
                 a_withdrawn_question_leaves_the_inbox_and_takes_no_answer,

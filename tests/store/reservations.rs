@@ -7,12 +7,13 @@ use anyhow::Result;
 use c3po_coordinator::store::{
     AnswerOutcome, Claim, Ending, Quota, Removal, SendOutcome, StoreError,
 };
+use c3po_shared::message::Message;
 use c3po_shared::receipt::Stage;
 
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::fixture::{id, owner};
+use super::fixture::{id, message, owner};
 use super::owners::{brief, wish};
 
 pub(crate) async fn a_removed_agent_leaves_nothing_but_receipts(fixture: Fixture) -> Result<()> {
@@ -58,7 +59,11 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
 ) -> Result<()> {
     fixture.agent("b").await?;
     let held = fixture.take(&brief("a", "laptop")).await?;
-    let question = fixture.say("a", "b", "question").await?;
+    let question = Message {
+        from_host: Some("laptop".into()),
+        ..message("a", "b", "question")
+    };
+    let question = fixture.post(question).await?;
     fixture.store.release(&held, Ending::Goodbye).await?;
     assert_eq!(fixture.store.agent(&id("a")).await?, None);
     fixture.reopen().await?;

@@ -40,10 +40,21 @@ pub(crate) async fn find(
     let _reading = begin_read(principal).await?;
     let message = stored(services, &asked.message).await?;
     let until = Some(corrected_until(reply));
+    let is_open = message.is_none() && !is_asker_gone(services, asked).await?;
     Ok(Correction {
-        until: until.filter(|until| message.is_none() && clock::now() < *until),
+        until: until.filter(|until| is_open && clock::now() < *until),
         message,
     })
+}
+
+/// Returns whether no agent has the asker's name, or one of another host that was made after the question was stored.
+async fn is_asker_gone(services: &Services, asked: &Asked) -> Result<bool, StoreError> {
+    let question = &asked.message;
+    let agent = services.store.agent(&question.from_agent).await?;
+    Ok(
+        agent
+            .is_none_or(|agent| !agent.existed(&asked.history) && agent.host != question.from_host),
+    )
 }
 
 /// Returns the correction of the answer to a question, if there is one.
@@ -105,6 +116,9 @@ pub(super) async fn correct(
     let Some(reply) = answer_of_triage(asked).filter(|reply| now < corrected_until(reply)) else {
         return Ok(None);
     };
+    if is_asker_gone(services, asked).await? {
+        return Ok(None);
+    }
     let (answer, text) = questions::worded(asked, by, content)?;
     let question = &asked.message;
     let title = format!("{by} corrects triage's answer to {}", question.id);

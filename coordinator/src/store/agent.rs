@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::ids::AgentId;
-use c3po_shared::receipt::Via;
+use c3po_shared::receipt::{Step, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{State, Status};
 use c3po_shared::wire::SessionChange;
@@ -282,6 +282,12 @@ impl Agent {
     /// Returns whether a session holds the agent at that time.
     pub fn is_online(&self, now: Timestamp) -> bool {
         self.held_until > now
+    }
+
+    /// Returns whether it existed when a message with that history was stored.
+    pub(crate) fn existed(&self, history: &[Step]) -> bool {
+        let stored = history.first();
+        stored.is_some_and(|stored| self.registered_at <= stored.at)
     }
 
     /// Returns the public record of the agent, without its questions to people.

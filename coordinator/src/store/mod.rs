@@ -386,8 +386,8 @@ pub trait Store:
 
     /// Puts a reply into the asker's inbox and settles the question named in `message.reply_to`.
     ///
-    /// This is one atomic step. The first answer wins. If the reply cannot be sent, the question stays open. Errors: as for
-    /// [`Self::send`].
+    /// This is one atomic step. The first answer wins. If the reply cannot be sent, the question stays open. The outcome is
+    /// `NoSuchAgent` also if the asker's name is that of a later agent of another host. Errors: as for [`Self::send`].
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome>;
 
     /// Records that a message to `human` reached a person, and wakes its sender. Returns whether that was news.

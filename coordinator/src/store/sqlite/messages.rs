@@ -12,7 +12,7 @@ use c3po_shared::vocabulary::{Kind, State};
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 use uuid::Uuid;
 
-use super::agents::check_speaker;
+use super::agents::{self, check_speaker};
 use super::group::Work;
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp, time_until};
 use super::{audit, duties, people, quota};
@@ -336,6 +336,9 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
     if furthest(&question.history) == Stage::Withdrawn {
         return Ok(AnswerOutcome::Withdrawn);
     }
+    if is_asker_gone(work, &question)? {
+        return Ok(AnswerOutcome::Sent(SendOutcome::NoSuchAgent));
+    }
     if let Some(full) = work.full
         && !answer.is_of_people()
         && (full.is_spent || !is_short(json(reply)?.len()))
@@ -360,6 +363,22 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
         work.wakes.push(Wake::Receipt(question.from));
     }
     Ok(AnswerOutcome::Sent(outcome))
+}
+
+/// Returns whether the agent that has the sender's name is another one: it was made later, and is of another host.
+fn is_asker_gone(work: &Work<'_>, question: &MessageRow) -> Result<bool> {
+    let Some(agent) = agents::find(work, &question.from)? else {
+        return Ok(true);
+    };
+    if agent.existed(&question.history) {
+        return Ok(false);
+    }
+    let sql = format!("SELECT {ENVELOPE} FROM messages WHERE position = ?");
+    let asked: Message = work
+        .connection
+        .prepare_cached(&sql)?
+        .query_row([question.position], |row| Ok(from_json(row, "envelope")))??;
+    Ok(agent.host != asked.from_host)
 }
 
 /// Takes expired messages out of the agent's inbox permanently, as many as one step may. Returns whether these were all.

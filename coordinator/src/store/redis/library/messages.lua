@@ -197,6 +197,17 @@ define('send', LARGE, function(keys, args)
   return { 'stored', position, is_sole, session }
 end)
 
+-- Returns whether the agent in use is another one than the sender of the message there: it was made later, and is of another host.
+local function is_asker_gone(key)
+  local record = redis.call('HMGET', agent, 'registered_at', 'host')
+  local stored = read_further_facts(redis.call('HGET', key, 'facts')).stored
+  if not record[1] or tonumber(record[1]) <= tonumber(stored) then
+    return not record[1]
+  end
+  local host = cjson.decode(redis.call('HGET', key, 'env')).from_host
+  return (type(host) == 'string' and host or '') ~= (record[2] or '')
+end
+
 -- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'}, {'withdrawn'} or {'answered', reply}.
 -- KEYS: -, keys of the agent that answers, the question, keys of the agent that asked, the reply, its thread
 -- ARGV: origin of the wake, question, then of the reply as for `put`
@@ -226,6 +237,9 @@ local function answer(keys, args)
     return { 'withdrawn' }
   end
   use(keys, 7)
+  if is_asker_gone(keys[6]) then
+    return { 'nobody' }
+  end
   local due, refused, is_sole, session = refusal(keys[11], args, 3)
   if refused then
     return refused
