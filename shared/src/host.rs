@@ -40,6 +40,9 @@ pub struct HostRenaming {
     /// The new name.
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub to: String,
+    /// Whether the keys that the host `to` has already get the agents of `from` too.
+    #[serde(default)]
+    pub merge: bool,
 }
 
 /// A host that was renamed.

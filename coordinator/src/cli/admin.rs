@@ -72,6 +72,9 @@ pub enum Hosts {
         from: String,
         /// Its new name
         to: String,
+        /// Also if a host with keys has the new name: they get the agents too
+        #[arg(long)]
+        merge: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -212,9 +215,12 @@ impl Admin {
             Self::Agents(AgentsCommand::Rm { name, .. }) => {
                 post("/api/agents/remove", &json!({"agent_id": name}))
             }
-            Self::Hosts(Hosts::Rename { from, to, .. }) => {
-                post("/api/hosts/rename", &json!({"from": from, "to": to}))
-            }
+            Self::Hosts(Hosts::Rename {
+                from, to, merge, ..
+            }) => post(
+                "/api/hosts/rename",
+                &json!({"from": from, "to": to, "merge": merge}),
+            ),
             Self::Guard(GuardCommand::List { .. }) => get("/api/guard"),
             Self::Guard(GuardCommand::Allow(agents)) => post("/api/guard/allow", &agents.body()),
             Self::Guard(GuardCommand::Stop(agents)) => post("/api/guard/stop", &agents.body()),

@@ -14,8 +14,9 @@ use super::AppState;
 use super::endpoint::{Body, By, RestAnswer};
 use super::keys::changed;
 use crate::auth::{Principal, Right, check_free, issue};
+use crate::clock;
 use crate::request::{check_host, check_name as check_speaker_name, select};
-use crate::store::{Agent, Removal};
+use crate::store::{Agent, Removal, Store};
 
 /// `POST /api/agents/remove`
 pub(super) async fn remove(
@@ -86,7 +87,7 @@ fn check_remover(
 pub(super) async fn rename(
     State(server): State<AppState>,
     By(principal): By,
-    Body(HostRenaming { from, to }): Body<HostRenaming>,
+    Body(HostRenaming { from, to, merge }): Body<HostRenaming>,
 ) -> RestAnswer<RenamedHost> {
     check_name("to", &to)?;
     if from == to {
@@ -100,10 +101,14 @@ pub(super) async fn rename(
     // The first agent that is moved shows the new name to others, before any key of the host has it.
     let held = issue::hold_host(store.as_ref(), &to, &principal).await?;
     // No other host gets its person's name from now on.
-    let renamed = match check_free(store.as_ref(), &to, &from).await {
-        Ok(()) => move_host(&server, &principal, from, to).await,
-        Err(refused) => Err(refused),
+    let renamed = async {
+        check_free(store.as_ref(), &to, &from).await?;
+        if !merge {
+            check_without_keys(store.as_ref(), &to).await?;
+        }
+        move_host(&server, &principal, from, to).await
     };
+    let renamed = renamed.await;
     if let Err(error) = store.forget_key(&held).await {
         tracing::warn!("the ended key {} was not deleted: {error}", held.id);
     }
@@ -115,6 +120,22 @@ pub(super) async fn rename(
         principal.name()
     );
     Ok(Json(renamed))
+}
+
+/// Refuses the name of a host that has valid keys: their holders would get the agents that are moved.
+async fn check_without_keys(store: &dyn Store, host: &str) -> Result<(), Refusal> {
+    let (keys, now) = (store.keys().await?, clock::now());
+    let of_host = keys
+        .iter()
+        .filter(|key| key.host() == host && key.is_valid(now));
+    let ids: Vec<_> = of_host.map(|key| key.id.as_str()).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let error = format!("the host {host} has keys already: {}", ids.join(", "));
+    Err(Refusal::new(ErrorCode::Conflict, error).suggest(
+        "Revoke them first with `c3po-coordinator keys revoke ID`. With --merge (`merge` over REST) they get the agents too.",
+    ))
 }
 
 /// Moves the agents and keys of a host to another one.

@@ -19,6 +19,9 @@ pub(super) enum HostsAction {
         old: String,
         /// Its new name
         new: String,
+        /// Also if a host with keys has the new name: they get the agents too
+        #[arg(long)]
+        merge: bool,
     },
 }
 
@@ -27,8 +30,12 @@ pub(super) async fn run(
     printer: &Printer,
     action: HostsAction,
 ) -> Result<(), Failure> {
-    let HostsAction::Rename { old, new } = action;
-    let renaming = HostRenaming { from: old, to: new };
+    let HostsAction::Rename { old, new, merge } = action;
+    let renaming = HostRenaming {
+        from: old,
+        to: new,
+        merge,
+    };
     let typed = format!("hosts rename {} {}", renaming.from, renaming.to);
     let asked = rest::post::<RenamedHost>(&config, "/api/hosts/rename", &renaming).await;
     let RestReply {

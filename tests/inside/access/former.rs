@@ -362,6 +362,24 @@ async fn a_host_that_takes_the_former_name_of_another_inherits_none_of_its_reser
 }
 
 #[tokio::test]
+async fn a_host_is_merged_into_one_with_keys_only_on_purpose() -> Result<()> {
+    let (gate, nas, laptop) = two_hosts().await?;
+    let (_web, _) = session(&gate, &nas, "web").await?;
+    let refused = gate.ask(&["hosts", "rename", "nas", "laptop"]).await;
+    let refused = refused.expect_err("the laptop has a key").to_string();
+    let id = &laptop["c3po_".len()..][..8];
+    ensure!(
+        refused.contains(id) && refused.contains("--merge"),
+        "{refused}"
+    );
+    let said = gate
+        .ask(&["hosts", "rename", "nas", "laptop", "--merge"])
+        .await?;
+    ensure!(said.contains("1 agents and 1 keys"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_host_whose_names_all_have_persons_elsewhere_is_refused_at_once() -> Result<()> {
     let (gate, _, laptop) = two_hosts().await?;
     for number in 1..=40 {

@@ -376,7 +376,7 @@ async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<(
         .collect();
     assert_eq!(hosts.first(), Some(&&json!("macbook")), "{agents}");
     let refused = gate
-        .ask(&["hosts", "rename", "laptop", "macbook"])
+        .ask(&["hosts", "rename", "laptop", "desk"])
         .await
         .expect_err("it is gone");
     assert!(
@@ -386,7 +386,7 @@ async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<(
         "{refused}"
     );
     let admin = gate.key("admin", "*", &[]).await?;
-    for (from, to, expected) in [("nobody", "nas", 404), ("nas", "nas", 409)] {
+    for (from, to, expected) in [("nobody", "desk", 404), ("nas", "nas", 409)] {
         let (status, said) = rename_host(&gate, &admin, from, to).await?;
         assert_eq!(status, expected, "{said}");
     }
