@@ -57,7 +57,7 @@ use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::policy::Policies;
 use crate::presence::{News, Presence};
-use crate::request::Services;
+use crate::request::{Persons, Services};
 use crate::store::{AGENTS_STEP, Store, StoreError, Wake};
 use crate::unfinished::Budget;
 
@@ -143,6 +143,7 @@ fn services(
 ) -> Arc<Services> {
     Arc::new(Services {
         store: Arc::clone(store),
+        persons: Persons::default(),
         presence: Presence::default(),
         policies: Arc::clone(policies),
         audit: audit.clone(),

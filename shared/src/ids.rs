@@ -60,6 +60,11 @@ impl AgentId {
         self.word().eq_ignore_ascii_case(other.word())
     }
 
+    /// Returns what all names have in common that look like it.
+    pub fn look(&self) -> String {
+        self.word().to_ascii_lowercase()
+    }
+
     /// Makes an id from any text: other scripts are transliterated to Latin letters, invalid characters become `-`.
     ///
     /// Returns `None` if nothing usable is left.

@@ -12,7 +12,7 @@ use c3po_shared::time::Timestamp;
 use super::{Caller, Services};
 use crate::auth::{Principal, Right};
 use crate::clock;
-use crate::store::{Agent, Claim, Key, Namesake, Owner, StoreError, Tenure};
+use crate::store::{Agent, Claim, Namesake, Owner, StoreError, Tenure};
 
 /// How many names are tried for one requested name.
 const NAMES_MAX: u32 = 1_000;
@@ -112,9 +112,8 @@ pub(crate) async fn host_of_person(
     if !name.is_person_of_a_host() {
         return Ok(None);
     }
-    let keys = services.store.keys().await?;
-    let is_it = |host: &&str| AgentId::of_person(host).looks_like(name);
-    Ok(keys.iter().map(Key::host).find(is_it).map(str::to_owned))
+    let store = services.store.as_ref();
+    Ok(services.persons.host_of(store, name).await?)
 }
 
 /// Makes the session an agent of its host. The first choice is the host's first agent of the requested name that no session

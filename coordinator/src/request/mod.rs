@@ -20,6 +20,7 @@ mod page_use;
 mod part;
 mod permission;
 mod person;
+mod persons;
 mod questions;
 mod receipts;
 mod send;
@@ -54,6 +55,7 @@ pub(crate) use notice::notify_people;
 pub(crate) use page_use::{left as page_use_left, record as record_page_use};
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
+pub(crate) use persons::Persons;
 pub(crate) use questions::{
     asked, open as open_questions, open_after, record_shown, show as show_question, with_parts,
 };
@@ -87,6 +89,8 @@ const CHANGED_AT_ONCE: usize = 25;
 pub(crate) struct Services {
     /// The store, which is the truth.
     pub(crate) store: Arc<dyn Store>,
+    /// The hosts of persons' names.
+    pub(crate) persons: Persons,
     /// The agents that are connected here.
     pub(crate) presence: Presence,
     /// The rules about sending.

@@ -1,0 +1,74 @@
+//! The hosts of persons' names. They are in memory, because each command as a name like that of a host's person asks for one.
+
+use std::collections::HashMap;
+
+use c3po_shared::ids::AgentId;
+use tokio::sync::Mutex;
+
+use crate::store::{Key, Result, Store};
+
+/// The hosts of all keys, also of ended ones, by the names of their persons.
+#[derive(Debug, Default)]
+pub(crate) struct Persons(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The change counter of the keys before they were read.
+    changes: Option<u64>,
+    hosts: HashMap<String, String>,
+}
+
+impl Persons {
+    /// Returns the host whose person has that name. A key that another coordinator has just made counts: the store is asked each
+    /// time whether keys have changed.
+    pub(super) async fn host_of(
+        &self,
+        store: &dyn Store,
+        name: &AgentId,
+    ) -> Result<Option<String>> {
+        // The counter is read first, so that a concurrent change is read twice rather than missed.
+        let changes = Some(store.key_changes().await?);
+        // While one request reads the keys, the others wait for it.
+        let mut known = self.0.lock().await;
+        if known.changes != changes {
+            let keys = store.keys().await?;
+            let person = |host: &str| (AgentId::of_person(host).look(), host.to_owned());
+            known.hosts = keys.iter().map(Key::host).map(person).collect();
+            known.changes = changes;
+        }
+        Ok(known.hosts.get(&name.look()).cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Fleet;
+    use crate::store::KeyStore;
+    use crate::store::sqlite::SqliteStore;
+
+    #[tokio::test]
+    async fn a_new_key_counts_at_once_and_keys_are_read_only_when_they_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let store = SqliteStore::open(&path, &Fleet::default()).await;
+        let store = store.expect("a store");
+        let persons = Persons::default();
+        let host_of = async |name: &str| {
+            let name = name.parse().expect("an id");
+            persons.host_of(&store, &name).await.expect("it is read")
+        };
+        assert_eq!(host_of("nas-cli").await, None);
+        for host in ["nas", "Laptop"] {
+            let key = serde_json::json!({"id": format!("{:08}", host.len()), "hash": "", "name": host, "scope": "agent",
+                "agents": ["*"], "created_at": "2026-01-01T00:00:00Z", "made_by": "test", "revision": 1});
+            let key: Key = serde_json::from_value(key).expect("a key");
+            assert!(store.put_key(&key, 10, None).await.expect("stored"));
+            assert_eq!(host_of(&format!("{host}-CLI")).await.as_deref(), Some(host));
+        }
+        let noted = ("attic-cli".to_owned(), "attic".to_owned());
+        persons.0.lock().await.hosts.extend([noted]);
+        assert_eq!(host_of("attic-cli").await.as_deref(), Some("attic"));
+        store.close().await;
+    }
+}
