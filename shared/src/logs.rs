@@ -11,17 +11,20 @@ const TALKATIVE: [(&str, &str); 3] = [
     ("tokio_tungstenite", "warn"),
 ];
 
-/// Returns a `tracing` filter that quiets these libraries, unless the given filter names them.
+/// Returns a `tracing` filter that quiets these libraries, unless the given filter names them. Spaces and empty parts are left
+/// out: the parser takes a space for a part of a name, and an empty part for a level.
 pub fn quieted(filter: &str) -> String {
-    let is_named = |library: &str| {
-        filter
-            .split(',')
-            .any(|directive| directive.trim().starts_with(library))
-    };
-    let quiet = TALKATIVE.iter().filter(|(library, _)| !is_named(library));
-    quiet.fold(filter.to_owned(), |filter, (library, level)| {
-        format!("{filter},{library}={level}")
-    })
+    let parts = filter.split(',').map(str::trim);
+    let mut parts: Vec<_> = parts
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect();
+    for (library, level) in TALKATIVE {
+        if !parts.iter().any(|part| part.starts_with(library)) {
+            parts.push(format!("{library}={level}"));
+        }
+    }
+    parts.join(",")
 }
 
 /// Returns a field of a log line, as one line in which terminals interpret nothing. The field `message` has no name.
@@ -45,8 +48,8 @@ mod tests {
             "trace,rmcp=error,tungstenite=warn,tokio_tungstenite=warn"
         );
         assert_eq!(
-            quieted("warn, rmcp=debug"),
-            "warn, rmcp=debug,tungstenite=warn,tokio_tungstenite=warn"
+            quieted("warn, rmcp=debug,,"),
+            "warn,rmcp=debug,tungstenite=warn,tokio_tungstenite=warn"
         );
         let one = quieted("info,tokio_tungstenite=trace");
         assert_eq!(
