@@ -7,16 +7,17 @@ use c3po_shared::catalogue::{self as tools, Reply, TimedOut};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::{PAGE_BYTES, WAIT_DEFAULT};
 use c3po_shared::message::Message;
-use c3po_shared::receipt::{Stage, furthest};
+use c3po_shared::receipt::{Stage, Step, furthest};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::outcome::outcome;
-use super::part::{ReadFrom, part};
+use super::part::{ReadFrom, part, size};
 use super::receipts::{own_message, tracked};
 use super::{
-    CALL_DEADLINE, Caller, Done, Services, begin_read, check_read, room_for_texts, room_of_person,
+    CALL_DEADLINE, Caller, Done, Services, begin_read, check_read, check_speaker, room_for_texts,
+    room_of_person,
 };
 use crate::auth::Principal;
 use crate::presence::{Listener, News};
@@ -85,6 +86,8 @@ pub(super) async fn until(
     let _counted = Principal::begin_wait(&caller.principal)?;
     let mut listener = services.presence.listen(&caller.agent);
     let (mut first, mut recorded) = (true, None);
+    // Its question is stored by now: a client that called again would ask twice.
+    let is_of_people = matches!(wanted, Wanted::OfPeople(_));
     loop {
         let look = look_with_room(services, caller, wanted, deadline, &mut recorded);
         let next_look = match look.await {
@@ -93,7 +96,7 @@ pub(super) async fn until(
             Err(Refusal {
                 code: ErrorCode::StoreUnavailable | ErrorCode::RateLimited,
                 ..
-            }) if !first => RETRY,
+            }) if !first || is_of_people => RETRY,
             Err(refusal) => return Err(refusal),
         };
         first = false;
@@ -127,7 +130,7 @@ fn charged(
     let held = match &reply {
         Reply::Message(message) if held.is_none() => {
             let room = caller.principal.room();
-            let taken = services.unfinished.room_for_answer(room, 2 * PAGE_BYTES);
+            let taken = services.unfinished.room_for_answer(room, 2 * size(message));
             taken.inspect_err(|_| {
                 caller.memory.take_back(&message.id);
                 services
@@ -255,6 +258,7 @@ async fn look_with_room(
     let reply = looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
     match &reply {
         Some(_) => check_read(services, caller).await?,
+        None if caller.is_person() => check_speaker(services, caller).await?,
         None => check_cycle(services, caller, wanted, deadline, recorded).await?,
     }
     Ok((reply, held))
@@ -276,8 +280,10 @@ async fn look(
         Wanted::Stage(id, stage) => {
             let kept = own_message(services, caller, id).await?;
             let reached = furthest(&kept.history);
-            Ok((reached.reaches(*stage) || reached.is_final())
-                .then(|| Reply::Tracked(tracked(kept))))
+            Ok(
+                (reached.reaches(*stage) || reached.is_final() || has_expired(&kept.history))
+                    .then(|| Reply::Tracked(tracked(kept))),
+            )
         }
     }
 }
@@ -335,8 +341,7 @@ async fn answer(
             let place = ReadFrom::Thread(Mark::of(&kept.message));
             result(caller, kept.message, &place)
         })),
-        // Evidence that arrives later follows `expired`.
-        None if kept.history.iter().any(|step| step.stage == Stage::Expired) => {
+        None if has_expired(&kept.history) => {
             let mut timed_out = TimedOut::of(id.clone(), 0);
             timed_out.message = "The message expired before it was answered".to_owned();
             timed_out.suggestion = "Send it again if it still matters.".to_owned();
@@ -344,4 +349,9 @@ async fn answer(
         }
         None => Ok(None),
     }
+}
+
+/// Returns whether a message expired, also if evidence that arrived later follows.
+fn has_expired(history: &[Step]) -> bool {
+    history.iter().any(|step| step.stage == Stage::Expired)
 }

@@ -288,7 +288,21 @@ impl Server {
                 timeout: Some(left),
                 ..wait.clone()
             });
-            let reply = self.link.call(call).await?;
+            let name = self.link.status().borrow().agent.clone();
+            let reply = match self.link.call(call).await {
+                // The session took another name meanwhile, and the former agent is gone.
+                Err(refusal)
+                    if refusal.code == ErrorCode::Conflict
+                        && self.link.status().borrow().agent != name =>
+                {
+                    match &wait.message_id {
+                        None if Instant::now() < until => continue,
+                        None => return Ok(Received::of(&TimedOut::any(seconds, 0))),
+                        Some(id) => return Ok(Received::of(&TimedOut::of(id.clone(), seconds))),
+                    }
+                }
+                reply => reply?,
+            };
             let next = reply.shown(Tool::WaitForMessage);
             // A message that came after the session took another name is for the next session of the former one.
             let is_own = next.first().is_none_or(|id| self.is_own(id));
