@@ -119,7 +119,7 @@ impl Delivery {
             return;
         }
         self.due = None;
-        // A person's command may act as the agent no longer.
+        // A person's command has no session, so it always reads the store.
         let carried = self
             .take_carried(caller.tenure.as_ref())
             .filter(|_| !caller.is_person());

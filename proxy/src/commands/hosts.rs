@@ -36,7 +36,8 @@ pub(super) async fn run(
         to: new,
         merge,
     };
-    let typed = format!("hosts rename {} {}", renaming.from, renaming.to);
+    let option = if merge { " --merge" } else { "" };
+    let typed = format!("hosts rename {} {}{option}", renaming.from, renaming.to);
     let asked = rest::post::<RenamedHost>(&config, "/api/hosts/rename", &renaming).await;
     let RestReply {
         read: renamed, raw, ..
