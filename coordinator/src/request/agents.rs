@@ -10,7 +10,7 @@ use c3po_shared::vocabulary::Status;
 use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
-use super::{Asking, Caller, Done, Services, settle_name, target};
+use super::{Asking, Caller, Done, Services, drop_number, settle_name, target};
 use crate::clock;
 use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Ending, Owner, Quota, Tenure};
 
@@ -194,11 +194,17 @@ async fn rename(
             .suggest("Set the name when you connect: X-Agent-ID for /mcp, --as for commands."));
     };
     let before = services.store.agent(&caller.agent).await?;
+    let owner = before.as_ref().and_then(|agent| agent.owner.as_ref());
+    let has_number = owner.is_some_and(|owner| owner.base == name);
     let wish = wish(caller, tenure, name, before);
-    let taken = settle_name(services, &caller.principal, wish, None).await?;
-    if taken.agent == caller.agent {
+    let taken = if has_number {
+        drop_number(services, &caller.principal, &wish).await?
+    } else {
+        Some(settle_name(services, &caller.principal, wish, None).await?)
+    };
+    let Some(taken) = taken else {
         return Ok(None);
-    }
+    };
     // The new name is kept even if the old one is not released, because the old lease runs out by itself.
     let ending = Ending::Renamed(taken.agent.clone());
     if let Err(error) = services.store.release(tenure, ending).await {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use c3po_shared::audit::{Entry, Event};
+use c3po_shared::catalogue::Reply;
 use c3po_shared::ids::{AgentId, MessageId};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -71,6 +72,22 @@ impl Caller {
             principal.key_id().map(str::to_owned),
             principal.login_of(&self.agent).map(str::to_owned),
         )
+    }
+
+    /// Records that the session is given a part of the last message of that reply, so that no wait restarts it for a while.
+    pub(crate) fn begin_cut(&self, reply: &Reply) {
+        let last = match reply {
+            Reply::Message(message) => Some(message),
+            Reply::Inbox(inbox) => inbox.messages.last(),
+            Reply::Thread(thread) => thread.messages.last(),
+            _ => None,
+        };
+        if let Some(last) = last
+            && last.rest.is_some()
+            && last.to_agent == self.agent
+        {
+            self.memory.begin(&last.id, Instant::now());
+        }
     }
 
     /// Begins an audit entry about an action of the caller.

@@ -176,12 +176,38 @@ async fn keep_name(
     held: Option<&AgentId>,
 ) -> Result<Option<Tenure>, Refusal> {
     let Some(name) = held else { return Ok(None) };
-    let is_own = |agent: &Agent| {
-        let base = agent.owner.as_ref().map(|owner| &owner.base);
-        agent.instance == wish.instance && base == Some(&wish.owner.base)
+    claim_known(services, principal, wish, name, |agent| {
+        agent.instance == wish.instance
+    })
+    .await
+}
+
+/// Claims the agent of the requested name for a session that has a number of it: if it is an agent of the same host, and no
+/// session holds it. Returns `None` otherwise, and the session keeps its number. Errors: those of [`settle_name`].
+pub(crate) async fn drop_number(
+    services: &Services,
+    principal: &Principal,
+    wish: &Claim,
+) -> Result<Option<Tenure>, Refusal> {
+    check_name(services, principal, &wish.name)?;
+    let of_host = |agent: &Agent| {
+        let owner = agent.owner.as_ref();
+        owner.is_some_and(|owner| owner.host == wish.owner.host)
     };
-    let agent = services.store.agent(name).await?.filter(is_own);
-    let Some(owner) = agent.and_then(|agent| agent.owner) else {
+    claim_known(services, principal, wish, &wish.name, of_host).await
+}
+
+/// Claims that agent, if it exists, was requested by the same name, and may be taken.
+async fn claim_known(
+    services: &Services,
+    principal: &Principal,
+    wish: &Claim,
+    name: &AgentId,
+    may_be_taken: impl Fn(&Agent) -> bool,
+) -> Result<Option<Tenure>, Refusal> {
+    let agent = services.store.agent(name).await?.filter(may_be_taken);
+    let owner = agent.and_then(|agent| agent.owner);
+    let Some(owner) = owner.filter(|owner| owner.base == wish.owner.base) else {
         return Ok(None);
     };
     let claim = claim(services, principal, wish, name.clone(), owner);

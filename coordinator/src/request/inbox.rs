@@ -50,7 +50,7 @@ pub(super) async fn get_messages(
             break;
         }
     }
-    let (messages, next_cursor) = page.finish(caller);
+    let (messages, next_cursor) = page.finish();
     // All messages that were read may fit, although more follow.
     let next_cursor = next_cursor.or(last);
     Ok(Reply::Inbox(Inbox {

@@ -49,7 +49,8 @@ pub(crate) use correction::find as find_correction;
 pub(crate) use events::{Events, Next as NextEvents, page as events_page};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{
-    check_host, check_name, check_read, check_reader, check_right, check_speaker, settle_name,
+    check_host, check_name, check_read, check_reader, check_right, check_speaker, drop_number,
+    settle_name,
 };
 pub(crate) use notice::notify_people;
 pub(crate) use page_use::{left as page_use_left, record as record_page_use};
@@ -443,6 +444,7 @@ async fn dispatch(
     };
     if reads {
         check_read(services, caller).await?;
+        caller.begin_cut(&reply);
     }
     Ok(reply.into())
 }

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use c3po_shared::limits::PAGE_BYTES;
 use c3po_shared::message::Message;
 use c3po_shared::refusal::Refusal;
-use tokio::time::Instant;
 
 use super::Caller;
 use super::part::{Cursor, ReadFrom, length, part, size};
@@ -86,15 +85,8 @@ impl Page {
         PAGE_BYTES.saturating_sub(self.size)
     }
 
-    /// Returns the messages, and the cursor of the next page if this one was full. Records that the reader was shown a part
-    /// of the last message, if that is so.
-    pub(super) fn finish(self, caller: &Caller) -> (Vec<Message>, Option<String>) {
-        if let Some(last) = self.messages.last()
-            && last.rest.is_some()
-            && last.to_agent == caller.agent
-        {
-            caller.memory.begin(&last.id, Instant::now());
-        }
+    /// Returns the messages, and the cursor of the next page if this one was full.
+    pub(super) fn finish(self) -> (Vec<Message>, Option<String>) {
         (self.messages, self.next)
     }
 }

@@ -132,7 +132,7 @@ pub(super) async fn get_thread(
         let begun = begun(services, caller, &thread, at).await?;
         page::check_within(&begun, *from)?;
         if !page.add(begun, ReadFrom::Thread(at.clone()), *from) {
-            return Ok(shown(page, caller, None));
+            return Ok(shown(page, None));
         }
     }
     let mut after = cursor.map(|cursor| cursor.at);
@@ -149,7 +149,7 @@ pub(super) async fn get_thread(
         for message in excerpt.messages {
             let place = ReadFrom::Thread(Mark::of(&message));
             if !page.add(message, place, 0) {
-                return Ok(shown(page, caller, None));
+                return Ok(shown(page, None));
             }
         }
         after = excerpt.next;
@@ -161,7 +161,7 @@ pub(super) async fn get_thread(
     if page.free() == PAGE_MAX && after.is_none() && is_first {
         return Err(Refusal::message_not_found(&thread));
     }
-    Ok(shown(page, caller, after))
+    Ok(shown(page, after))
 }
 
 /// Returns the message at that mark of the thread.
@@ -179,8 +179,8 @@ async fn begun(
 }
 
 /// Returns a page of a thread that was read up to that mark, or to its end.
-fn shown(page: Page, caller: &Caller, read: Option<Mark>) -> Reply {
-    let (messages, next_cursor) = page.finish(caller);
+fn shown(page: Page, read: Option<Mark>) -> Reply {
+    let (messages, next_cursor) = page.finish();
     let next_cursor = next_cursor.or(read.map(|mark| mark.to_string()));
     Reply::Thread(Thread {
         messages,

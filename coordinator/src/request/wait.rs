@@ -91,7 +91,7 @@ pub(super) async fn until(
     loop {
         let look = look_with_room(services, caller, wanted, deadline, &mut recorded);
         let next_look = match look.await {
-            Ok((Some(reply), held)) => return charged(services, caller, reply, held).map(Some),
+            Ok((Some(reply), held)) => return given(services, caller, reply, held).map(Some),
             Ok((None, _)) => look_again(caller, Instant::now()),
             Err(Refusal {
                 code: ErrorCode::StoreUnavailable | ErrorCode::RateLimited,
@@ -111,7 +111,7 @@ pub(super) async fn until(
         if let Some(arrival) = arrivals.iter().find(meets) {
             let place = ReadFrom::Inbox(arrival.position);
             let reply = result(caller, arrival.message.clone(), &place);
-            return charged(services, caller, reply, None).map(Some);
+            return given(services, caller, reply, None).map(Some);
         }
         if Instant::now() >= deadline {
             return Ok(None);
@@ -119,9 +119,9 @@ pub(super) async fn until(
     }
 }
 
-/// Returns the reply with its charge. Many waits of a host that does not read may end together: without room, the wait is
-/// refused, and another way takes its message.
-fn charged(
+/// Returns the reply with its charge, and records the part that it holds. Many waits of a host that does not read may end
+/// together: without room, the wait is refused, and another way takes its message.
+fn given(
     services: &Services,
     caller: &Caller,
     reply: Reply,
@@ -140,6 +140,7 @@ fn charged(
         }
         _ => held,
     };
+    caller.begin_cut(&reply);
     Ok(Done {
         held,
         ..reply.into()
@@ -193,16 +194,12 @@ fn look_again(caller: &Caller, now: Instant) -> Duration {
         .map_or(LOOK_AGAIN, |at| LOOK_AGAIN.min(at.duration_since(now)))
 }
 
-/// Returns the reply of a wait: the whole message, or the part that fits. No other wait restarts that message soon.
+/// Returns the reply of a wait: the whole message, or the part that fits.
 fn result(caller: &Caller, message: Message, place: &ReadFrom) -> Reply {
     if caller.is_person() {
         return Reply::Message(message);
     }
-    let message = part(message, 0, PAGE_BYTES, place);
-    if message.rest.is_some() {
-        caller.memory.begin(&message.id, Instant::now());
-    }
-    Reply::Message(message)
+    Reply::Message(part(message, 0, PAGE_BYTES, place))
 }
 
 impl Wanted {
@@ -257,6 +254,8 @@ async fn look_with_room(
     let looked = timeout(CALL_DEADLINE, look(services, caller, wanted)).await;
     let reply = looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
     match &reply {
+        // A next message was checked before it was handed to this wait.
+        Some(_) if matches!(wanted, Wanted::Next(_)) => {}
         Some(_) => check_read(services, caller).await?,
         None if caller.is_person() => check_speaker(services, caller).await?,
         None => check_cycle(services, caller, wanted, deadline, recorded).await?,
@@ -288,7 +287,8 @@ async fn look(
     }
 }
 
-/// Returns the oldest message that this session was not shown and that no other wait of it was given.
+/// Returns the oldest message that this session was not shown and that no other wait of it was given. Whether it may be read
+/// is checked first: a message that was handed to a wait which then fails would come after its successors.
 async fn next_message(
     services: &Services,
     caller: &Caller,
@@ -305,6 +305,9 @@ async fn next_message(
         };
         let page = services.store.unshown(&caller.agent, selection).await?;
         let complete = !selection.is_filled_by(&page);
+        if !page.is_empty() {
+            check_read(services, caller).await?;
+        }
         for placed in page {
             after = placed.position;
             if placed.message.verdict().is_none()

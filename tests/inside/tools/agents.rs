@@ -210,6 +210,26 @@ async fn another_name_can_be_taken_and_the_old_one_keeps_its_mail() -> Result<()
 }
 
 #[tokio::test]
+async fn a_session_with_a_number_takes_the_name_once_it_is_free() -> Result<()> {
+    let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let (mut second, _) = Link::join(&served.address, "meshtastic").await?;
+    let wish = json!({"name": "meshtastic"});
+    let held = second.call("register_agent", wish.clone()).await?;
+    assert_eq!(held["id"], "meshtastic-2");
+
+    meshtastic.notify("goodbye", json!({})).await?;
+    meshtastic.hear_close().await.ok();
+    let question = ask(&mut homeassistant, "for the next meshtastic").await?;
+    let free = second.call("register_agent", wish).await?;
+    assert_eq!(free["id"], "meshtastic");
+    let received = second
+        .call("wait_for_message", json!({"timeout": 20}))
+        .await?;
+    assert_eq!(received["id"], question.as_str());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_person_replies_without_a_session_and_takes_no_sessions_name() -> Result<()> {
     let (served, mut homeassistant, _meshtastic) = two_agents().await?;
     let sent = homeassistant
