@@ -11,6 +11,7 @@ mod places;
 mod principal;
 mod rights;
 mod secret;
+mod turns;
 pub(crate) mod watch;
 
 use std::net::IpAddr;

@@ -18,7 +18,13 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::globs::AgentGlobs;
+use super::turns::Turns;
 use crate::unfinished::Room;
+
+/// The links of one busy key that have their turn at the same time: no fewer than the cores of most machines.
+const TURNS_PER_KEY: usize = 4;
+/// The same for all clients without a key of their own: they may be many hosts.
+const TURNS_WITHOUT_KEY: usize = 16;
 
 /// The namespace for process ids that are scoped to a credential: a constant random UUID.
 const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
@@ -58,6 +64,8 @@ pub(crate) struct Principal {
     pub(super) reads: Semaphore,
     /// Its places for streams of events.
     pub(super) streams: Arc<Semaphore>,
+    /// The turns of its links.
+    turns: Turns,
     /// Its budget for unfinished input.
     room: Room,
 }
@@ -183,6 +191,7 @@ impl Principal {
         let calls = places((CALLS_PER_KEY, CALLS_WITHOUT_KEY));
         let reads = places((READS_PER_KEY, READS_WITHOUT_KEY));
         let streams = Arc::new(places((EVENT_READERS_PER_KEY, EVENT_READERS)));
+        let turns = Turns::new(who.limit((TURNS_PER_KEY, TURNS_WITHOUT_KEY)));
         Self {
             who,
             ended: CancellationToken::new(),
@@ -194,6 +203,7 @@ impl Principal {
             calls,
             reads,
             streams,
+            turns,
             room: Room::default(),
         }
     }
@@ -236,6 +246,11 @@ impl Principal {
             )),
             _ => Ok(wait),
         }
+    }
+
+    /// Returns the turns of its links.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Returns its budget for unfinished input.

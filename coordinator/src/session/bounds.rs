@@ -16,6 +16,7 @@
 //! | [`MISSING_MAX`], [`ENDED_WAITS`] | the oldest entry is dropped |
 //! | [`WRITE_BUFFER_MAX`] | the buffer is written before more is read or added |
 //! | [`TOGETHER`], [`OUTBOX_FULL`] | replies are written, and other links go on, before more is read |
+//! | the share of the key (`auth/turns.rs`) | the link goes on in its turn |
 //! | [`RENEWAL_PAUSE`] | a heartbeat does not renew the lease |
 
 use std::time::Duration;

@@ -6,6 +6,7 @@ mod bounds;
 mod connection;
 mod delivery;
 mod end;
+mod finished;
 mod hello;
 mod incoming;
 mod ledger;
@@ -23,7 +24,7 @@ use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{HELLO_MAX, SILENCE_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::wire::{Outgoing, RequestId};
+use c3po_shared::wire::Outgoing;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::upgrade::Upgraded;
@@ -35,12 +36,13 @@ use self::bounds::{CALLS_AT_ONCE, ENDED_WAITS, TOGETHER};
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::end::EndReason;
+use self::finished::Finished;
 use self::ledger::{Ledger, Noted};
 use self::outbox::Outbox;
 use self::pace::Pace;
 use crate::auth::Stay;
 use crate::presence::{Listener, News, Present, ReadingAlong};
-use crate::request::{self, CALL_DEADLINE, Caller, Done, Services};
+use crate::request::{self, CALL_DEADLINE, Caller, Services};
 use crate::store::StoreError;
 use crate::unfinished::Charge;
 
@@ -89,29 +91,6 @@ async fn greet(
     let agent = &admitted.caller.agent;
     tracing::info!(agent.id = %agent, "agent {agent} connected");
     Some(Session::new(connection, stay, services, admitted))
-}
-
-/// A call that ended, with the id of its request.
-struct Finished {
-    id: RequestId,
-    call: CallId,
-    tool: Tool,
-    outcome: Result<Done, Refusal>,
-    /// The charge of the call, which its reply may need.
-    held: Option<Charge>,
-}
-
-impl Finished {
-    /// Returns whether the reply gives a message to the session.
-    fn hands_a_message(&self) -> bool {
-        matches!(
-            self.outcome,
-            Ok(Done {
-                reply: Reply::Message(_),
-                ..
-            })
-        )
-    }
 }
 
 /// The events of the loop.
@@ -209,37 +188,42 @@ impl Session {
     }
 
     async fn run(&mut self, stop: &CancellationToken) -> EndReason {
+        let principal = Arc::clone(self.stay.principal());
         self.delivery.ring(self.waits());
-        let mut together = 0;
+        self.pump();
         loop {
-            self.pump();
-            let has_room = together < TOGETHER && !self.outbox.is_full();
-            let ready = if has_room {
-                self.next_event(stop).now_or_never()
-            } else {
-                None
-            };
-            let event = match ready {
-                Some(event) => event,
-                None => {
-                    together = 0;
-                    if self.write().await.is_err() || self.is_over() {
-                        return EndReason::Gone;
-                    }
-                    if !has_room {
-                        // There may be more at once: other links go on first.
-                        tokio::task::yield_now().await;
-                    }
-                    self.next_event(stop).await
-                }
-            };
-            together += 1;
-            if let Err(end) = self.on(event) {
+            let event = self.next_event(stop).await;
+            let began = Instant::now();
+            let handled = self.handle(event, stop);
+            principal.turns().note(began.elapsed());
+            let written = self.write().await;
+            match handled {
                 // The reason for the end is more important than whether the last replies can be written.
-                let _ = self.connection.send(&mut self.outbox).await;
-                return end;
+                Err(end) => return end,
+                Ok(_) if written.is_err() || self.is_over() => return EndReason::Gone,
+                Ok(has_more) if has_more || principal.turns().is_busy() => {
+                    principal.turns().next().await;
+                }
+                Ok(_) => {}
             }
         }
+    }
+
+    /// Handles an event, and more that are ready, as many as are handled together. Returns whether there may be more.
+    fn handle(&mut self, first: Woken, stop: &CancellationToken) -> Result<bool, EndReason> {
+        let mut event = Some(first);
+        for _ in 0..TOGETHER {
+            let ready = || self.next_event(stop).now_or_never();
+            let Some(event) = event.take().or_else(ready) else {
+                return Ok(false);
+            };
+            self.on(event)?;
+            self.pump();
+            if self.outbox.is_full() {
+                break;
+            }
+        }
+        Ok(true)
     }
 
     /// Records in the audit that another session has taken over the agent. Any other end is recorded with the change in the

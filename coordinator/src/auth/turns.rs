@@ -1,0 +1,98 @@
+//! The turns of a principal's links. A link that has more to do, or whose principal is busy, goes on only in its turn, so that a
+//! flood through hundreds of links costs others no more than one through a few.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+/// The share of one core, as a divisor, that a principal may take for handling frames before it counts as busy.
+const SHARE: u32 = 8;
+/// How much it may save up, as time that it has paid for.
+const SAVED: Duration = Duration::from_millis(10);
+
+/// The turns of one principal, and how busy it is.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    places: Semaphore,
+    began: Instant,
+    /// When its work is paid off, in microseconds since `began`.
+    paid_at: AtomicU64,
+}
+
+impl Turns {
+    pub(super) fn new(at_once: usize) -> Self {
+        Self {
+            places: Semaphore::new(at_once),
+            began: Instant::now(),
+            paid_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Records work of one of its links.
+    pub(crate) fn note(&self, work: Duration) {
+        let (now, price) = (self.now(), micros(work * SHARE));
+        let paid = |before: u64| Some(before.max(now) + price);
+        let order = Ordering::Relaxed;
+        // It always returns a value.
+        let _ = self.paid_at.fetch_update(order, order, paid);
+    }
+
+    /// Returns whether its links have worked more than its share lately.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.paid_at.load(Ordering::Relaxed) > self.now() + micros(SAVED)
+    }
+
+    /// Waits for the turn of a link, in order of arrival. Everybody else who has something to do goes first.
+    pub(crate) async fn next(&self) {
+        let turn = self.places.acquire().await;
+        yield_now().await;
+        drop(turn);
+    }
+
+    fn now(&self) -> u64 {
+        micros(self.began.elapsed())
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_beyond_the_share_makes_busy_until_it_is_paid_off() {
+        let turns = Turns::new(1);
+        let second = Duration::from_secs(1);
+        for _ in 0..100 {
+            turns.note(second / 100 / SHARE);
+            tokio::time::advance(second / 100).await;
+            assert!(!turns.is_busy(), "no more than its share");
+        }
+        turns.note(second / SHARE);
+        tokio::time::advance(second - 2 * SAVED).await;
+        assert!(turns.is_busy());
+        tokio::time::advance(2 * SAVED).await;
+        assert!(!turns.is_busy());
+    }
+
+    #[tokio::test]
+    async fn links_in_line_go_on_one_in_each_round() {
+        let turns = Turns::new(1);
+        let mut links: Vec<_> = (0..3).map(|_| Box::pin(turns.next())).collect();
+        for round in 0..4 {
+            let mut ended = 0;
+            for link in &mut links {
+                ended += usize::from(futures_util::poll!(link).is_ready());
+            }
+            links.drain(..ended);
+            assert_eq!(links.len(), 3_usize.saturating_sub(round), "{round}");
+            yield_now().await;
+        }
+    }
+}
