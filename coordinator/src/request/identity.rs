@@ -104,18 +104,6 @@ pub(crate) async fn check_reader(
     }
 }
 
-/// Returns the host whose person has that name, if it is the host of a key.
-pub(crate) async fn host_of_person(
-    services: &Services,
-    name: &AgentId,
-) -> Result<Option<String>, Refusal> {
-    if !name.is_person_of_a_host() {
-        return Ok(None);
-    }
-    let store = services.store.as_ref();
-    Ok(services.persons.host_of(store, name).await?)
-}
-
 /// Makes the session an agent of its host. The first choice is the host's first agent of the requested name that no session
 /// holds. Otherwise it is a new agent with the requested name if that is free, or with `name-2`, `name-3`, …. The agent
 /// `held`, if the process held it last, comes before all.
@@ -140,7 +128,8 @@ pub(crate) async fn settle_name(
         return Ok(tenure);
     }
     let base = wish.name.clone();
-    let is_taken = base.is_reserved() || host_of_person(services, &base).await?.is_some();
+    let store = services.store.as_ref();
+    let is_taken = base.is_reserved() || services.persons.host_of(store, &base).await?.is_some();
     let mut namesakes = services.namesakes(principal, &base).await?;
     let mut refused = HashSet::new();
     for _ in 0..2 * NAMES_MAX {
@@ -149,7 +138,13 @@ pub(crate) async fn settle_name(
             break;
         };
         let claim = claim(services, principal, &wish, name, owner);
-        match services.store.claim(&claim).await {
+        match store.claim(&claim).await {
+            Ok(Some(tenure)) if tenure.generation == 1 && !is_taken => {
+                let host = &claim.owner.host;
+                if !services.persons.recover_from(store, &tenure, host).await? {
+                    return Ok(tenure);
+                }
+            }
             Ok(Some(tenure)) => return Ok(tenure),
             // A name that differs from another only in case is skipped, unless it is the requested one and both are of this
             // host.

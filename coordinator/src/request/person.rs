@@ -6,7 +6,7 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use uuid::Uuid;
 
-use super::identity::{check_host, check_name, foreign, host_of_person, is_held};
+use super::identity::{check_host, check_name, foreign, is_held};
 use super::{Caller, Memory, Services, begin_call};
 use crate::auth::Principal;
 use crate::store::Agent;
@@ -62,16 +62,16 @@ pub(crate) async fn act_as(
     }
     // A key limits the possible names. Without keys, a mistyped name would become an agent.
     let may_make = wish.may_make || principal.presented().is_some();
-    if let Some(of) = host_of_person(services, &name)
-        .await?
-        .filter(|of| of != host)
-    {
+    let (persons, store) = (&services.persons, services.store.as_ref());
+    let of = persons.host_of(store, &name).await?;
+    if let Some(of) = of.filter(|of| of != host) {
         return Err(foreign(&name, &of, host));
     }
     let exists = is_human || is_own || may_make || known.is_some();
     if !exists || (name.is_reserved() && !is_human) {
         return Err(Refusal::agent_not_found(name.as_str(), &[]));
     }
+    let is_new = known.is_none();
     if let Some(agent) = known {
         check_host(services, principal, &agent, host)?;
     }
@@ -79,5 +79,8 @@ pub(crate) async fn act_as(
     // `human` is every person's: a rule about a host must not count for all of them.
     let of = Some(host).filter(|_| !is_human);
     let agent = services.store.introduce(&name, of, &quota).await?;
+    if is_new && let Some(of) = persons.recover(store, &name, host).await? {
+        return Err(foreign(&name, &of, host));
+    }
     Ok((caller, agent))
 }

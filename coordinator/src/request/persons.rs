@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use c3po_shared::ids::AgentId;
 use tokio::sync::Mutex;
 
-use crate::store::{Key, Result, Store};
+use crate::store::{Ending, Key, Result, Store, Tenure};
 
 /// The hosts of all keys, also of ended ones, by the names of their persons.
 #[derive(Debug, Default)]
@@ -19,13 +19,16 @@ struct Known {
 }
 
 impl Persons {
-    /// Returns the host whose person has that name. A key that another coordinator has just made counts: the store is asked each
-    /// time whether keys have changed.
+    /// Returns the host whose person has that name, if it is the host of a key. A key that another coordinator has just made
+    /// counts: the store is asked each time whether keys have changed.
     pub(super) async fn host_of(
         &self,
         store: &dyn Store,
         name: &AgentId,
     ) -> Result<Option<String>> {
+        if !name.is_person_of_a_host() {
+            return Ok(None);
+        }
         // The counter is read first, so that a concurrent change is read twice rather than missed.
         let changes = Some(store.key_changes().await?);
         // While one request reads the keys, the others wait for it.
@@ -38,37 +41,143 @@ impl Persons {
         }
         Ok(known.hosts.get(&name.look()).cloned())
     }
+
+    /// Deletes a new agent of that host if its name has become the name of another host's person since it was checked, and
+    /// returns the other host. That one looks for such an agent once its key is stored, so one of the two finds the other.
+    pub(super) async fn recover(
+        &self,
+        store: &dyn Store,
+        name: &AgentId,
+        host: &str,
+    ) -> Result<Option<String>> {
+        let of = self.host_of(store, name).await?;
+        let of = of.filter(|of| of != host);
+        if of.is_some() {
+            store.remove(name, Some(host), true, None).await?;
+        }
+        Ok(of)
+    }
+
+    /// Ends the session of a new agent, which is deleted, if its name has become the name of another host's person. Returns
+    /// whether it has.
+    pub(super) async fn recover_from(
+        &self,
+        store: &dyn Store,
+        tenure: &Tenure,
+        host: &str,
+    ) -> Result<bool> {
+        let of = self.host_of(store, &tenure.agent).await?;
+        if of.is_none_or(|of| of == host) {
+            return Ok(false);
+        }
+        store.release(tenure, Ending::Goodbye).await?;
+        self.recover(store, &tenure.agent, host)
+            .await
+            .map(|of| of.is_some())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tempfile::TempDir;
+    use uuid::Uuid;
+
     use super::*;
     use crate::config::Fleet;
-    use crate::store::KeyStore;
     use crate::store::sqlite::SqliteStore;
+    use crate::store::{Claim, KeyStore, Owner, Quota};
 
-    #[tokio::test]
-    async fn a_new_key_counts_at_once_and_keys_are_read_only_when_they_change() {
+    async fn store() -> (SqliteStore, TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("c3po.db");
         let store = SqliteStore::open(&path, &Fleet::default()).await;
-        let store = store.expect("a store");
+        (store.expect("a store"), folder)
+    }
+
+    fn id(name: &str) -> AgentId {
+        name.parse().expect("an id")
+    }
+
+    /// Stores a key of that host.
+    async fn add_key(store: &SqliteStore, host: &str) {
+        let key = serde_json::json!({"id": format!("{:08}", host.len()), "hash": "", "name": host, "scope": "agent",
+            "agents": ["*"], "created_at": "2026-01-01T00:00:00Z", "made_by": "test", "revision": 1});
+        let key: Key = serde_json::from_value(key).expect("a key");
+        assert!(store.put_key(&key, 10, None).await.expect("stored"));
+    }
+
+    #[tokio::test]
+    async fn a_new_key_counts_at_once_and_keys_are_read_only_when_they_change() {
+        let (store, _folder) = store().await;
         let persons = Persons::default();
         let host_of = async |name: &str| {
-            let name = name.parse().expect("an id");
-            persons.host_of(&store, &name).await.expect("it is read")
+            let of = persons.host_of(&store, &id(name)).await;
+            of.expect("it is read")
         };
         assert_eq!(host_of("nas-cli").await, None);
         for host in ["nas", "Laptop"] {
-            let key = serde_json::json!({"id": format!("{:08}", host.len()), "hash": "", "name": host, "scope": "agent",
-                "agents": ["*"], "created_at": "2026-01-01T00:00:00Z", "made_by": "test", "revision": 1});
-            let key: Key = serde_json::from_value(key).expect("a key");
-            assert!(store.put_key(&key, 10, None).await.expect("stored"));
+            add_key(&store, host).await;
             assert_eq!(host_of(&format!("{host}-CLI")).await.as_deref(), Some(host));
         }
         let noted = ("attic-cli".to_owned(), "attic".to_owned());
         persons.0.lock().await.hosts.extend([noted]);
         assert_eq!(host_of("attic-cli").await.as_deref(), Some("attic"));
         store.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_host_gets_the_name_of_its_person_from_an_agent_made_meanwhile() {
+        let (store, _folder) = store().await;
+        let persons = Persons::default();
+        let person = id("nas-cli");
+        let quota = Quota::default();
+        let introduced = store.introduce(&person, Some("laptop"), &quota).await;
+        introduced.expect("made");
+        let recover = async || persons.recover(&store, &person, "laptop").await;
+        assert_eq!(recover().await.expect("read"), None);
+        add_key(&store, "nas").await;
+        assert_eq!(recover().await.expect("read").as_deref(), Some("nas"));
+        assert_eq!(store.host_of(&person).await.expect("read"), None);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_session_that_took_the_name_of_a_hosts_person_meanwhile_loses_it() {
+        let (store, _folder) = store().await;
+        let persons = Persons::default();
+        let wish = claim("nas-cli", "laptop");
+        let tenure = store.claim(&wish).await.expect("read").expect("taken");
+        let recover = async || persons.recover_from(&store, &tenure, "laptop").await;
+        assert!(!recover().await.expect("read"));
+        add_key(&store, "nas").await;
+        assert!(recover().await.expect("read"));
+        assert_eq!(store.host_of(&tenure.agent).await.expect("read"), None);
+        store.close().await;
+    }
+
+    fn claim(name: &str, host: &str) -> Claim {
+        Claim {
+            name: id(name),
+            owner: Owner {
+                base: id(name),
+                host: host.to_owned(),
+                slot: 1,
+            },
+            instance: Uuid::from_u128(1),
+            session_id: None,
+            reach: Vec::new(),
+            context: 0,
+            state: None,
+            fleeting: false,
+            one_shot: false,
+            reserved: true,
+            succeeds: Vec::new(),
+            lease: Duration::from_secs(60),
+            quota: Quota::default(),
+            key: None,
+            kind: "session",
+        }
     }
 }
