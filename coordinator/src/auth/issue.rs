@@ -217,8 +217,8 @@ pub(crate) async fn rotate(
     Ok((key, fresh.text))
 }
 
-/// Holds the name of a host while the agents and keys of another are moved to it: an ended key has it, so that no host that
-/// joins gets it, and none its person's name. Returns that key, which is then to be deleted.
+/// Holds the name of a host while agents and keys are moved to it or from it: an ended key has it, so that no host that joins
+/// gets it, and none its person's name. Returns that key, which is then to be deleted.
 pub(crate) async fn hold_host(
     store: &dyn Store,
     host: &str,
@@ -248,19 +248,20 @@ pub(crate) async fn hold_host(
     ))
 }
 
-/// Moves all keys of a host to another host, and returns them. Their links and requests end and reconnect under the new host.
+/// Moves the keys of a host to another host, except `held`, and returns them. Their links and requests end and reconnect under the new host.
 pub(crate) async fn rename_host(
     store: &dyn Store,
     from: &str,
     to: &str,
     by: &Principal,
+    held: &[Key],
 ) -> Result<Vec<Key>, Refusal> {
     let keys = store.keys().await.map_err(unchanged)?;
     vouching(&keys, by.presented())?;
     let mut renamed = Vec::new();
     for id in keys
         .iter()
-        .filter(|key| key.host() == from)
+        .filter(|key| key.host() == from && held.iter().all(|held| held.id != key.id))
         .map(|key| key.id.clone())
     {
         // No key is checked here: the caller's own key has another revision once it was renamed itself.

@@ -13,6 +13,9 @@ use crate::store::{Result, Store};
 /// How often changes of keys and logins are checked, at the cost of two small reads.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
+/// How long after a change of keys every coordinator knows it, unless it cannot read the store.
+pub(crate) const KEYS_KNOWN_WITHIN: Duration = Duration::from_secs(1);
+
 /// How often the uses of keys and logins are written.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 

@@ -9,14 +9,17 @@ use c3po_shared::host::{AgentRemoval, HostRenaming, RemovedAgent, RenamedHost};
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::check_name;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use tokio::time::sleep;
 
 use super::AppState;
 use super::endpoint::{Body, By, RestAnswer};
 use super::keys::changed;
+use crate::auth::invites::invites;
+use crate::auth::watch::KEYS_KNOWN_WITHIN;
 use crate::auth::{Principal, Right, check_free, issue};
 use crate::clock;
 use crate::request::{check_host, check_name as check_speaker_name, select};
-use crate::store::{Agent, Removal, Store};
+use crate::store::{Agent, Key, Removal, Store};
 
 /// `POST /api/agents/remove`
 pub(super) async fn remove(
@@ -98,19 +101,23 @@ pub(super) async fn rename(
         .into());
     }
     let store = &server.services.store;
-    // The first agent that is moved shows the new name to others, before any key of the host has it.
-    let held = issue::hold_host(store.as_ref(), &to, &principal).await?;
-    // No other host gets its person's name from now on.
+    // The first agent that is moved shows the new name to others, before any key of the host has it. Its last agents have the
+    // old name when no key has that any more.
+    let mut held = vec![issue::hold_host(store.as_ref(), &to, &principal).await?];
     let renamed = async {
+        // No other host gets its person's name from now on.
         check_free(store.as_ref(), &to, &from).await?;
         if !merge {
-            check_without_keys(store.as_ref(), &to).await?;
+            check_without_others(store.as_ref(), &to).await?;
         }
-        move_host(&server, &principal, from, to).await
+        held.push(issue::hold_host(store.as_ref(), &from, &principal).await?);
+        move_host(&server, &principal, from, to, &held).await
     };
     let renamed = renamed.await;
-    if let Err(error) = store.forget_key(&held).await {
-        tracing::warn!("the ended key {} was not deleted: {error}", held.id);
+    for held in &held {
+        if let Err(error) = store.forget_key(held).await {
+            tracing::warn!("the ended key {} was not deleted: {error}", held.id);
+        }
     }
     let renamed = renamed?;
     tracing::info!(
@@ -122,46 +129,55 @@ pub(super) async fn rename(
     Ok(Json(renamed))
 }
 
-/// Refuses the name of a host that has valid keys: their holders would get the agents that are moved.
-async fn check_without_keys(store: &dyn Store, host: &str) -> Result<(), Refusal> {
+/// Refuses the name of a host that has valid keys or open invites: their holders would get the agents that are moved.
+async fn check_without_others(store: &dyn Store, host: &str) -> Result<(), Refusal> {
     let (keys, now) = (store.keys().await?, clock::now());
     let of_host = keys
         .iter()
         .filter(|key| key.host() == host && key.is_valid(now));
-    let ids: Vec<_> = of_host.map(|key| key.id.as_str()).collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let error = format!("the host {host} has keys already: {}", ids.join(", "));
-    Err(Refusal::new(ErrorCode::Conflict, error).suggest(
-        "Revoke them first with `c3po-coordinator keys revoke ID`. With --merge (`merge` over REST) they get the agents too.",
-    ))
+    let keys: Vec<_> = of_host.map(|key| key.id.as_str()).collect();
+    let invites = invites(store).await?;
+    let for_host = invites
+        .iter()
+        .filter(|invite| invite.host.as_deref() == Some(host));
+    let invites: Vec<_> = for_host.map(|invite| invite.id.as_str()).collect();
+    let (others, ids, command) = match (&keys[..], &invites[..]) {
+        ([], []) => return Ok(()),
+        ([], invites) => ("an open invite", invites, "invites"),
+        (keys, _) => ("keys", keys, "keys"),
+    };
+    let error = format!("the host {host} has {others} already: {}", ids.join(", "));
+    Err(Refusal::new(ErrorCode::Conflict, error).suggest(format!(
+        "Revoke them first with `c3po-coordinator {command} revoke ID`. With --merge (`merge` over REST) they get the agents too.",
+    )))
 }
 
-/// Moves the agents and keys of a host to another one.
+/// Moves the agents and keys of a host to another one, except the keys that hold the names.
 async fn move_host(
     server: &AppState,
     principal: &Principal,
     from: String,
     to: String,
+    held: &[Key],
 ) -> Result<RenamedHost, Refusal> {
     let store = &server.services.store;
     let mut agents = move_agents(server, principal, &from, &to).await?;
     let keys = store.keys().await?;
-    let renamed = issue::rename_host(store.as_ref(), &from, &to, principal).await?;
+    let renamed = issue::rename_host(store.as_ref(), &from, &to, principal, held).await?;
     for key in &renamed {
         changed(server, "renamed", &key.id, principal.name()).await;
-    }
-    // A session may have come back under the old name in the meantime.
-    agents += move_agents(server, principal, &from, &to).await?;
-    for key in keys.iter().filter(|key| key.host() == from) {
-        store.move_reservations(&key.id, &from, &to).await?;
     }
     if agents == 0 && renamed.is_empty() {
         let error = format!("no agent and no key belongs to the host {from}");
         let suggestion =
             "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
         return Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion));
+    }
+    // Until every coordinator has read the keys again, sessions and commands come back under the old name.
+    sleep(KEYS_KNOWN_WITHIN).await;
+    agents += move_agents(server, principal, &from, &to).await?;
+    for key in keys.iter().filter(|key| key.host() == from) {
+        store.move_reservations(&key.id, &from, &to).await?;
     }
     Ok(RenamedHost {
         from,

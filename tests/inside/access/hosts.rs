@@ -14,6 +14,7 @@ use inside::gate::Gate;
 use inside::served::Served;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::{ask, code};
 
@@ -390,6 +391,32 @@ async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<(
         let (status, said) = rename_host(&gate, &admin, from, to).await?;
         assert_eq!(status, expected, "{said}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn agents_made_while_their_host_is_renamed_follow_and_no_other_host_gets_them() -> Result<()>
+{
+    let gate = Gate::start().await?;
+    let admin = gate.key("admin", "*", &[]).await?;
+    joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    invited(&gate, &["--host", "macbook"]).await?;
+    let (status, refused) = rename_host(&gate, &admin, "laptop", "macbook").await?;
+    assert!(status == 409 && refused["error"].to_string().contains("has an open invite"));
+    let (another, same) = (
+        invited(&gate, &[]).await?,
+        invited(&gate, &["--host", "laptop"]).await?,
+    );
+    // As at another coordinator, which does not know of the renamed keys yet.
+    let meanwhile = async {
+        sleep(Duration::from_millis(300)).await;
+        let (_, host) = joined(&gate, &another, "laptop", None).await?;
+        let (key, _) = joined(&gate, &same, "laptop", None).await?;
+        anyhow::Ok((host, session(&gate, &key, "late").await?))
+    };
+    let renaming = rename_host(&gate, &admin, "laptop", "desk");
+    let ((_, renamed), (host, _late)) = tokio::try_join!(renaming, meanwhile)?;
+    assert_eq!((host.as_str(), &renamed["agents"]), ("laptop-2", &json!(1)));
     Ok(())
 }
 
