@@ -69,7 +69,7 @@ impl Principal {
         }
         match timeout(within, Arc::clone(places).acquire_owned()).await {
             Ok(place) => Ok(place.ok()),
-            Err(_) => Err(self.no_place((CALLS_PER_KEY, CALLS_WITHOUT_KEY), of)),
+            Err(_) => Err(self.no_place((CALLS_PER_KEY, CALLS_PER_KEY), of)),
         }
     }
 

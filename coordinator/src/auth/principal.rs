@@ -186,8 +186,9 @@ impl Principal {
 
     fn of(who: Who) -> Self {
         let places = |limits| Semaphore::new(who.limit(limits));
-        let requests = Arc::new(places((CALLS_PER_KEY, CALLS_WITHOUT_KEY)));
-        let upgrades = Arc::new(places((CALLS_PER_KEY, CALLS_WITHOUT_KEY)));
+        // The work before a call takes the processor alone: a few places are enough for many hosts, too.
+        let requests = Arc::new(Semaphore::new(CALLS_PER_KEY));
+        let upgrades = Arc::new(Semaphore::new(CALLS_PER_KEY));
         let calls = places((CALLS_PER_KEY, CALLS_WITHOUT_KEY));
         let reads = places((READS_PER_KEY, READS_WITHOUT_KEY));
         let streams = Arc::new(places((EVENT_READERS_PER_KEY, EVENT_READERS)));
