@@ -15,6 +15,8 @@ use tokio::time::Instant;
 use super::note::Note;
 use super::ways::Way;
 
+/// How many messages the table holds: an inbox full of mail, and those that rewinds bring back, which no store delivers again.
+const HELD_MAX: usize = 2 * INBOX_MAX;
 /// How long a hook may take to print. It ends by itself before that.
 const PRINT_MAX: Duration = Duration::from_secs(5);
 /// How long a result may be on its way to the client.
@@ -227,8 +229,8 @@ impl InFlight {
                 });
             }
         }
-        if self.held.len() > INBOX_MAX {
-            // The store holds no more than that either: the oldest was settled elsewhere.
+        if self.held.len() > HELD_MAX {
+            // The oldest was settled elsewhere.
             self.held.remove(0);
         }
     }
@@ -437,5 +439,22 @@ impl InFlight {
         };
         self.held
             .retain(|held| held.flight.is_some() || lasts(held));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deliver::testing::{id, note};
+
+    #[test]
+    fn messages_that_a_rewind_brings_back_stay_beside_a_full_inbox() {
+        let mut table = InFlight::default();
+        let inbox = u32::try_from(INBOX_MAX).unwrap();
+        for number in 1..=inbox + 200 {
+            table.add(note(number, "news"));
+        }
+        assert!(table.holds(&id(1)));
+        assert_eq!(table.len(), INBOX_MAX + 200);
     }
 }
