@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::CODE_VARIABLE;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
-use client::Reader;
+use client::{Client, Reader};
 use serde::Deserialize;
 
 pub use coordinators::{Coordinators, DEFAULT_URL, Source, problem_of_urls};
@@ -154,8 +154,7 @@ struct Sources<'a> {
     file_name: &'a Path,
     cwd: Option<&'a Path>,
     host: String,
-    /// The command line of the client, if known.
-    client: Vec<String>,
+    client: Client,
 }
 
 impl Config {
@@ -173,7 +172,7 @@ impl Config {
             file_name: &path,
             cwd: cwd.as_deref(),
             host: host_name(),
-            client: client::command(),
+            client: Client::of_parent(),
         });
         config.problems.extend(unreadable);
         config.person.login = PersonLogin::read(&config.places.person_file, &mut config.warnings);
@@ -216,7 +215,7 @@ impl Config {
             file_name: name,
             cwd: None,
             host: String::new(),
-            client: Vec::new(),
+            client: Client::default(),
         })
     }
 

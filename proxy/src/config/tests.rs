@@ -20,8 +20,15 @@ fn read(variables: &[(&str, &str)], file: Option<&str>) -> Config {
         file_name: Path::new("config.toml"),
         cwd: Some(Path::new("/home/ann/Home Assistant")),
         host: "nas2".to_owned(),
-        client: Vec::new(),
+        client: Client::default(),
     })
+}
+
+fn without_terminal(command: &[&str]) -> Client {
+    Client {
+        command: command.iter().map(|word| (*word).to_owned()).collect(),
+        has_terminal: false,
+    }
 }
 
 #[test]
@@ -37,7 +44,7 @@ fn a_client_that_answers_one_prompt_gets_a_name_of_its_own() {
             file_name: Path::new("config.toml"),
             cwd: Some(Path::new("/home/ann/web")),
             host: "nas2".to_owned(),
-            client: client.iter().map(|word| (*word).to_owned()).collect(),
+            client: without_terminal(client),
         });
         assert_eq!(
             (config.agent.as_str(), config.one_shot),
