@@ -27,6 +27,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         // A client that closed it loses the warning, not the session.
         let _ = writeln!(std::io::stderr(), "c3po: {}", harmless(warning, true));
     }
+    let config = config.beside(local::client_pid());
     let stop = CancellationToken::new();
     let settings = mcp::Settings {
         timeout: config.timeout,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::CODE_VARIABLE;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
-use client::{Client, Reader};
+use client::{Client, Reader, is_socket_of};
 use serde::Deserialize;
 
 pub use coordinators::{Coordinators, DEFAULT_URL, Source, problem_of_urls};
@@ -55,7 +55,7 @@ pub struct Config {
     pub host: String,
     /// The join code, for `c3po join`: `C3PO_JOIN_CODE`.
     pub join_code: Option<Secret>,
-    /// The client's session id in the environment: not reliable, for information only.
+    /// The client's session id in the environment, `CLAUDE_CODE_SESSION_ID`: not reliable, for information only.
     pub session_id: Option<String>,
     /// The default timeout of a wait, in seconds: `C3PO_TIMEOUT`, `timeout`; default 60.
     pub timeout: u64,
@@ -186,6 +186,19 @@ impl Config {
         self.person.speaks = true;
         let coordinators = std::mem::take(&mut self.coordinators);
         self.coordinators = self.person.at(coordinators);
+        self
+    }
+
+    /// Returns the configuration of a proxy beside that client. Every program below a session inherits its variables, so those
+    /// of another one are left out: then a hook of the own client names its socket.
+    #[must_use]
+    pub fn beside(mut self, client: Option<u32>) -> Self {
+        let named = self.messaging_socket.as_deref();
+        if named.is_some_and(|socket| client.is_none_or(|client| !is_socket_of(client, socket))) {
+            self.messaging_socket = None;
+            self.messaging_token = None;
+            self.session_id = None;
+        }
         self
     }
 

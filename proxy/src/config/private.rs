@@ -20,6 +20,20 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
+/// Creates a folder of c3po's state, if missing. If every user may write in it, or in the folder above it, that folder is
+/// closed to others: the next session would send what they put there.
+pub fn make_state_folder(folder: &Path) -> io::Result<()> {
+    make_folder(folder)?;
+    for folder in folder.parent().into_iter().chain([folder]) {
+        let found = fs::metadata(folder)?;
+        let is_open = found.mode() & (EVERYBODY | STICKY) == EVERYBODY;
+        if is_open && found.uid() == own_uid() {
+            fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+        }
+    }
+    Ok(())
+}
+
 /// Opens a file for appending, and creates it if missing. Does not follow a symbolic link.
 ///
 /// Errors: it belongs to another user, or cannot be written.
@@ -98,6 +112,20 @@ mod tests {
         assert_eq!(mode(&log), 0o600);
         std::os::unix::fs::symlink(&other, &link).unwrap();
         assert!(append(&link).is_err() && !other.exists());
+    }
+
+    #[test]
+    fn a_folder_of_the_state_in_which_every_user_may_write_is_closed() {
+        let home = tempfile::tempdir().unwrap();
+        let (state, folder) = (home.path().join("c3po"), home.path().join("c3po/journal"));
+        make_state_folder(&folder).unwrap();
+        for (is, becomes) in [(0o777, 0o700), (0o1777, 0o777), (0o755, 0o755)] {
+            for folder in [&state, &folder] {
+                fs::set_permissions(folder, Permissions::from_mode(is)).unwrap();
+            }
+            make_state_folder(&folder).unwrap();
+            assert_eq!((mode(&state), mode(&folder)), (becomes, becomes), "{is:o}");
+        }
     }
 
     #[test]

@@ -232,3 +232,28 @@ fn requests_are_relayed_to_the_coordinators_of_the_host_alone() {
     assert!(by_file(&[]), "to the coordinator of this machine");
     assert!(!by_file(&[(url, "https://box:8420")]), "another one");
 }
+
+#[test]
+fn the_inbox_of_a_client_above_the_own_one_is_not_its_own() {
+    let check = |socket: &str, expected: bool| {
+        let variables = [
+            ("CLAUDE_CODE_MESSAGING_SOCKET", socket),
+            ("CLAUDE_CODE_MESSAGING_TOKEN", "t"),
+            ("CLAUDE_CODE_SESSION_ID", "s"),
+        ];
+        let config = read(&variables, None).beside(Some(71));
+        let known = [
+            config.messaging_socket.is_some(),
+            config.messaging_token.is_some(),
+            config.session_id.is_some(),
+        ];
+        assert_eq!(known, [expected; 3], "{socket}");
+    };
+    check("/run/user/7/cc-socks/71.sock", true);
+    check("/tmp/cc-socks-0/71-0badcafe.sock", true);
+    check("/run/user/7/cc-socks/7.sock", false);
+    check("/run/user/7/cc-socks/711.sock", false);
+    check("/srv/inbox.sock", false);
+    let older = read(&[("CLAUDE_CODE_SESSION_ID", "s")], None);
+    assert!(older.beside(Some(71)).session_id.is_some());
+}

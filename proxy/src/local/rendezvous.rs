@@ -40,11 +40,7 @@ impl Rendezvous {
     ///
     /// Errors: there is no safe folder, or the client is gone.
     pub fn of_session(sockets: &Sockets) -> io::Result<Self> {
-        let parent = parent_id();
-        let client = upward(parent)
-            .find(|process| !is_wrapper(&process.name))
-            .or_else(|| Process::look(parent));
-        Self::made(client, parent, sockets)
+        Self::made(client_above(), parent_id(), sockets)
     }
 
     /// Returns the place beside the client with that pid. Creates its folder if missing.
@@ -94,6 +90,19 @@ impl Rendezvous {
     pub fn is_orphaned(&self) -> bool {
         Process::look(self.client.pid).is_none_or(|process| process.id != self.client)
     }
+}
+
+/// Returns the pid of the client that started this process.
+pub fn client_pid() -> Option<u32> {
+    Some(client_above()?.id.pid)
+}
+
+/// Returns the client that started this process, perhaps by a program in between.
+fn client_above() -> Option<Process> {
+    let parent = parent_id();
+    upward(parent)
+        .find(|process| !is_wrapper(&process.name))
+        .or_else(|| Process::look(parent))
 }
 
 /// Returns the socket of the session that this process belongs to; `named` is the client's claim about its pid.

@@ -1,8 +1,16 @@
-//! Two sessions in one folder: each has its own name and proxy, and an abandoned name is taken up again.
+//! Two sessions in one folder, or one inside another: each has its own name and proxy, and an abandoned name is taken up again.
+
+use std::process;
 
 use anyhow::Result;
+use harness::coordinator::Coordinator;
 use harness::fake_api::{FakeApi, Script};
+use harness::mcp::McpClient;
+use harness::proxy::{proxy_command, session};
 use serde_json::json;
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+use tokio::time::timeout;
 
 use super::scene::{QUIET, RECIPIENT, SOON, Scene};
 
@@ -55,5 +63,31 @@ async fn two_sessions_in_one_folder_have_their_own_names_and_mail() -> Result<()
     scene.reaches(&late, "seen").await?;
     scene.is(SECOND, "ready").await?;
     drop(second);
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_the_inbox_of_its_own_client_gets_the_messages_of_a_session() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = Coordinator::start(work.path()).await?;
+    let (mut inboxes, mut sessions) = (Vec::new(), Vec::new());
+    for (agent, client) in [("inside", 1), ("outside", process::id())] {
+        let inbox = work.path().join(format!("{client}.sock"));
+        inboxes.push(UnixListener::bind(&inbox)?);
+        let mut proxy = proxy_command(work.path(), agent, &coordinator.url())?;
+        proxy.env("CLAUDE_CODE_MESSAGING_SOCKET", &inbox);
+        let client = McpClient::start(proxy, &work.path().join(format!("{agent}.log")))?;
+        client.initialize().await?;
+        client.reply("ping", json!({})).await?;
+        sessions.push(client);
+    }
+    let sender = session(work.path(), "sender", &coordinator.url()).await?;
+    for agent in ["inside", "outside"] {
+        let message = json!({"target": agent, "message": "hi"});
+        sender.reply("send_message", message).await?;
+    }
+    timeout(SOON, inboxes[1].accept()).await??;
+    let stray = timeout(QUIET, inboxes[0].accept()).await;
+    assert!(stray.is_err(), "the client above gets no message");
     Ok(())
 }
