@@ -289,7 +289,7 @@ impl Server {
                 ..wait.clone()
             });
             let name = self.link.status().borrow().agent.clone();
-            let reply = match self.link.call(call).await {
+            let mut reply = match self.link.call(call).await {
                 // The session took another name meanwhile, and the former agent is gone.
                 Err(refusal)
                     if refusal.code == ErrorCode::Conflict
@@ -309,10 +309,17 @@ impl Server {
             match next.first() {
                 _ if wait.message_id.is_some() && is_own => return Ok(reply),
                 Some(id) if is_own && self.hop.takes(id).await => return Ok(reply),
-                None if !passed_over => return Ok(reply),
-                Some(_) if Instant::now() < until => passed_over = true,
                 // The last of several waits knows neither their total time nor the skipped messages.
-                _ => return Ok(Received::of(&TimedOut::any(seconds, 1))),
+                None if !passed_over => {
+                    reply.set("waited_seconds", seconds);
+                    reply.set("message", TimedOut::any(seconds, 0).message);
+                    return Ok(reply);
+                }
+                Some(_) if Instant::now() < until => passed_over |= is_own,
+                _ => {
+                    let older = usize::from(passed_over || is_own);
+                    return Ok(Received::of(&TimedOut::any(seconds, older)));
+                }
             }
         }
     }

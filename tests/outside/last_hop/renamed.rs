@@ -36,3 +36,29 @@ async fn a_wait_brings_no_message_of_a_former_name() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn a_wait_that_passed_over_a_message_of_a_former_name_reports_no_message() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = Coordinator::start(work.path()).await?;
+    let sender = session(work.path(), "sender", &coordinator.url()).await?;
+    let renamed = session(work.path(), "former", &coordinator.url()).await?;
+    let wait = json!({"timeout": 6});
+    let waiting = renamed.begin_call("wait_for_message", wait).await?;
+    renamed.reply("ping", json!({})).await?;
+    let name = json!({"name": "latter"});
+    renamed.reply("register_agent", name).await?;
+    let message = json!({"target": "former", "message": "hi", "requires_response": false});
+    sender.reply("send_message", message).await?;
+    let result = renamed.call_result(waiting, Duration::from_secs(20));
+    let result = result.await?.json()?;
+    assert_eq!(result["waited_seconds"], 6, "{result}");
+    let suggestion = &result["suggestion"];
+    assert!(
+        suggestion
+            .as_str()
+            .is_some_and(|text| text.starts_with("No messages are pending")),
+        "{result}"
+    );
+    Ok(())
+}
