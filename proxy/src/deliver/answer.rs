@@ -47,6 +47,8 @@ pub(super) fn desktop_note(event: &Event, agent: &AgentId) -> Option<String> {
 pub(super) enum Needless {
     /// All its messages have expired.
     Expired,
+    /// Its messages are for an agent that the session is no longer.
+    Renamed,
     /// The session has all of them that have not expired.
     Known,
     /// The session may have them.
@@ -59,6 +61,7 @@ pub(super) enum Needless {
 pub(super) fn refused_prompt(why: Needless) -> String {
     let reason = match why {
         Needless::Expired => "c3po: this message has expired",
+        Needless::Renamed => "c3po: this message is for the session's former name",
         Needless::Known => "c3po: the session has this message already",
         Needless::Doubtful => {
             "c3po: the session may have this message already; it is sent again if not"

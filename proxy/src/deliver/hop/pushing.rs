@@ -164,6 +164,9 @@ impl Hop {
         let gone = push.ids.iter().filter(is_gone).count();
         let why = match push.ids.len() {
             _ if there + gone == 0 => return None,
+            all if gone == all && push.ids.iter().any(|id| self.agent != id.to()) => {
+                Needless::Renamed
+            }
             all if gone == all => Needless::Expired,
             all if there + gone == all && !push.ids.iter().any(would_repeat) => Needless::Known,
             all if there + gone == all => Needless::Doubtful,

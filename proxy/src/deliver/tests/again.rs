@@ -75,6 +75,19 @@ fn messages_under_way_when_the_session_took_another_name_come_back_marked() {
 }
 
 #[test]
+fn a_push_for_the_former_name_is_blocked_as_such() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let late = scene.posted();
+    scene.on(Input::Begins(agent("backend"), 0));
+    let answer = scene.hear(&Event {
+        prompt: Some(late),
+        ..event(Name::UserPromptSubmit)
+    });
+    assert!(answer.stdout.contains("former name"), "{answer:?}");
+}
+
+#[test]
 fn a_hook_gives_no_message_that_has_expired() {
     let mut scene = Scene::begun(None);
     scene.hear(&typed("p1"));
