@@ -4,6 +4,9 @@ use c3po_shared::limits::SHORT_REPLY_BYTES;
 
 use super::Send;
 
+/// The part of the limit, or of the reserve, that is little: much more than a group of entries of the log.
+const TIGHT_PART: u64 = 8;
+
 /// The space that the embedded store uses and may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fill {
@@ -31,6 +34,12 @@ impl Fill {
             )),
             _ => None,
         }
+    }
+
+    /// Returns whether little is left until it refuses new messages, or nothing: the log shrinks then.
+    pub fn is_tight(&self) -> bool {
+        let tight = |max: u64| self.bytes >= max - max / TIGHT_PART;
+        self.max.is_some_and(tight) || self.free < self.floor + self.floor / TIGHT_PART
     }
 
     /// Returns whether short replies have used up their half of the reserve. The other half is for answers of people,
@@ -81,12 +90,13 @@ mod tests {
         );
         let disk = refuses(0, Some(1_000), 63).unwrap_or_default();
         assert!(disk.contains("63 bytes are free"), "{disk}");
-        for (free, spent, scarce) in [
-            (64, false, false),
-            (32, false, false),
-            (31, true, false),
-            (16, true, false),
-            (15, true, true),
+        for (free, tight, spent, scarce) in [
+            (72, false, false, false),
+            (71, true, false, false),
+            (32, true, false, false),
+            (31, true, true, false),
+            (16, true, true, false),
+            (15, true, true, true),
         ] {
             let fill = Fill {
                 bytes: 0,
@@ -94,8 +104,15 @@ mod tests {
                 free,
                 floor: 64,
             };
-            let found = (fill.is_spent(), fill.is_scarce());
-            assert_eq!(found, (spent, scarce), "{free}");
+            let found = (fill.is_tight(), fill.is_spent(), fill.is_scarce());
+            assert_eq!(found, (tight, spent, scarce), "{free}");
+            let used = Fill {
+                bytes: 1_000 - free,
+                max: Some(1_000),
+                free: u64::MAX / 2,
+                floor: 64,
+            };
+            assert_eq!(used.is_tight(), free <= 125, "{free}");
         }
     }
 }

@@ -16,7 +16,7 @@ const REPLACED: usize = 4;
 /// How many entries one step deletes.
 const TRIM_STEP: usize = 500;
 
-/// Appends an entry if a log is kept. It shrinks while the store is full: refused requests, which it records, must not keep
+/// Appends an entry if a log is kept. It shrinks before the store is full: refused requests, which it records, must not keep
 /// messages out.
 pub(super) fn append(work: &Work<'_>, entry: &Entry) -> Result<()> {
     let Some(has_grown) = work.log else {
@@ -26,7 +26,7 @@ pub(super) fn append(work: &Work<'_>, entry: &Entry) -> Result<()> {
     work.connection
         .prepare_cached(sql)?
         .execute([json(entry)?])?;
-    if work.full.is_some() {
+    if work.is_tight {
         let sql = "DELETE FROM audit WHERE position IN
             (SELECT position FROM audit WHERE position <= ? ORDER BY position LIMIT ?)";
         let older = work.connection.last_insert_rowid() - AUDIT_ENTRIES_LEAST.cast_signed();

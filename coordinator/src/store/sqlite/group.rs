@@ -33,6 +33,8 @@ pub(super) struct Work<'c> {
     pub(super) wakes: &'c mut Vec<Wake>,
     /// Why new messages are refused, or `None` if they are accepted.
     pub(super) full: Option<&'c Fullness>,
+    /// Whether little is left until they are refused.
+    pub(super) is_tight: bool,
     /// Whether the log has grown since the last commit; `None` if no log is kept.
     pub(super) log: Option<&'c Cell<bool>>,
 }
@@ -60,6 +62,8 @@ pub(super) struct Fullness {
 pub(super) struct Bounds {
     /// Why the store refuses new messages, if it does.
     pub(super) full: Option<Fullness>,
+    /// Whether little is left until it does, or nothing.
+    pub(super) is_tight: bool,
     /// The free bytes on the disk.
     pub(super) free: u64,
 }
@@ -213,6 +217,7 @@ fn transact(
             now: Timestamp::now(),
             wakes: &mut *wakes,
             full: bounds.full.as_ref(),
+            is_tight: bounds.is_tight,
             log,
         });
         if connection.is_autocommit() {
@@ -268,6 +273,7 @@ pub(super) mod tests {
     /// Bounds that no test reaches.
     pub(in super::super) const BOUNDS: Bounds = Bounds {
         full: None,
+        is_tight: false,
         free: u64::MAX,
     };
 
@@ -367,7 +373,7 @@ pub(super) mod tests {
             let connection = database();
             let (mut group, mut answers): (Vec<_>, Vec<_>) =
                 (0..5).map(|n| job(n, None, Ok(()))).unzip();
-            let bounds = Bounds { full: None, free };
+            let bounds = Bounds { free, ..BOUNDS };
             write(&connection, &mut group, &announcements(), &bounds);
             assert_eq!(numbers(&connection).len(), expected, "{free}");
             let answered = answers

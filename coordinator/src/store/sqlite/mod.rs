@@ -102,6 +102,7 @@ impl SqliteStore {
             });
             Ok(Bounds {
                 full,
+                is_tight: fill.is_tight(),
                 free: fill.free,
             })
         };

@@ -62,6 +62,7 @@ impl Worker {
                         now: Timestamp::now(),
                         wakes: &mut nobody,
                         full: None,
+                        is_tight: false,
                         log: None,
                     });
                 }
