@@ -311,12 +311,33 @@ impl KeysCommand {
                 said("name")?,
                 typed.line(&format!("invite --host {}", shell_word(&said("host")?)))
             ),
-            Self::Revoke { .. } => {
-                let (id, name, state) = (said("id")?, said("name")?, said("state")?);
-                format!("The key {id} of {name} is {state}.")
-            }
+            Self::Revoke { .. } => revoked(answer, typed)?,
         })
     }
+}
+
+/// Returns the text about a revoked key, with the commands for the other credentials that its host may have.
+fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
+    let said = |name: &str| required(answer, name);
+    let (id, name, state) = (said("id")?, said("name")?, said("state")?);
+    let mut text = format!("The key {id} of {name} is {state}.");
+    let others = listed(answer, "same_host");
+    if !others.is_empty() {
+        text += &format!(
+            "\n\nThese keys of the host {} are still valid:\n",
+            said("host")?
+        );
+    }
+    for other in others {
+        let (id, name) = (required(other, "id")?, required(other, "name")?);
+        let command = typed.line(&format!("keys revoke {id}"));
+        text += &format!("\n  {id} of {name}:\n    {command}");
+    }
+    let logins = typed.line("logins list");
+    text += &format!(
+        "\n\nIf that machine is lost, revoke the logins that `c3po login` made there too:\n\n  {logins}\n"
+    );
+    Ok(text)
 }
 
 impl Create {

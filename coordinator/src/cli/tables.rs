@@ -14,11 +14,16 @@ pub(super) fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
     }
     let row = |key: &Value| {
         let said = |name: &str| key[name].as_str().unwrap_or("-").to_owned();
+        let (name, host) = (said("name"), said("host"));
+        let holder = match host == name || host == "-" {
+            true => name,
+            false => format!("{name} (host {host})"),
+        };
         let (made, used) = (moment(&key["created_at"]), moment(&key["last_used_at"]));
         [
             said("id"),
             said("scope"),
-            said("name"),
+            holder,
             made,
             used,
             state(key),
@@ -211,9 +216,24 @@ mod tests {
     }
 
     #[test]
+    fn with_a_revoked_key_the_other_credentials_of_its_host_are_named() {
+        let revoke = Admin::Keys(KeysCommand::Revoke { id: "01".into() });
+        let answer = json!({"id": "01", "name": "nas", "host": "nas", "state": "revoked", "same_host": [{"id": "02", "name": "guest"}]});
+        let said = revoke.show(&answer, &typed()).expect("a text");
+        for part in [
+            "The key 01 of nas is revoked.",
+            "02 of guest:",
+            " keys revoke 02 ",
+            " logins list ",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    #[test]
     fn keys_are_listed_in_a_table_with_their_times_and_states() {
         let key = |id: &str, name: &str, state: &str, expires_at: Value, revoked_at: Value| {
-            json!({"id": id, "name": name, "scope": "agent", "agents": ["*"], "state": state, "made_by": "local",
+            json!({"id": id, "name": name, "host": if name == "old" { "nas" } else { name }, "scope": "agent", "agents": ["*"], "state": state, "made_by": "local",
                 "created_at": "2026-01-15T10:30:59.999Z", "expires_at": expires_at, "revoked_at": revoked_at,
                 "last_used_at": if id == "0a1b2c3d" { json!("2026-01-16T08:00:00.000Z") } else { Value::Null }})
         };
@@ -234,7 +254,7 @@ mod tests {
              0a1b2c3d  agent  nas                    2026-01-15 10:30  2026-01-16 08:00  valid                         *\n\
              0000000e  agent  a laptop in the attic  2026-01-15 10:30  -                 valid until 2026-04-15 10:30  *\n\
              0000000f  agent  guest                  2026-01-15 10:30  -                 expired 2026-02-01 00:00      *\n\
-             00000010  agent  old                    2026-01-15 10:30  -                 revoked 2026-02-01 00:00      *"
+             00000010  agent  old (host nas)         2026-01-15 10:30  -                 revoked 2026-02-01 00:00      *"
         );
         assert_eq!(
             list(true)

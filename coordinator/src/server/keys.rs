@@ -62,6 +62,15 @@ pub(super) struct MadeKey {
     key: String,
 }
 
+/// A revoked key, and others that stay valid.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RevokedKey {
+    #[serde(flatten)]
+    shown: ListedKey,
+    /// The valid keys of the same host, which the holder of this key may have made or taken too.
+    same_host: Vec<ListedKey>,
+}
+
 /// Keys, the newest first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Keys {
@@ -139,15 +148,21 @@ pub(super) async fn revoke(
     State(server): State<AppState>,
     By(principal): By,
     InPath(Named { id }): InPath<Named>,
-) -> RestAnswer<ListedKey> {
-    let by = principal.name();
-    let ended = issue::revoke(server.services.store.as_ref(), &id, &principal).await;
+) -> RestAnswer<RevokedKey> {
+    let (by, store) = (principal.name(), server.services.store.as_ref());
+    let ended = issue::revoke(store, &id, &principal).await;
     let (key, is_news) =
         ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     if is_news {
         changed(&server, "revoked", &key.id, by).await;
     }
-    Ok(Json(shown(key, clock::now())))
+    let now = clock::now();
+    let others = store.keys().await?.into_iter();
+    let same_host = others.filter(|other| other.host() == key.host() && other.is_valid(now));
+    Ok(Json(RevokedKey {
+        same_host: same_host.map(|other| shown(other, now)).collect(),
+        shown: shown(key, now),
+    }))
 }
 
 /// Logs a change of a key with its author, and applies it here at once. Other coordinators reload keys by themselves, as does
