@@ -79,7 +79,18 @@ pub(super) async fn run(
         );
         unwritable(error, &lost)
     })?;
-    tell(printer, file, &made)
+    tell(printer, file, &made)?;
+    // Copies of its token would stay valid.
+    match &config.person.login {
+        Some(older) => {
+            let ended = end(&config, older).await;
+            if !is_over(&ended) {
+                eprintln!("The login before is still valid: {}.", by_hand(older));
+            }
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Returns the URL as this host uses it.
@@ -245,9 +256,18 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
     let ended = end(&config, person).await;
     fs::remove_file(file)
         .map_err(|error| unwritable(error.into(), "the login is still in the file"))?;
-    let is_over = match &ended {
+    if is_over(&ended) {
+        return printer.line("Logged out: the login is revoked and deleted from this host.");
+    }
+    let left = "The login is deleted from this host, but no coordinator could revoke it";
+    printer.line(&format!("{left}: {}.", by_hand(person)))?;
+    ended
+}
+
+/// Returns whether the login has ended, now or before.
+fn is_over(ended: &Result<(), Failure>) -> bool {
+    match ended {
         Ok(()) => true,
-        // It had ended before.
         Err(Failure::Refused(refusal)) => {
             matches!(
                 refusal.code,
@@ -255,22 +275,26 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
             )
         }
         Err(_) => false,
-    };
-    if is_over {
-        return printer.line("Logged out: the login is revoked and deleted from this host.");
     }
-    printer.line("The login is deleted from this host, but no coordinator could revoke it.")?;
-    ended
+}
+
+/// Returns how to revoke a login on the machine of the coordinator.
+fn by_hand(person: &PersonLogin) -> String {
+    let id = harmless(id_of(person), false);
+    format!("run `c3po-coordinator logins revoke {id}` there")
+}
+
+fn id_of(person: &PersonLogin) -> &str {
+    let token = person.token.expose();
+    let rest = token.strip_prefix(login::TOKEN_PREFIX);
+    rest.and_then(|rest| rest.split_once('_'))
+        .map_or("", |(id, _)| id)
 }
 
 /// Revokes the login at the first coordinator that answers.
 async fn end(config: &Config, person: &PersonLogin) -> Result<(), Failure> {
     let token = person.token.expose();
-    let id = token
-        .strip_prefix(login::TOKEN_PREFIX)
-        .and_then(|rest| rest.split_once('_'))
-        .map_or("", |(id, _)| id);
-    let path = format!("{}/{id}", login::LOGINS_PATH);
+    let path = format!("{}/{}", login::LOGINS_PATH, id_of(person));
     let trust = Trust::new(person.certificates(&config.coordinators).to_vec());
     let bearer = format!("Bearer {token}");
     let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator answers");

@@ -12,7 +12,7 @@ use c3po_shared::limits::SUCCEEDS_MAX;
 use uuid::Uuid;
 
 use super::shown::ShownLog;
-use crate::config::private::make_folder;
+use crate::config::private::make_state_folder;
 
 /// The seats of this host's agents.
 #[derive(Debug, Clone)]
@@ -117,7 +117,7 @@ impl Seats {
 
     /// Locks the file of a name; `None` if a living process has it.
     pub(super) fn lock(&self, name: &AgentId) -> io::Result<Option<File>> {
-        make_folder(&self.folder)?;
+        make_state_folder(&self.folder)?;
         let path = self.path(name);
         let file = OpenOptions::new()
             .read(true)

@@ -12,7 +12,7 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::limits::INBOX_MAX;
 
 use super::lines::{append, private};
-use crate::config::private::make_folder;
+use crate::config::private::make_state_folder;
 
 /// How many messages are remembered: an inbox holds no more.
 const KEPT: usize = INBOX_MAX;
@@ -54,7 +54,7 @@ impl ShownLog {
     /// Reads the messages that earlier sessions were shown. Returns the file.
     fn read(&mut self) -> io::Result<File> {
         if let Some(folder) = self.path.parent() {
-            make_folder(folder)?;
+            make_state_folder(folder)?;
         }
         let text = match std::fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

@@ -157,9 +157,24 @@ async fn commands_of_a_host_with_a_login_act_as_the_person() -> Result<()> {
         "with the key of the host: {agents:?}"
     );
 
+    let code = gate.login_code("answer").await?;
+    let again = run(&["login", &url, "--yes"], &code).await?;
+    ensure!(again.status.success(), "{again:?}");
+    let mut logins = gate.served.store.logins().await?;
+    logins.sort_by_key(|login| login.created_at);
+    let ended: Vec<_> = logins
+        .iter()
+        .map(|login| login.revoked_at.is_some())
+        .collect();
+    ensure!(
+        ended == [true, false],
+        "the new one replaces it: {logins:?}"
+    );
+
     let out = run(&["logout"], "").await?;
     ensure!(out.status.success() && !file.exists(), "{out:?}");
-    ensure!(gate.served.store.logins().await?[0].revoked_at.is_some());
+    let logins = gate.served.store.logins().await?;
+    ensure!(logins.iter().all(|login| login.revoked_at.is_some()));
     let again = run(&["logout"], "").await?;
     ensure!(again.status.success(), "{again:?}");
     Ok(())

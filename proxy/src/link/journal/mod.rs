@@ -10,9 +10,9 @@ mod unnamed;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::lines::{append_to, private};
+use crate::config::private::make_state_folder;
 pub(super) use unnamed::Unnamed;
 
 /// How long to wait for the lock of another process. A process that was stopped while it holds the lock must not block others.
@@ -235,10 +236,7 @@ impl Journal {
 
     /// Waits for the lock of this agent's journal. It is held as long as the returned file.
     fn turn(&self, agent: &impl Display) -> io::Result<File> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.folder)?;
+        make_state_folder(&self.folder)?;
         let lock = private()
             .write(true)
             .create(true)
