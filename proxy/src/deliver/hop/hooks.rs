@@ -229,7 +229,7 @@ impl Hop {
         let tells_name = !self.knows_name && self.generation > 0 && event.name != Name::Stop;
         let named = (tells_name && self.agent != self.wished).then(|| {
             format!(
-                "{MARK} Your agent id is {}: another session has {}.\n",
+                "{MARK} Your agent id is {}: another agent has {}.\n",
                 self.agent, self.wished
             )
         });

@@ -327,7 +327,7 @@ fn a_session_is_informed_of_a_name_that_it_did_not_choose() {
     scene.on(Input::Begins(agent("web-2"), 1));
     let text = scene.print(&event(Name::UserPromptSubmit)).unwrap();
     assert!(
-        text.contains("Your agent id is web-2: another session has web"),
+        text.contains("Your agent id is web-2: another agent has web"),
         "{text}"
     );
     assert_eq!(scene.hear(&event(Name::PostToolBatch)), Answer::default());
