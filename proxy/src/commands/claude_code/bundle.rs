@@ -1,11 +1,13 @@
 //! The plugin's files, compiled in, and the local marketplace that is made of them.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+
+use crate::config::private;
 
 /// Every file of the marketplace except the program, by its path.
 const FILES: &[(&str, &str)] = &[
@@ -122,8 +124,11 @@ impl Bundle {
         Ok(changes)
     }
 
-    /// Applies a change.
+    /// Applies a change. The folder is for its owner alone: another user could put a command into the hooks.
     pub(in crate::commands) fn make(&self, change: &Change, this: &Path) -> Result<()> {
+        private::make_folder(&self.folder)
+            .and_then(|()| fs::set_permissions(&self.folder, Permissions::from_mode(0o700)))
+            .with_context(|| format!("cannot make {}", self.folder.display()))?;
         match change {
             Change::Write(path) => {
                 let text = FILES
@@ -131,7 +136,8 @@ impl Bundle {
                     .find(|(known, _)| known == path)
                     .map_or("", |(_, text)| text);
                 put(&self.folder.join(path), |temporary| {
-                    fs::write(temporary, text)
+                    fs::write(temporary, text)?;
+                    fs::set_permissions(temporary, Permissions::from_mode(0o600))
                 })
             }
             Change::Program => put(&self.program(), |temporary| {
@@ -173,7 +179,7 @@ impl Change {
 /// Creates a file under a temporary name and renames it: a session that starts meanwhile finds the old or the new one.
 fn put(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
     let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    private::make_folder(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}", std::process::id()));
     // A leftover of a process with the same number.
@@ -266,11 +272,33 @@ mod tests {
     }
 
     #[test]
+    fn the_bundle_is_for_its_owner_alone() {
+        let data = tempfile::tempdir().unwrap();
+        let this = data.path().join("program");
+        fs::write(&this, "one").unwrap();
+        let bundle = Bundle::in_data(data.path());
+        fs::create_dir(bundle.folder()).unwrap();
+        fs::set_permissions(bundle.folder(), Permissions::from_mode(0o777)).unwrap();
+        for change in bundle.changes(&this).unwrap() {
+            bundle.make(&change, &this).unwrap();
+        }
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(bundle.folder()), 0o700);
+        for (path, _) in FILES {
+            let file = bundle.folder().join(path);
+            let modes = (mode(&file), mode(file.parent().unwrap()));
+            assert_eq!(modes, (0o600, 0o700), "{path}");
+        }
+        let folder = bundle.program();
+        assert_eq!(mode(folder.parent().unwrap()), 0o700);
+    }
+
+    #[test]
     fn changed_files_are_written_and_foreign_ones_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let this = folder.path().join("program");
         fs::write(&this, "one").unwrap();
-        fs::set_permissions(&this, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fs::set_permissions(&this, Permissions::from_mode(0o755)).unwrap();
         let bundle = Bundle::in_data(folder.path());
         let settle = || {
             let changes = bundle.changes(&this).unwrap();
