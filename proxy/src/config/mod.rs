@@ -237,12 +237,9 @@ impl Config {
         let (mut problems, mut warnings) = (Vec::new(), Vec::new());
         let file = File::of(sources.file, sources.file_name, &mut problems);
         let coordinators = Coordinators::read(variable, file.coordinators(), &mut problems);
-        if file.token.is_some() && coordinators.token.is_none() {
-            let file = sources.file_name.display();
-            warnings.push(format!(
-                "the environment sets another coordinator or certificate than {file}, so the token in that file is not \
-                 sent: set C3PO_TOKEN, or unset C3PO_COORDINATOR_URL and C3PO_FINGERPRINT"
-            ));
+        if file.token.is_some() {
+            warnings.extend(private::readable(sources.file_name));
+            warnings.extend(unsent(sources.file_name, &coordinators));
         }
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
@@ -293,6 +290,17 @@ impl Config {
             warnings,
         }
     }
+}
+
+/// Returns why the token in that file is not sent to these coordinators, if it is not.
+fn unsent(file: &Path, coordinators: &Coordinators) -> Option<String> {
+    let file = file.display();
+    coordinators.token.is_none().then(|| {
+        format!(
+            "the environment sets another coordinator or certificate than {file}, so the token in that file is not \
+             sent: set C3PO_TOKEN, or unset C3PO_COORDINATOR_URL and C3PO_FINGERPRINT"
+        )
+    })
 }
 
 /// Returns whether requests are relayed to coordinators of that source, by the variable and by the file. Verdicts come from the

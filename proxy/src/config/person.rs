@@ -7,7 +7,7 @@ use c3po_shared::login::TOKEN_PREFIX;
 use serde::Deserialize;
 
 use super::coordinators::{Fingerprints, Source, are_among, targets};
-use super::{Coordinators, Secret, text_of};
+use super::{Coordinators, Secret, private, text_of};
 
 /// The person of this host.
 #[derive(Debug, Clone, Default)]
@@ -71,9 +71,11 @@ impl PersonLogin {
         if text.trim().is_empty() {
             return None;
         }
-        Self::of(&text)
+        let login = Self::of(&text)
             .map_err(|why| warnings.push(format!("{}: {why}", path.display())))
-            .ok()
+            .ok()?;
+        warnings.extend(private::readable(path));
+        Some(login)
     }
 
     fn of(text: &str) -> Result<Self, String> {

@@ -10,6 +10,9 @@ use rustix::fs::OFlags;
 
 /// The permission bits of others.
 const OTHERS: u32 = 0o077;
+/// The permission bits that let others read a file, or use the files in a folder.
+const OTHERS_READ: u32 = 0o044;
+const OTHERS_ENTER: u32 = 0o011;
 /// The permission bit that lets everyone write.
 const EVERYBODY: u32 = 0o002;
 /// The bit that lets only owners replace files in a folder.
@@ -79,6 +82,28 @@ pub(super) fn exposed(path: &Path) -> Option<String> {
     })
 }
 
+/// Returns why other users can read an existing file of this user that holds a secret; `None` if they cannot.
+pub(super) fn readable(path: &Path) -> Option<String> {
+    let found = fs::metadata(path).ok()?;
+    let is_open = found.mode() & OTHERS_READ != 0 && is_reachable(path.parent()?);
+    (is_open && found.uid() == own_uid()).then(|| {
+        let shown = path.display().to_string();
+        format!(
+            "{shown} is readable by other users (mode {:03o}): run `chmod 600 {}`",
+            found.mode() & 0o777,
+            shell_word(&shown)
+        )
+    })
+}
+
+/// Returns whether other users can use the files in a folder.
+fn is_reachable(folder: &Path) -> bool {
+    let enters = |folder: &Path| Some(fs::metadata(folder).ok()?.mode() & OTHERS_ENTER != 0);
+    folder
+        .ancestors()
+        .all(|folder| enters(folder) == Some(true))
+}
+
 /// Returns whether the owner is another user: neither this one nor root, which may do anything in any case.
 fn is_foreign(owner: u32) -> bool {
     let own = own_uid();
@@ -126,6 +151,31 @@ mod tests {
             make_state_folder(&folder).unwrap();
             assert_eq!((mode(&state), mode(&folder)), (becomes, becomes), "{is:o}");
         }
+    }
+
+    #[test]
+    fn a_secret_that_other_users_can_read_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.toml");
+        fs::write(&file, "").unwrap();
+        let check = |of_file: u32, of_folder: u32, expected: bool| {
+            fs::set_permissions(&file, Permissions::from_mode(of_file)).unwrap();
+            fs::set_permissions(folder.path(), Permissions::from_mode(of_folder)).unwrap();
+            let found = readable(&file);
+            assert_eq!(
+                found.is_some(),
+                expected && is_reachable(folder.path()),
+                "{of_file:o} {of_folder:o}"
+            );
+            let advice = format!("run `chmod 600 {}`", file.display());
+            assert!(found.is_none_or(|found| found.contains(&advice)));
+        };
+        check(0o600, 0o755, false);
+        check(0o644, 0o755, true);
+        check(0o640, 0o750, true);
+        check(0o644, 0o700, false);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(readable(&file), None);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Tests of the settings of a host, from variables and a file.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 fn read(variables: &[(&str, &str)], file: Option<&str>) -> Config {
@@ -256,4 +258,41 @@ fn the_inbox_of_a_client_above_the_own_one_is_not_its_own() {
     check("/srv/inbox.sock", false);
     let older = read(&[("CLAUDE_CODE_SESSION_ID", "s")], None);
     assert!(older.beside(Some(71)).session_id.is_some());
+}
+
+#[test]
+fn a_token_that_other_users_can_read_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let path = folder.path().join("config.toml");
+    let check = |text: &str, expected: usize| {
+        std::fs::write(&path, text).unwrap();
+        open(&path, 0o644);
+        open(folder.path(), 0o755);
+        let config = Config::from_sources(&Sources {
+            variable: &|_| None,
+            file: Some(text),
+            file_name: &path,
+            cwd: None,
+            host: "nas2".to_owned(),
+            client: Client::default(),
+        });
+        let warned = |warnings: &[String]| {
+            let readable = |warning: &&String| warning.contains("readable by other users");
+            warnings.iter().filter(readable).count()
+        };
+        let mut warnings = Vec::new();
+        PersonLogin::read(&path, &mut warnings);
+        assert_eq!(
+            (warned(&config.warnings), warned(&warnings)),
+            (expected, expected),
+            "{text}"
+        );
+    };
+    let url = "coordinator_url = \"http://nas:8420\"\n";
+    check(url, 0);
+    let is_reachable = usize::from(private::readable(&path).is_some());
+    check(&format!("{url}token = \"c3po-login_a_b\"\n"), is_reachable);
 }

@@ -82,7 +82,7 @@ fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure
         report.warn(
             "configuration",
             warning,
-            "Fix it, or leave it: c3po works around it.",
+            "Fix it; until then, c3po works all the same.",
         )?;
     }
     if !config.problems.is_empty() {
