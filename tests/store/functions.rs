@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::store::{AnswerOutcome, Ending, Pair, Selection, SendOutcome, Tenure};
-use c3po_shared::limits::INBOX_MAX;
+use c3po_shared::limits::{INBOX_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST};
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::time::Timestamp;
 use harness::eventually::eventually;
@@ -41,6 +41,7 @@ async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands
 
     everything_at_its_bound(&fixture, &tenure).await?;
     expiring_beside_other_work(&fixture).await?;
+    people_have_as_much_as_one_call_settles(&fixture).await?;
     super::duties::as_many_as_possible(&other).await?;
     redis.tell(&["ECHO", "the end"]).await?;
 
@@ -209,6 +210,37 @@ async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
             .len(),
         EACH + 1
     );
+    Ok(())
+}
+
+/// Settles messages in the inbox of people, and lets others expire at once: each costs more commands than in other inboxes.
+async fn people_have_as_much_as_one_call_settles(fixture: &Fixture) -> Result<()> {
+    let (mut now, mut later) = (Vec::new(), Vec::new());
+    let end = Timestamp::now() + Duration::from_secs(4);
+    for number in 0..QUESTIONS_PER_HOST {
+        let asker = format!("p{}", number / QUESTIONS_PER_AGENT);
+        fixture.introduce(&asker, Some("h")).await?;
+        let mut question = message(&asker, "human", "which one?");
+        question.from_host = Some("h".into());
+        if number < QUESTIONS_PER_HOST / 2 {
+            now.push(fixture.post(question).await?.id);
+        } else {
+            question.expires_at = end;
+            later.push(fixture.post(question).await?.id);
+        }
+    }
+    let store = &fixture.store;
+    for ids in [&now, &later] {
+        let shown = progress(ids, Stage::InSession, Via::GetMessages);
+        store.advance(&id("human"), None, &shown).await?;
+    }
+    store.acknowledge(&id("human"), None, &now).await?;
+    eventually("the time of the others is over", SOON, async || {
+        (Timestamp::now() > end).then_some(())
+    })
+    .await?;
+    store.acknowledge(&id("human"), None, &later).await?;
+    assert_eq!(fixture.pending("human").await?, 0);
     Ok(())
 }
 

@@ -66,6 +66,9 @@ macro_rules! every_promise {
                 open_questions_to_people_are_listed_with_their_times,
                 as_many_open_questions_as_there_can_be_are_listed,
                 the_use_of_a_page_counts_for_its_time;
+            notices:
+                messages_to_people_count_for_the_host_that_their_sender_had,
+                agents_without_a_host_have_the_limits_of_one_host_together;
             pushed:
                 a_message_to_people_has_a_duty_from_its_first_moment,
                 that_duty_is_due_when_the_question_ends,
@@ -248,6 +251,7 @@ mod keys;
 mod lasting;
 mod logged;
 mod logins;
+mod notices;
 mod one_shot;
 mod owners;
 mod people;

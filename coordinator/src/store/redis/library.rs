@@ -12,6 +12,7 @@ const TEXT: &str = concat!(
     include_str!("library/sessions.lua"),
     include_str!("library/waiting.lua"),
     include_str!("library/quota.lua"),
+    include_str!("library/people.lua"),
     include_str!("library/messages.lua"),
     include_str!("library/reading.lua"),
     include_str!("library/endings.lua"),

@@ -18,8 +18,8 @@ use crate::store::{
     Speaker, StoreError, StoredMessage, Tenure, Wake, counted_host,
 };
 
-/// How many messages one call changes, with up to nine commands each: no call runs more than 500.
-const STEP: usize = 40;
+/// How many messages one call changes, with up to 13 commands each: no call runs more than 500.
+const STEP: usize = 35;
 
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {

@@ -5,9 +5,9 @@
 
 -- A time that is never reached.
 local NEVER = '9007199254740991'
--- The limit of messages that one call expires: each costs up to eight commands, and no call runs more than 500. A call that
--- expired more than a few messages does nothing else, and is repeated.
-local EXPIRED_MAX, EXPIRED_FEW = 60, 5
+-- The limit of messages that one call expires: each costs up to eight commands, one to people ten, and no call runs more than
+-- 500. A call that expired more than a few messages does nothing else, and is repeated.
+local EXPIRED_MAX, EXPIRED_OF_PEOPLE_MAX, EXPIRED_FEW = 60, 45, 5
 
 -- The state of the call that runs: the key prefix of its fleet, the time, the agent in use, the agents to wake, whether
 -- the wakes go to the calling coordinator too, which does not know them itself, and the new entries of the log.
@@ -190,11 +190,33 @@ local function hosts_key()
   return fleet .. 'hosts'
 end
 
+-- The index of the inbox of people. All members have the score 0, so they are in the order of their text: 'group', a line
+-- break, 'position' and the member of the inbox. Each message is in two groups. The field `grouped` of the record is the
+-- position of the latest message there.
+local function groups_key()
+  return fleet .. 'groups'
+end
+
+-- Returns both members of a message in the index.
+local function grouped(place, position, host, is_question)
+  local from, rest = string.match(place, '^(.-)::'), string.format('\n%016d ', position) .. place
+  if is_question then
+    return 'agent ' .. from .. rest, 'questions ' .. host .. rest
+  end
+  return (from == 'system' and 'alarms' or 'notices') .. rest, 'notices ' .. host .. rest
+end
+
 -- Removes a message from the inbox. Returns whether it was there.
 local function take_out(place)
   if name == 'human' then
-    redis.call('ZREM', questions_key(), place)
-    redis.call('HDEL', hosts_key(), string.match(place, '^%S+'))
+    local position = redis.call('ZSCORE', unshown, place) or redis.call('ZSCORE', shown, place)
+    if not position then
+      return
+    end
+    local id, is_question = string.match(place, '^%S+'), redis.call('ZREM', questions_key(), place) == 1
+    local host = redis.call('HGET', hosts_key(), id) or ''
+    redis.call('HDEL', hosts_key(), id)
+    redis.call('ZREM', groups_key(), grouped(place, position, host, is_question))
   end
   if redis.call('ZREM', shown, place) == 1 or redis.call('ZREM', unshown, place) == 1 then
     redis.call('SREM', repeated, place)
@@ -264,13 +286,14 @@ local function expire(due)
   if not due or now < tonumber(due) then
     return due or NEVER
   end
-  local next_due, left = expire_from(unshown, tonumber(NEVER), EXPIRED_MAX)
+  local most = name == 'human' and EXPIRED_OF_PEOPLE_MAX or EXPIRED_MAX
+  local next_due, left = expire_from(unshown, tonumber(NEVER), most)
   next_due, left = expire_from(shown, next_due, left)
   next_due = string.format('%.0f', next_due)
   redis.call('HSET', agent, 'due', next_due)
   publish('-')
   woken = {}
-  return EXPIRED_MAX - left <= EXPIRED_FEW and next_due or nil
+  return most - left <= EXPIRED_FEW and next_due or nil
 end
 
 -- The return value of a function whose call must be repeated.

@@ -1,90 +1,5 @@
 -- Messages: sending, replies, receipts and acknowledgements.
 
--- Returns a function that returns the host of the sender of a message in the inbox of people. The coordinator counts as a host. A
--- message of an earlier build has none of its own.
-local function hosts()
-  local known, own = {}, {}
-  local kept = redis.call('HGETALL', hosts_key())
-  for i = 1, #kept, 2 do
-    own[kept[i]] = kept[i + 1]
-  end
-  return function(place)
-    local from = string.match(place, '^(.-)::')
-    if from == 'system' then
-      return 'system::'
-    end
-    local host = own[string.match(place, '^%S+')]
-    if host then
-      return host
-    end
-    known[from] = known[from] or redis.call('HGET', fleet .. 'agent:' .. from, 'host') or ''
-    return known[from]
-  end
-end
-
--- Returns the refusal of a further question of this agent to people: {'questions', count, limit} if too many are open.
--- `host` is its host; `limits` are those of one agent, of one host, and of all.
-local function refuse_question(id, host, limits)
-  local from = string.match(id, '^(.-)::')
-  local open, host_of = redis.call('ZRANGE', questions_key(), 0, -1), hosts()
-  local counts = { 0, 0, #open }
-  for _, place in ipairs(open) do
-    if string.find(place, from .. '::', 1, true) == 1 then
-      counts[1] = counts[1] + 1
-    end
-    if host_of(place) == host then
-      counts[2] = counts[2] + 1
-    end
-  end
-  for i, count in ipairs(counts) do
-    if count >= limits[i] then
-      return { 'questions', count, limits[i] }
-    end
-  end
-end
-
--- Takes the oldest notices of the same host out of the inbox of people, or beyond the limit of all the oldest ones that are not
--- of the coordinator, so that a further one makes at most that many.
-local function replace_notices(host, host_most, most)
-  if count_inbox() - redis.call('ZCARD', questions_key()) < host_most then
-    return
-  end
-  local is_question = {}
-  for _, place in ipairs(redis.call('ZRANGE', questions_key(), 0, -1)) do
-    is_question[place] = true
-  end
-  local host_of = hosts()
-  local own, others = {}, {}
-  for _, list in ipairs({ unshown, shown }) do
-    local members = redis.call('ZRANGE', list, 0, -1, 'WITHSCORES')
-    for i = 1, #members, 2 do
-      if not is_question[members[i]] then
-        local whose = host_of(members[i])
-        local notice = { place = members[i], position = tonumber(members[i + 1]) }
-        if whose == host then
-          own[#own + 1] = notice
-        end
-        if whose ~= 'system::' then
-          others[#others + 1] = notice
-        end
-      end
-    end
-  end
-  local notices, excess = own, #own + 1 - host_most
-  if excess <= 0 then
-    notices, excess = others, #others + 1 - most
-  end
-  table.sort(notices, function(one, other) return one.position < other.position end)
-  for i = 1, math.min(excess, EXPIRED_FEW) do
-    local id, expires = string.match(notices[i].place, '^(%S+) (%d+)$')
-    local facts = read_facts(redis.call('HGET', message_key(id), 'facts'), id)
-    -- An earlier build stored questions without their list.
-    if not facts or not facts.wants then
-      expire_one(id, expires, now)
-    end
-  end
-end
-
 -- Returns the outcome of a repeated call: {'repeated', envelope}, or {'call_taken'} if the message that is stored there is longer
 -- by more than `margin`, so another one.
 local function repeated_call(key, envelope, margin)
@@ -117,6 +32,7 @@ local function refusal(key, args, at)
   local others = redis.call('ZCARD', unshown)
   local count = others + redis.call('ZCARD', shown)
   if name == 'human' then
+    check_groups(count)
     local facts = read_facts(args[at + 5], args[at])
     local limits = { tonumber(args[at + 19]), tonumber(args[at + 20]), tonumber(args[at + 21]) }
     local refused = facts.wants and refuse_question(args[at], args[at + 24], limits)
@@ -151,7 +67,14 @@ local function put(key, thread, due, args, at, about)
   redis.call('ZADD', unshown, position, id .. ' ' .. ends)
   due_from(ends, due)
   if name == 'human' then
-    redis.call('HSET', hosts_key(), id, args[at + 24])
+    local host, wants = args[at + 24], read_facts(args[at + 5], id).wants
+    local one, other = grouped(id .. ' ' .. ends, position, host, wants)
+    redis.call('HSET', hosts_key(), id, host)
+    redis.call('ZADD', groups_key(), 0, one, 0, other)
+    redis.call('HSET', agent, 'grouped', position)
+    if wants then
+      redis.call('ZADD', questions_key(), position, id .. ' ' .. ends)
+    end
     plan('push', id, now)
   end
   if thread then
@@ -163,9 +86,6 @@ local function put(key, thread, due, args, at, about)
   end
   note_charge()
   local from = string.match(id, '^(.-)::')
-  if name == 'human' and read_facts(args[at + 5], id).wants then
-    redis.call('ZADD', questions_key(), position, id .. ' ' .. ends)
-  end
   if args[at + 9] == '1' then
     redis.call('SADD', asked_key(from), id)
   end

@@ -202,8 +202,8 @@ local function is_done()
   return count_inbox() == 0 and #own_questions() == 0
 end
 
--- The limit of messages of a one-shot session that one call removes: each costs up to six commands, and no call runs more
--- than 500.
+-- The limit of messages of a one-shot session that one call removes: each costs up to six commands, a question to people
+-- eleven, and no call runs more than 500.
 local ENDED_MAX = 50
 
 -- Removes the messages to a one-shot session, and its questions, from all inboxes. Returns nothing if there may be more; then
