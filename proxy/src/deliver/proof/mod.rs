@@ -21,8 +21,9 @@ use notices::Notice;
 const SHOWN_MAX: usize = 4 * INBOX_MAX;
 /// How many presentations wait for their proof: beyond it the oldest stays unproven.
 const UNPROVEN_MAX: usize = INBOX_MAX;
-/// How many texts are kept: a rewind takes the last few prompts back.
-const NOTES_MAX: usize = 200;
+/// How many texts are kept: a rewind takes the last few prompts back, whose latest 200 are promised. It is noticed only after
+/// the next prompt, which may bring as many again.
+const NOTES_MAX: usize = 400;
 /// How long other hooks may look at a result before it stands in the conversation.
 const RESULT_LATE: Duration = Duration::from_secs(20);
 /// How long after its writing a cancelled result may be written into the transcript.

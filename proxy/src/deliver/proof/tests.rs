@@ -1,7 +1,7 @@
 //! The proofs that messages were seen, by each kind of evidence.
 
 use super::*;
-use crate::deliver::testing::id;
+use crate::deliver::testing::{id, note};
 use crate::local::protocol::{Event, Name};
 
 fn batch(tool_use_ids: &[&str]) -> Event {
@@ -98,4 +98,13 @@ fn a_tool_that_runs_in_the_background_is_over_in_the_next_context_too() {
     seen_by(&mut shown, &batch(&["t1"]));
     shown.forget();
     assert!(shown.has_ended(Some(&"t1".to_owned())));
+}
+
+#[test]
+fn the_prompt_after_a_rewind_pushes_out_no_text_that_the_rewind_removed() {
+    let mut shown = Shown::default();
+    for numbers in [1..=200, 201..=350] {
+        shown.keep(numbers.map(|number| note(number, "news")).collect());
+    }
+    assert!(shown.notes.iter().any(|note| note.id == id(1)));
 }

@@ -17,7 +17,7 @@ use crate::local::protocol::{Event, Name};
 
 #[test]
 fn without_a_transcript_dropped_texts_that_are_not_kept_come_again_in_another_context() {
-    let (dropped, more) = (1..=60, 61..=300);
+    let (dropped, more) = (1..=60, 61..=500);
     let news = |numbers: std::ops::RangeInclusive<u32>| {
         let news = numbers.map(|number| message(number, news()));
         news.collect::<Vec<_>>()
@@ -47,7 +47,7 @@ fn without_a_transcript_dropped_texts_that_are_not_kept_come_again_in_another_co
     let claimed = claimed.expect("the rest is in the session").message_ids;
     assert!(claimed.contains(&id(61)) && !claimed.contains(&id(1)));
     // The store delivers everything to another context.
-    scene.arrive(news(1..=300));
+    scene.arrive(news(1..=500));
     assert_eq!(scene.hop.unread(), dropped.count());
     let text = scene.print(&batch("p2", "t4")).unwrap();
     assert!(is_marked(&text, &id(1)) && is_marked(&text, &id(60)));
