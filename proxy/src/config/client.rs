@@ -67,14 +67,11 @@ fn reads_a_stream(client: &[String]) -> bool {
             .any(|(option, value)| option == "--input-format" && value == "stream-json")
 }
 
-/// Returns whether that is the inbox socket of the client with that pid: clients name it `PID.sock`, or `PID-SUFFIX.sock` if
-/// there is such a file.
-pub(super) fn is_socket_of(client: u32, socket: &str) -> bool {
-    let name = socket
-        .rsplit('/')
-        .next()
-        .and_then(|name| name.strip_suffix(".sock"));
-    name.and_then(|name| name.split('-').next()?.parse().ok()) == Some(client)
+/// Returns the pid of the client in the name of its inbox socket: clients name it `PID.sock`, or `PID-SUFFIX.sock` if there is
+/// such a file.
+pub fn client_of_socket(socket: &str) -> Option<u32> {
+    let name = socket.rsplit('/').next()?.strip_suffix(".sock")?;
+    name.split('-').next()?.parse().ok()
 }
 
 /// Returns whether a client prints its answers.

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::CODE_VARIABLE;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
-use client::{Client, Reader, is_socket_of};
+pub use client::client_of_socket;
+use client::{Client, Reader};
 use serde::Deserialize;
 
 pub use coordinators::{Coordinators, DEFAULT_URL, Source, problem_of_urls};
@@ -194,7 +195,7 @@ impl Config {
     #[must_use]
     pub fn beside(mut self, client: Option<u32>) -> Self {
         let named = self.messaging_socket.as_deref();
-        if named.is_some_and(|socket| client.is_none_or(|client| !is_socket_of(client, socket))) {
+        if named.is_some_and(|socket| client.is_none() || client_of_socket(socket) != client) {
             self.messaging_socket = None;
             self.messaging_token = None;
             self.session_id = None;

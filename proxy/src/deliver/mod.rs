@@ -36,10 +36,10 @@ use c3po_shared::wire::Deliver;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::config::Config;
+use crate::config::{Config, client_of_socket};
 use crate::link::{Deliveries, Link, WaitingAt};
 use crate::local::protocol::{Answer, Event, Name, Status};
-use crate::local::{Desk, process_age};
+use crate::local::{Desk, client_pid, process_age};
 use client::works_for;
 use evidence::is_unrecorded;
 use hop::Hop;
@@ -69,6 +69,8 @@ pub struct Arrivals {
     notifications: mpsc::Sender<String>,
     /// Whether the desktop shows a note when the session asks for a person.
     notes: bool,
+    /// The pid of the client above this process, perhaps with a program in between.
+    client: Option<u32>,
 }
 
 struct Inside {
@@ -127,6 +129,7 @@ impl Arrivals {
             decided: Notify::new(),
             notifications,
             notes: config.desktop_notes,
+            client: client_pid(),
         }
     }
 
@@ -297,7 +300,12 @@ impl Drop for Seat<'_> {
 }
 
 impl Desk for LastHop {
-    async fn heard(&self, event: Event) -> Answer {
+    async fn heard(&self, mut event: Event) -> Answer {
+        // A client without a socket of its own hands on the variable that it inherited from a session above.
+        let inherits = |socket: &mut String| {
+            client_of_socket(socket).is_some_and(|client| self.arrivals.client != Some(client))
+        };
+        event.messaging_socket.take_if(inherits);
         if event.name != Name::SessionEnd && event.name != Name::Status {
             self.link.is_real();
         }

@@ -1,11 +1,12 @@
 //! Two sessions in one folder, or one inside another: each has its own name and proxy, and an abandoned name is taken up again.
 
-use std::process;
+use std::{fs, process};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use harness::coordinator::Coordinator;
 use harness::fake_api::{FakeApi, Script};
 use harness::mcp::McpClient;
+use harness::process::{command, program};
 use harness::proxy::{proxy_command, session};
 use serde_json::json;
 use tempfile::TempDir;
@@ -70,6 +71,8 @@ async fn two_sessions_in_one_folder_have_their_own_names_and_mail() -> Result<()
 async fn only_the_inbox_of_its_own_client_gets_the_messages_of_a_session() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;
+    let input = work.path().join("input");
+    fs::write(&input, r#"{"session_id": "s1", "source": "startup"}"#)?;
     let (mut inboxes, mut sessions) = (Vec::new(), Vec::new());
     for (agent, client) in [("inside", 1), ("outside", process::id())] {
         let inbox = work.path().join(format!("{client}.sock"));
@@ -81,6 +84,14 @@ async fn only_the_inbox_of_its_own_client_gets_the_messages_of_a_session() -> Re
         client.reply("ping", json!({})).await?;
         sessions.push(client);
     }
+    // An older client hands the variables on to its hooks, too. The first proxy answers them.
+    let mut hook = command(program("c3po")?, work.path());
+    hook.args(["hook", "session-start"])
+        .env("XDG_RUNTIME_DIR", work.path())
+        .env("CLAUDE_PID", process::id().to_string())
+        .env("CLAUDE_CODE_MESSAGING_SOCKET", work.path().join("1.sock"))
+        .stdin(fs::File::open(&input)?);
+    ensure!(hook.status().await?.success(), "a hook ends with 0");
     let sender = session(work.path(), "sender", &coordinator.url()).await?;
     for agent in ["inside", "outside"] {
         let message = json!({"target": agent, "message": "hi"});
