@@ -185,7 +185,7 @@ pub const POLICY_RULES_MAX: usize = 1_000;
 pub const POLICY_BYTES_MAX: u64 = 1 << 20;
 /// The default number of entries that the audit keeps.
 pub const AUDIT_ENTRIES: u64 = 100_000;
-/// The entries that the audit keeps at least, when the store is full.
+/// The entries that the audit keeps at least, when the store is full or nearly full.
 pub const AUDIT_ENTRIES_LEAST: u64 = 2_000;
 /// The largest page of the audit, in entries.
 pub const AUDIT_PAGE_MAX: usize = 1_000;

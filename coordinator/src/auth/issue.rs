@@ -248,7 +248,8 @@ pub(crate) async fn hold_host(
     ))
 }
 
-/// Moves the keys of a host to another host, except `held`, and returns them. Their links and requests end and reconnect under the new host.
+/// Moves the keys of a host to another host, except `held`, and returns them. Their links and requests end and reconnect under
+/// the new host.
 pub(crate) async fn rename_host(
     store: &dyn Store,
     from: &str,

@@ -18,19 +18,18 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::globs::AgentGlobs;
-use super::turns::Turns;
+use super::turns::{TURNS_PER_KEY, TURNS_WITHOUT_KEY, Turns};
 use crate::unfinished::Room;
-
-/// The links of one busy key that have their turn at the same time: no fewer than the cores of most machines.
-const TURNS_PER_KEY: usize = 4;
-/// The same for all clients without a key of their own: they may be many hosts.
-const TURNS_WITHOUT_KEY: usize = 16;
 
 /// The namespace for process ids that are scoped to a credential: a constant random UUID.
 const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
 
 /// The name of a person without a login, on an open coordinator that only this machine reaches.
 const NOT_VERIFIED: &str = "local (not verified)";
+
+fn scoped(scope: &str, instance: Uuid) -> Uuid {
+    Uuid::new_v5(&PROCESSES, format!("{scope}\n{instance}").as_bytes())
+}
 
 /// Returns the refusal of a principal that has reached a limit; `subject` is the principal with its verb.
 pub(super) fn crowded(subject: &str, limit: usize, of: &str, count: usize) -> Refusal {
@@ -186,7 +185,7 @@ impl Principal {
 
     fn of(who: Who) -> Self {
         let places = |limits| Semaphore::new(who.limit(limits));
-        // The work before a call takes the processor alone: a few places are enough for many hosts, too.
+        // Hosts that share a token share these, too: a flood of them costs others as much as one under a key.
         let requests = Arc::new(Semaphore::new(CALLS_PER_KEY));
         let upgrades = Arc::new(Semaphore::new(CALLS_PER_KEY));
         let calls = places((CALLS_PER_KEY, CALLS_WITHOUT_KEY));
@@ -407,14 +406,21 @@ impl Principal {
         }
     }
 
-    /// Returns the stored id of a process. It is scoped to the key or login, so that none can affect processes of another.
+    /// Returns the stored id of a process. It is scoped to the host or login, so that none can affect processes of another; a
+    /// host that joined again keeps its sessions.
     pub(crate) fn process(&self, instance: Uuid) -> Uuid {
         match &self.who {
-            Who::Key { .. } | Who::Login { .. } => {
-                let scoped = format!("{}\n{instance}", self.name());
-                Uuid::new_v5(&PROCESSES, scoped.as_bytes())
-            }
+            Who::Key { host, .. } => scoped(&format!("host {host}"), instance),
+            Who::Login { .. } => scoped(self.name(), instance),
             Who::Anybody(_) | Who::Token | Who::Local => instance,
+        }
+    }
+
+    /// Returns the same, scoped to the key: for ids that can be guessed, and for sessions that an earlier build began.
+    pub(crate) fn process_of_key(&self, instance: Uuid) -> Uuid {
+        match &self.who {
+            Who::Key { .. } => scoped(self.name(), instance),
+            _ => self.process(instance),
         }
     }
 }
@@ -478,18 +484,15 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn processes_of_different_keys_are_different() {
+    fn processes_of_different_hosts_are_different() {
         let instance = Uuid::from_u128(7);
-        let one = key(Scope::Agent, "*").process(instance);
-        let other = Principal::key(
-            "ffffffff".into(),
-            1,
-            Scope::Agent,
-            AgentGlobs::new(vec!["*".into()]).expect("a glob"),
-            "box".into(),
-        );
-        assert!(one != other.process(instance) && one != instance);
-        assert_eq!(one, key(Scope::Admin, "web").process(instance));
+        let globs = || AgentGlobs::new(vec!["*".into()]).expect("a glob");
+        let of = |host: &str| Principal::key("ff".into(), 1, Scope::Agent, globs(), host.into());
+        let (one, same, other) = (key(Scope::Agent, "*"), of("nas"), of("box"));
+        let id = one.process(instance);
+        assert!(id != other.process(instance) && id != instance);
+        assert_eq!(id, same.process(instance), "it joined again");
+        assert_ne!(one.process_of_key(instance), same.process_of_key(instance));
         assert_eq!(Principal::token().process(instance), instance);
     }
 }

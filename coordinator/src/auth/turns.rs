@@ -8,6 +8,10 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
+/// The links of one busy key that have their turn at the same time: one core handles more frames than the store.
+pub(super) const TURNS_PER_KEY: usize = 1;
+/// The same for all clients without a key of their own: they may be many hosts.
+pub(super) const TURNS_WITHOUT_KEY: usize = 4;
 /// The share of one core, as a divisor, that a principal may take for handling frames before it counts as busy.
 const SHARE: u32 = 8;
 /// How much it may save up, as time that it has paid for.

@@ -139,7 +139,9 @@ pub(crate) async fn settle_name(
         };
         let claim = claim(services, principal, &wish, name, owner);
         match store.claim(&claim).await {
-            Ok(Some(tenure)) if tenure.generation == 1 && !is_taken => {
+            Ok(Some(tenure))
+                if !is_taken && namesakes.iter().all(|known| known.id != claim.name) =>
+            {
                 let host = &claim.owner.host;
                 if !services.persons.recover_from(store, &tenure, host).await? {
                     return Ok(tenure);

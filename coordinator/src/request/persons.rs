@@ -71,9 +71,8 @@ impl Persons {
             return Ok(false);
         }
         store.release(tenure, Ending::Goodbye).await?;
-        self.recover(store, &tenure.agent, host)
-            .await
-            .map(|of| of.is_some())
+        store.remove(&tenure.agent, Some(host), true, None).await?;
+        Ok(true)
     }
 }
 

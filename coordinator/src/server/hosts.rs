@@ -131,12 +131,13 @@ pub(super) async fn rename(
 
 /// Refuses the name of a host that has valid keys or open invites: their holders would get the agents that are moved.
 async fn check_without_others(store: &dyn Store, host: &str) -> Result<(), Refusal> {
+    // First: one that is used in between has become a key.
+    let invites = invites(store).await?;
     let (keys, now) = (store.keys().await?, clock::now());
     let of_host = keys
         .iter()
         .filter(|key| key.host() == host && key.is_valid(now));
     let keys: Vec<_> = of_host.map(|key| key.id.as_str()).collect();
-    let invites = invites(store).await?;
     let for_host = invites
         .iter()
         .filter(|invite| invite.host.as_deref() == Some(host));
@@ -148,7 +149,7 @@ async fn check_without_others(store: &dyn Store, host: &str) -> Result<(), Refus
     };
     let error = format!("the host {host} has {others} already: {}", ids.join(", "));
     Err(Refusal::new(ErrorCode::Conflict, error).suggest(format!(
-        "Revoke them first with `c3po-coordinator {command} revoke ID`. With --merge (`merge` over REST) they get the agents too.",
+        "Revoke them first with `c3po-coordinator {command} revoke ID`. With --merge (`merge` over REST) they get the agents too, as is right after a rename that broke off.",
     )))
 }
 
@@ -172,6 +173,9 @@ async fn move_host(
         let suggestion =
             "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
         return Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion));
+    }
+    for key in keys.iter().filter(|key| key.host() == from) {
+        store.move_reservations(&key.id, &from, &to).await?;
     }
     // Until every coordinator has read the keys again, sessions and commands come back under the old name.
     sleep(KEYS_KNOWN_WITHIN).await;

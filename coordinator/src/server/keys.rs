@@ -67,8 +67,17 @@ pub(super) struct MadeKey {
 pub(super) struct RevokedKey {
     #[serde(flatten)]
     shown: ListedKey,
-    /// The valid keys of the same host, which the holder of this key may have made or taken too.
-    same_host: Vec<ListedKey>,
+    /// The other valid keys of the same host, which the holder of this key may have made or taken too.
+    same_host: Vec<OtherKey>,
+}
+
+/// Another key of a host.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct OtherKey {
+    /// The id of the key.
+    id: String,
+    /// The name of its holder.
+    name: String,
 }
 
 /// Keys, the newest first.
@@ -150,6 +159,8 @@ pub(super) async fn revoke(
     InPath(Named { id }): InPath<Named>,
 ) -> RestAnswer<RevokedKey> {
     let (by, store) = (principal.name(), server.services.store.as_ref());
+    // First: the revocation must not be reported as failed afterwards.
+    let mut others = store.keys().await?;
     let ended = issue::revoke(store, &id, &principal).await;
     let (key, is_news) =
         ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
@@ -157,10 +168,10 @@ pub(super) async fn revoke(
         changed(&server, "revoked", &key.id, by).await;
     }
     let now = clock::now();
-    let others = store.keys().await?.into_iter();
-    let same_host = others.filter(|other| other.host() == key.host() && other.is_valid(now));
+    others.retain(|other| other.host() == key.host() && other.id != key.id && other.is_valid(now));
+    let other = |Key { id, name, .. }| OtherKey { id, name };
     Ok(Json(RevokedKey {
-        same_host: same_host.map(|other| shown(other, now)).collect(),
+        same_host: others.into_iter().map(other).collect(),
         shown: shown(key, now),
     }))
 }

@@ -253,7 +253,7 @@ fn claim(principal: &Principal, host: &str, hello: Hello) -> Claim {
         },
         context: hello.context,
         state: hello.state,
-        succeeds: dead(principal, &hello.succeeds),
+        succeeds: dead(principal, &hello.succeeds, Some(hello.instance)),
         fleeting: hello.one_shot,
         one_shot: hello.one_shot,
         reserved: false,
@@ -275,7 +275,7 @@ async fn admit_person(
     let wish = PersonWish {
         name: &hello.name,
         host: &host,
-        dead: dead(principal, &hello.succeeds),
+        dead: dead(principal, &hello.succeeds, None),
         may_make: hello.leftover,
     };
     let (caller, agent) = act_as(services, principal, wish).await?;
@@ -307,12 +307,12 @@ async fn admit_person(
     Ok((admitted, welcome))
 }
 
-/// Returns the processes that the host reports as dead, limited to those of its principal.
-fn dead(principal: &Principal, succeeds: &[Uuid]) -> Vec<Uuid> {
-    succeeds
-        .iter()
-        .take(SUCCEEDS_MAX)
-        .map(|dead| principal.process(*dead))
+/// Returns the processes that the host reports as dead, limited to those of its principal, and `own`, as an earlier build knew
+/// it: its lease of before the upgrade is the process's own.
+fn dead(principal: &Principal, succeeds: &[Uuid], own: Option<Uuid>) -> Vec<Uuid> {
+    let ids = |dead: &Uuid| [principal.process(*dead), principal.process_of_key(*dead)];
+    let dead = succeeds.iter().take(SUCCEEDS_MAX).flat_map(ids);
+    dead.chain(own.map(|own| principal.process_of_key(own)))
         .collect()
 }
 

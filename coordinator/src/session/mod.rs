@@ -16,7 +16,7 @@ mod pace;
 mod recorded;
 
 use std::collections::{HashMap, VecDeque};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use c3po_shared::audit::Event as AuditEvent;
@@ -36,7 +36,7 @@ use self::bounds::{CALLS_AT_ONCE, ENDED_WAITS, TOGETHER};
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::end::EndReason;
-use self::finished::Finished;
+use self::finished::{Calls, Finished, beside};
 use self::ledger::{Ledger, Noted};
 use self::outbox::Outbox;
 use self::pace::Pace;
@@ -123,7 +123,7 @@ struct Session {
     delivery: Delivery,
     ledger: Ledger,
     pace: Pace,
-    calls: FuturesUnordered<BoxFuture<'static, Option<Box<Finished>>>>,
+    calls: Calls,
     /// The calls, and the entry of the ledger, that ended while replies were written.
     finished: VecDeque<Box<Finished>>,
     noted: Option<Noted>,
@@ -202,7 +202,9 @@ impl Session {
                 Err(end) => return end,
                 Ok(_) if written.is_err() || self.is_over() => return EndReason::Gone,
                 Ok(has_more) if has_more || principal.turns().is_busy() => {
-                    principal.turns().next().await;
+                    let turn = principal.turns().next();
+                    let (calls, ledger) = (&mut self.calls, &mut self.ledger);
+                    beside(turn, calls, ledger, &mut self.finished, &mut self.noted).await;
                 }
                 Ok(_) => {}
             }
@@ -240,17 +242,11 @@ impl Session {
         self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue()
     }
 
-    /// Writes the replies. Work goes on meanwhile, so that none keeps its place in the store while the host does not read.
+    /// Writes the replies.
     async fn write(&mut self) -> Result<(), Gone> {
-        let mut writing = pin!(self.connection.send(&mut self.outbox));
-        loop {
-            tokio::select! {
-                biased;
-                written = &mut writing => return written,
-                Some(call) = self.calls.next(), if !self.calls.is_empty() => self.finished.extend(call),
-                noted = self.ledger.noted(), if self.noted.is_none() => self.noted = Some(noted),
-            }
-        }
+        let writing = self.connection.send(&mut self.outbox);
+        let (calls, ledger) = (&mut self.calls, &mut self.ledger);
+        beside(writing, calls, ledger, &mut self.finished, &mut self.noted).await
     }
 
     async fn next_event(&mut self, stop: &CancellationToken) -> Woken {

@@ -79,18 +79,13 @@ pub(super) async fn run(
         );
         unwritable(error, &lost)
     })?;
-    tell(printer, file, &made)?;
     // Copies of its token would stay valid.
-    match &config.person.login {
-        Some(older) => {
-            let ended = end(&config, older).await;
-            if !is_over(&ended) {
-                eprintln!("The login before is still valid: {}.", by_hand(older));
-            }
-            Ok(())
-        }
-        None => Ok(()),
+    if let Some(older) = &config.person.login
+        && !is_over(&end(&config, older).await)
+    {
+        eprintln!("The login before is still valid: {}.", by_hand(older));
     }
+    tell(printer, file, &made)
 }
 
 /// Returns the URL as this host uses it.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::former::two_hosts;
-use super::hosts::session;
+use super::hosts::{invited, joined, session};
 use super::{arguments, ask, call};
 
 /// The text that only the next owner of a name may read.
@@ -36,6 +36,24 @@ async fn ended(gate: &Gate, name: &str) -> Result<()> {
 async fn id_of(link: &mut Link, tool: &str, arguments: Value) -> Result<String> {
     let sent = link.call(tool, arguments).await?;
     Ok(sent["id"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn a_session_of_a_host_that_joined_again_keeps_its_agent() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (key, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let who = Who::new("web");
+    // Its connection breaks, and the coordinator does not notice.
+    let _before = linked(&gate, &key, &who).await?;
+    let (newer, _) = joined(
+        &gate,
+        &invited(&gate, &["--host", &host]).await?,
+        "nas",
+        None,
+    )
+    .await?;
+    linked(&gate, &newer, &who).await?;
+    Ok(())
 }
 
 #[tokio::test]
