@@ -61,8 +61,20 @@ async fn is_free(
     )
 }
 
-/// Refuses a given name for a host, which had the other one before, if another host has the name of its person.
+/// Refuses a given name for a host, which had the other one before, if the name reads like that of a host with a key, or if
+/// another host has the name of its person.
 pub(crate) async fn check_free(store: &dyn Store, host: &str, before: &str) -> Result<(), Refusal> {
+    let keys = store.keys().await?;
+    let mut alike = keys
+        .iter()
+        .map(Key::host)
+        .filter(|other| *other != host && *other != before && host::is_same(other, host));
+    if let Some(other) = alike.next() {
+        let error = format!("the host {other} has a key, and its name reads like {host}");
+        return Err(Refusal::new(ErrorCode::Conflict, error).suggest(format!(
+            "Choose another name for the host, or name it {other}."
+        )));
+    }
     if is_free(store, &like_persons(store).await?, host, before).await? {
         return Ok(());
     }

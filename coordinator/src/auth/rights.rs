@@ -127,6 +127,13 @@ fn grants_person(scope: LoginScope, right: Right) -> bool {
 }
 
 impl Principal {
+    /// Returns whether a new agent may have that name. With a key, only its own host's person has a name like those of hosts'
+    /// persons: the host of another one may join at any moment.
+    pub(crate) fn may_make(&self, name: &AgentId) -> bool {
+        let is_own = |host: &str| *name == AgentId::of_person(host);
+        !name.is_person_of_a_host() || self.own_host().is_none_or(is_own)
+    }
+
     /// Returns a `FORBIDDEN` refusal if it does not have the right.
     pub(crate) fn check(&self, right: Right) -> Result<(), Refusal> {
         let may = match (&self.who, right) {

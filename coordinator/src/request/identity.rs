@@ -129,7 +129,9 @@ pub(crate) async fn settle_name(
     }
     let base = wish.name.clone();
     let store = services.store.as_ref();
-    let is_taken = base.is_reserved() || services.persons.host_of(store, &base).await?.is_some();
+    let is_taken = base.is_reserved()
+        || !principal.may_make(&base)
+        || services.persons.host_of(store, &base).await?.is_some();
     let mut namesakes = services.namesakes(principal, &base).await?;
     let mut refused = HashSet::new();
     for _ in 0..2 * NAMES_MAX {
@@ -139,14 +141,6 @@ pub(crate) async fn settle_name(
         };
         let claim = claim(services, principal, &wish, name, owner);
         match store.claim(&claim).await {
-            Ok(Some(tenure))
-                if !is_taken && namesakes.iter().all(|known| known.id != claim.name) =>
-            {
-                let host = &claim.owner.host;
-                if !services.persons.recover_from(store, &tenure, host).await? {
-                    return Ok(tenure);
-                }
-            }
             Ok(Some(tenure)) => return Ok(tenure),
             // A name that differs from another only in case is skipped, unless it is the requested one and both are of this
             // host.

@@ -62,16 +62,21 @@ pub(crate) async fn act_as(
     }
     // A key limits the possible names. Without keys, a mistyped name would become an agent.
     let may_make = wish.may_make || principal.presented().is_some();
-    let (persons, store) = (&services.persons, services.store.as_ref());
-    let of = persons.host_of(store, &name).await?;
+    let of = services
+        .persons
+        .host_of(services.store.as_ref(), &name)
+        .await?;
     if let Some(of) = of.filter(|of| of != host) {
         return Err(foreign(&name, &of, host));
+    }
+    if known.is_none() && !principal.may_make(&name) {
+        let error = format!("{name} is the name of a host's person, and this is {host}");
+        return Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Act as another agent."));
     }
     let exists = is_human || is_own || may_make || known.is_some();
     if !exists || (name.is_reserved() && !is_human) {
         return Err(Refusal::agent_not_found(name.as_str(), &[]));
     }
-    let is_new = known.is_none();
     if let Some(agent) = known {
         check_host(services, principal, &agent, host)?;
     }
@@ -79,8 +84,5 @@ pub(crate) async fn act_as(
     // `human` is every person's: a rule about a host must not count for all of them.
     let of = Some(host).filter(|_| !is_human);
     let agent = services.store.introduce(&name, of, &quota).await?;
-    if is_new && let Some(of) = persons.recover(store, &name, host).await? {
-        return Err(foreign(&name, &of, host));
-    }
     Ok((caller, agent))
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use c3po_shared::ids::AgentId;
 use tokio::sync::Mutex;
 
-use crate::store::{Ending, Key, Result, Store, Tenure};
+use crate::store::{Key, Result, Store};
 
 /// The hosts of all keys, also of ended ones, by the names of their persons.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct Persons(Mutex<Known>);
 struct Known {
     /// The change counter of the keys before they were read.
     changes: Option<u64>,
-    hosts: HashMap<String, String>,
+    hosts: HashMap<String, Vec<String>>,
 }
 
 impl Persons {
@@ -35,58 +35,27 @@ impl Persons {
         let mut known = self.0.lock().await;
         if known.changes != changes {
             let keys = store.keys().await?;
-            let person = |host: &str| (AgentId::of_person(host).look(), host.to_owned());
-            known.hosts = keys.iter().map(Key::host).map(person).collect();
+            known.hosts.clear();
+            for host in keys.iter().map(Key::host) {
+                let alike = known.hosts.entry(AgentId::of_person(host).look());
+                alike.or_default().push(host.to_owned());
+            }
             known.changes = changes;
         }
-        Ok(known.hosts.get(&name.look()).cloned())
-    }
-
-    /// Deletes a new agent of that host if its name has become the name of another host's person since it was checked, and
-    /// returns the other host. That one looks for such an agent once its key is stored, so one of the two finds the other.
-    pub(super) async fn recover(
-        &self,
-        store: &dyn Store,
-        name: &AgentId,
-        host: &str,
-    ) -> Result<Option<String>> {
-        let of = self.host_of(store, name).await?;
-        let of = of.filter(|of| of != host);
-        if of.is_some() {
-            store.remove(name, Some(host), true, None).await?;
-        }
-        Ok(of)
-    }
-
-    /// Ends the session of a new agent, which is deleted, if its name has become the name of another host's person. Returns
-    /// whether it has.
-    pub(super) async fn recover_from(
-        &self,
-        store: &dyn Store,
-        tenure: &Tenure,
-        host: &str,
-    ) -> Result<bool> {
-        let of = self.host_of(store, &tenure.agent).await?;
-        if of.is_none_or(|of| of == host) {
-            return Ok(false);
-        }
-        store.release(tenure, Ending::Goodbye).await?;
-        store.remove(&tenure.agent, Some(host), true, None).await?;
-        Ok(true)
+        let alike = known.hosts.get(&name.look()).map_or(&[][..], Vec::as_slice);
+        let exact = alike.iter().find(|host| AgentId::of_person(host) == *name);
+        Ok(exact.or(alike.last()).cloned())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tempfile::TempDir;
-    use uuid::Uuid;
 
     use super::*;
     use crate::config::Fleet;
+    use crate::store::KeyStore;
     use crate::store::sqlite::SqliteStore;
-    use crate::store::{Claim, KeyStore, Owner, Quota};
 
     async fn store() -> (SqliteStore, TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -101,7 +70,7 @@ mod tests {
 
     /// Stores a key of that host.
     async fn add_key(store: &SqliteStore, host: &str) {
-        let key = serde_json::json!({"id": format!("{:08}", host.len()), "hash": "", "name": host, "scope": "agent",
+        let key = serde_json::json!({"id": format!("{:08x}", host.as_bytes()[0]), "hash": "", "name": host, "scope": "agent",
             "agents": ["*"], "created_at": "2026-01-01T00:00:00Z", "made_by": "test", "revision": 1});
         let key: Key = serde_json::from_value(key).expect("a key");
         assert!(store.put_key(&key, 10, None).await.expect("stored"));
@@ -120,63 +89,12 @@ mod tests {
             add_key(&store, host).await;
             assert_eq!(host_of(&format!("{host}-CLI")).await.as_deref(), Some(host));
         }
-        let noted = ("attic-cli".to_owned(), "attic".to_owned());
+        add_key(&store, "NAS").await;
+        assert_eq!(host_of("nas-cli").await.as_deref(), Some("nas"));
+        assert_eq!(host_of("NAS-cli").await.as_deref(), Some("NAS"));
+        let noted = ("attic-cli".to_owned(), vec!["attic".to_owned()]);
         persons.0.lock().await.hosts.extend([noted]);
         assert_eq!(host_of("attic-cli").await.as_deref(), Some("attic"));
         store.close().await;
-    }
-
-    #[tokio::test]
-    async fn a_host_gets_the_name_of_its_person_from_an_agent_made_meanwhile() {
-        let (store, _folder) = store().await;
-        let persons = Persons::default();
-        let person = id("nas-cli");
-        let quota = Quota::default();
-        let introduced = store.introduce(&person, Some("laptop"), &quota).await;
-        introduced.expect("made");
-        let recover = async || persons.recover(&store, &person, "laptop").await;
-        assert_eq!(recover().await.expect("read"), None);
-        add_key(&store, "nas").await;
-        assert_eq!(recover().await.expect("read").as_deref(), Some("nas"));
-        assert_eq!(store.host_of(&person).await.expect("read"), None);
-        store.close().await;
-    }
-
-    #[tokio::test]
-    async fn a_session_that_took_the_name_of_a_hosts_person_meanwhile_loses_it() {
-        let (store, _folder) = store().await;
-        let persons = Persons::default();
-        let wish = claim("nas-cli", "laptop");
-        let tenure = store.claim(&wish).await.expect("read").expect("taken");
-        let recover = async || persons.recover_from(&store, &tenure, "laptop").await;
-        assert!(!recover().await.expect("read"));
-        add_key(&store, "nas").await;
-        assert!(recover().await.expect("read"));
-        assert_eq!(store.host_of(&tenure.agent).await.expect("read"), None);
-        store.close().await;
-    }
-
-    fn claim(name: &str, host: &str) -> Claim {
-        Claim {
-            name: id(name),
-            owner: Owner {
-                base: id(name),
-                host: host.to_owned(),
-                slot: 1,
-            },
-            instance: Uuid::from_u128(1),
-            session_id: None,
-            reach: Vec::new(),
-            context: 0,
-            state: None,
-            fleeting: false,
-            one_shot: false,
-            reserved: true,
-            succeeds: Vec::new(),
-            lease: Duration::from_secs(60),
-            quota: Quota::default(),
-            key: None,
-            kind: "session",
-        }
     }
 }

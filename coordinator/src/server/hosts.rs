@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use axum::Json;
 use axum::extract::State;
 use c3po_shared::audit::{Entry, Event};
-use c3po_shared::host::{AgentRemoval, HostRenaming, RemovedAgent, RenamedHost};
+use c3po_shared::host::{AgentRemoval, HostRenaming, RemovedAgent, RenamedHost, is_same};
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::check_name;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -138,9 +138,12 @@ async fn check_without_others(store: &dyn Store, host: &str) -> Result<(), Refus
         .iter()
         .filter(|key| key.host() == host && key.is_valid(now));
     let keys: Vec<_> = of_host.map(|key| key.id.as_str()).collect();
-    let for_host = invites
-        .iter()
-        .filter(|invite| invite.host.as_deref() == Some(host));
+    let for_host = invites.iter().filter(|invite| {
+        invite
+            .host
+            .as_deref()
+            .is_some_and(|other| is_same(other, host))
+    });
     let invites: Vec<_> = for_host.map(|invite| invite.id.as_str()).collect();
     let (others, ids, command) = match (&keys[..], &invites[..]) {
         ([], []) => return Ok(()),

@@ -1,6 +1,7 @@
 //! A person's commands with keys of every scope: those that are permitted, and the messages for the others.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -48,6 +49,10 @@ impl Host {
         fs::create_dir_all(&folder)?;
         let file = format!("coordinator_url = \"{}\"\ntoken = \"{token}\"\n", host.url);
         fs::write(folder.join("person.toml"), file)?;
+        fs::set_permissions(
+            folder.join("person.toml"),
+            fs::Permissions::from_mode(0o600),
+        )?;
         // The notices about the login.
         host.says("ack --all").await?;
         Ok(host)

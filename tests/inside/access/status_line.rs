@@ -1,5 +1,6 @@
 //! The status line of a session shows the questions that wait for people, if its host may read them.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{self, Stdio};
 use std::time::Duration;
@@ -79,6 +80,10 @@ async fn the_status_line_shows_what_waits_for_a_person_who_has_logged_in() -> Re
     std::fs::create_dir_all(&folder)?;
     let file = format!("coordinator_url = \"{url}\"\ntoken = \"{login}\"\n");
     std::fs::write(folder.join("person.toml"), file)?;
+    std::fs::set_permissions(
+        folder.join("person.toml"),
+        std::fs::Permissions::from_mode(0o600),
+    )?;
     let shown = Shown::start(home.path(), &url, Some(&key)).await?;
     shown.has("2 questions, the oldest ").await
 }

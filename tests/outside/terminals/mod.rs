@@ -4,6 +4,7 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process;
 use std::time::Duration;
@@ -56,6 +57,10 @@ async fn shown(work: &Path, typed: &str, url: &str, last: Option<&str>) -> Resul
         let login =
             format!("coordinator_url = \"{url}\"\ntoken = \"c3po-login_0a1b2c3d_secret\"\n");
         fs::write(folder.join("person.toml"), login)?;
+        fs::set_permissions(
+            folder.join("person.toml"),
+            fs::Permissions::from_mode(0o600),
+        )?;
     }
     if typed.contains("join") {
         asked.env(CODE_VARIABLE, JoinCode::new([7; 16], None).reveal());
