@@ -15,7 +15,7 @@ pub(crate) struct Persons(Mutex<Known>);
 struct Known {
     /// The change counter of the keys before they were read.
     changes: Option<u64>,
-    hosts: HashMap<String, Vec<String>>,
+    hosts: HashMap<String, String>,
 }
 
 impl Persons {
@@ -35,16 +35,11 @@ impl Persons {
         let mut known = self.0.lock().await;
         if known.changes != changes {
             let keys = store.keys().await?;
-            known.hosts.clear();
-            for host in keys.iter().map(Key::host) {
-                let alike = known.hosts.entry(AgentId::of_person(host).look());
-                alike.or_default().push(host.to_owned());
-            }
+            let person = |host: &str| (AgentId::of_person(host).look(), host.to_owned());
+            known.hosts = keys.iter().map(Key::host).map(person).collect();
             known.changes = changes;
         }
-        let alike = known.hosts.get(&name.look()).map_or(&[][..], Vec::as_slice);
-        let exact = alike.iter().find(|host| AgentId::of_person(host) == *name);
-        Ok(exact.or(alike.last()).cloned())
+        Ok(known.hosts.get(&name.look()).cloned())
     }
 }
 
@@ -89,10 +84,7 @@ mod tests {
             add_key(&store, host).await;
             assert_eq!(host_of(&format!("{host}-CLI")).await.as_deref(), Some(host));
         }
-        add_key(&store, "NAS").await;
-        assert_eq!(host_of("nas-cli").await.as_deref(), Some("nas"));
-        assert_eq!(host_of("NAS-cli").await.as_deref(), Some("NAS"));
-        let noted = ("attic-cli".to_owned(), vec!["attic".to_owned()]);
+        let noted = ("attic-cli".to_owned(), "attic".to_owned());
         persons.0.lock().await.hosts.extend([noted]);
         assert_eq!(host_of("attic-cli").await.as_deref(), Some("attic"));
         store.close().await;
