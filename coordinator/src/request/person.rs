@@ -70,7 +70,7 @@ pub(crate) async fn act_as(
         return Err(foreign(&name, &of, host));
     }
     if known.is_none() && !principal.may_make(&name) {
-        let error = format!("{name} is the name of a host's person, and this is {host}");
+        let error = format!("{name} ends like the name of a host's person, and this is {host}");
         return Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Act as another agent."));
     }
     let exists = is_human || is_own || may_make || known.is_some();

@@ -177,21 +177,30 @@ async fn move_host(
             "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
         return Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion));
     }
-    for key in keys.iter().filter(|key| key.host() == from) {
-        store.move_reservations(&key.id, &from, &to).await?;
-    }
+    move_reservations(store.as_ref(), &keys, &from, &to).await?;
     // Until every coordinator has read the keys again, sessions and commands come back under the old name.
     sleep(KEYS_KNOWN_WITHIN).await;
     agents += move_agents(server, principal, &from, &to).await?;
-    for key in keys.iter().filter(|key| key.host() == from) {
-        store.move_reservations(&key.id, &from, &to).await?;
-    }
+    move_reservations(store.as_ref(), &keys, &from, &to).await?;
     Ok(RenamedHost {
         from,
         to,
         agents,
         keys: renamed.len(),
     })
+}
+
+/// Gives the names that stay reserved for a host, of agents made with its keys, to another one.
+async fn move_reservations(
+    store: &dyn Store,
+    keys: &[Key],
+    from: &str,
+    to: &str,
+) -> Result<(), Refusal> {
+    for key in keys.iter().filter(|key| key.host() == from) {
+        store.move_reservations(&key.id, from, to).await?;
+    }
+    Ok(())
 }
 
 /// Moves the agents of a host to another one, one base name after the other. Returns how many were moved.

@@ -276,7 +276,7 @@ fn is_over(ended: &Result<(), Failure>) -> bool {
 /// Returns how to revoke a login on the machine of the coordinator.
 fn by_hand(person: &PersonLogin) -> String {
     let id = harmless(id_of(person), false);
-    format!("run `c3po-coordinator logins revoke {id}` there")
+    format!("run `c3po-coordinator logins revoke {id}` on the coordinator's machine")
 }
 
 fn id_of(person: &PersonLogin) -> &str {
