@@ -1,7 +1,8 @@
 //! Everything a host needs: the MCP proxy beside a session, its hooks, and the commands for people.
 //!
-//! `main -> {proxy, hook, commands} -> mcp -> deliver -> {local, link} -> config`, and no other arrows:
+//! `main -> {proxy, hook, commands} -> mcp -> deliver -> {local, link} -> config -> client`, and no other arrows:
 //!
+//! - [`client`]: the client that started this process
 //! - [`config`]: the configuration of this host, read once
 //! - [`link`]: the one connection to the coordinator; owns every call until it is answered
 //! - [`deliver`]: the last hop, from this host into the model's context
@@ -12,6 +13,7 @@
 //! - [`proxy`]: the process beside a session, made of those above
 //! - [`commands`]: the commands of people
 
+pub mod client;
 pub mod commands;
 pub mod config;
 pub mod deliver;

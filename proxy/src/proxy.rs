@@ -27,14 +27,13 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         // A client that closed it loses the warning, not the session.
         let _ = writeln!(std::io::stderr(), "c3po: {}", harmless(warning, true));
     }
-    let config = config.beside(local::client_pid());
     let stop = CancellationToken::new();
     let settings = mcp::Settings {
         timeout: config.timeout,
         channel: config.channel,
         dialogs: !config.headless && !config.one_shot,
     };
-    let place = Rendezvous::of_session(&config.sockets);
+    let place = Rendezvous::beside(config.client, &config.sockets);
     let arrivals = Arc::new(Arrivals::new(&config));
     let verdicts = Arc::new(Verdicts::default());
     let incoming = Incoming::new(verdicts.clone(), arrivals.clone());

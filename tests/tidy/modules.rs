@@ -22,6 +22,7 @@ const MAPS: &[Map] = &[
             &["local", "link"],
             &["logs"],
             &["config"],
+            &["client"],
         ],
     },
     Map {

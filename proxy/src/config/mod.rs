@@ -1,6 +1,5 @@
 //! The configuration of a host: a file, overridden by the environment, read once in `main`. The only place with `env::var`.
 
-mod client;
 mod coordinators;
 mod names;
 mod person;
@@ -14,9 +13,9 @@ use std::path::{Path, PathBuf};
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::CODE_VARIABLE;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
-pub use client::client_of_socket;
-use client::{Client, Reader};
 use serde::Deserialize;
+
+use crate::client::{self, Client, Reader};
 
 pub use coordinators::{Coordinators, DEFAULT_URL, Source, problem_of_urls};
 use coordinators::{Fingerprints, Written};
@@ -56,6 +55,8 @@ pub struct Config {
     pub host: String,
     /// The join code, for `c3po join`: `C3PO_JOIN_CODE`.
     pub join_code: Option<Secret>,
+    /// The pid of the client that started this process.
+    pub client: u32,
     /// The client's session id in the environment, `CLAUDE_CODE_SESSION_ID`: not reliable, for information only.
     pub session_id: Option<String>,
     /// The default timeout of a wait, in seconds: `C3PO_TIMEOUT`, `timeout`; default 60.
@@ -173,7 +174,7 @@ impl Config {
             file_name: &path,
             cwd: cwd.as_deref(),
             host: host_name(),
-            client: Client::of_parent(),
+            client: Client::look(),
         });
         config.problems.extend(unreadable);
         config.person.login = PersonLogin::read(&config.places.person_file, &mut config.warnings);
@@ -187,19 +188,6 @@ impl Config {
         self.person.speaks = true;
         let coordinators = std::mem::take(&mut self.coordinators);
         self.coordinators = self.person.at(coordinators);
-        self
-    }
-
-    /// Returns the configuration of a proxy beside that client. Every program below a session inherits its variables, so those
-    /// of another one are left out: then a hook of the own client names its socket.
-    #[must_use]
-    pub fn beside(mut self, client: Option<u32>) -> Self {
-        let named = self.messaging_socket.as_deref();
-        if named.is_some_and(|socket| client.is_none() || client_of_socket(socket) != client) {
-            self.messaging_socket = None;
-            self.messaging_token = None;
-            self.session_id = None;
-        }
         self
     }
 
@@ -250,10 +238,13 @@ impl Config {
             sources.cwd,
             &mut warnings,
         );
-        let reader = client::reader(
-            variable("CLAUDE_CODE_ENTRYPOINT").as_deref(),
-            &sources.client,
-        );
+        let client = &sources.client;
+        let reader = client::reader(variable("CLAUDE_CODE_ENTRYPOINT").as_deref(), client);
+        // Every program below a session inherits its variables. Without those a hook of the own client names its socket.
+        let socket = variable("CLAUDE_CODE_MESSAGING_SOCKET");
+        let inherits = |socket: &String| client::of_socket(socket) != Some(client.pid);
+        let inherits = socket.as_ref().is_some_and(inherits);
+        let own = |name| variable(name).filter(|_| !inherits);
         let one_shot = wished.is_none() && reader == Reader::OfOneAnswer;
         let agent = if one_shot {
             agent.with_suffix("run")
@@ -271,7 +262,8 @@ impl Config {
             agent,
             host: host(sources),
             join_code: variable(CODE_VARIABLE).map(Secret),
-            session_id: variable("CLAUDE_CODE_SESSION_ID"),
+            client: client.pid,
+            session_id: own("CLAUDE_CODE_SESSION_ID"),
             timeout,
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
             places: Places::of(variable),
@@ -279,8 +271,8 @@ impl Config {
             log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
             log_file: variable("C3PO_LOG_FILE").map(PathBuf::from),
             colour: variable("NO_COLOR").is_none(),
-            messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
-            messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
+            messaging_socket: own("CLAUDE_CODE_MESSAGING_SOCKET"),
+            messaging_token: own("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
             channel: flag(variable, "C3PO_CHANNEL") == Some(true),
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             one_shot,

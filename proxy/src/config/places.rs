@@ -56,8 +56,17 @@ pub struct HookEnvironment {
     /// The token that opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
     pub messaging_token: Option<Secret>,
     /// Whether the client has no terminal, and so runs nothing beside the session: a waiting hook would block it.
-    /// `CLAUDE_CODE_ENTRYPOINT` is set and not `cli`, or `CLAUDE_CODE_SESSION_ATTENDED` is `0`.
+    /// `CLAUDE_CODE_SESSION_ATTENDED` is `0`, or `CLAUDE_CODE_ENTRYPOINT` is set and not `cli`.
     pub headless: bool,
+}
+
+fn is_headless(variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    let attended = variable("CLAUDE_CODE_SESSION_ATTENDED");
+    let is_attended = attended.as_deref() == Some("1");
+    // Sessions of a program are not attended: one that is has inherited its entry point.
+    let is_own = |entry: &String| !(is_attended && entry.starts_with("sdk-"));
+    let entry = variable("CLAUDE_CODE_ENTRYPOINT").filter(is_own);
+    attended.as_deref() == Some("0") || entry.is_some_and(|entry| entry != "cli")
 }
 
 /// Returns whether a hook of the client may wait for people: where a dialog is open beside it, or where
@@ -84,8 +93,7 @@ impl HookEnvironment {
             sockets: Sockets::of(&variable),
             messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
             messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
-            headless: variable("CLAUDE_CODE_ENTRYPOINT").is_some_and(|entry| entry != "cli")
-                || variable("CLAUDE_CODE_SESSION_ATTENDED").is_some_and(|attended| attended == "0"),
+            headless: is_headless(&variable),
         }
     }
 }
@@ -167,6 +175,30 @@ mod tests {
             "root:x:0:0:root:/root:/bin/sh\nodd\nann:x:1000:1000:Ann,,,:/home/ann:/bin/bash\n";
         assert_eq!(home_of(users, 1000), Some("/home/ann".into()));
         assert_eq!(home_of(users, 1001), None);
+    }
+
+    #[test]
+    fn a_hook_is_headless_by_its_own_session_and_not_by_one_above() {
+        let check = |entry: Option<&str>, attended: Option<&str>, expected: bool| {
+            let headless = is_headless(&|name| {
+                let value = match name {
+                    "CLAUDE_CODE_ENTRYPOINT" => entry,
+                    "CLAUDE_CODE_SESSION_ATTENDED" => attended,
+                    _ => None,
+                };
+                value.map(str::to_owned)
+            });
+            assert_eq!(headless, expected, "{entry:?} {attended:?}");
+        };
+        check(None, None, false);
+        check(Some("cli"), None, false);
+        check(Some("cli"), Some("1"), false);
+        check(Some("sdk-cli"), None, true);
+        check(Some("sdk-cli"), Some("0"), true);
+        check(Some("sdk-ts"), Some("0"), true);
+        check(Some("cli"), Some("0"), true);
+        check(Some("sdk-cli"), Some("1"), false);
+        check(Some("claude-vscode"), Some("1"), true);
     }
 
     #[test]

@@ -5,6 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 
 fn read(variables: &[(&str, &str)], file: Option<&str>) -> Config {
+    read_below(Client::default(), variables, file)
+}
+
+fn read_below(client: Client, variables: &[(&str, &str)], file: Option<&str>) -> Config {
     let variables: Vec<_> = variables
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -22,14 +26,14 @@ fn read(variables: &[(&str, &str)], file: Option<&str>) -> Config {
         file_name: Path::new("config.toml"),
         cwd: Some(Path::new("/home/ann/Home Assistant")),
         host: "nas2".to_owned(),
-        client: Client::default(),
+        client,
     })
 }
 
 fn without_terminal(command: &[&str]) -> Client {
     Client {
         command: command.iter().map(|word| (*word).to_owned()).collect(),
-        has_terminal: false,
+        ..Client::default()
     }
 }
 
@@ -237,13 +241,17 @@ fn requests_are_relayed_to_the_coordinators_of_the_host_alone() {
 
 #[test]
 fn the_inbox_of_a_client_above_the_own_one_is_not_its_own() {
+    let client = |pid| Client {
+        pid,
+        ..Client::default()
+    };
     let check = |socket: &str, expected: bool| {
         let variables = [
             ("CLAUDE_CODE_MESSAGING_SOCKET", socket),
             ("CLAUDE_CODE_MESSAGING_TOKEN", "t"),
             ("CLAUDE_CODE_SESSION_ID", "s"),
         ];
-        let config = read(&variables, None).beside(Some(71));
+        let config = read_below(client(71), &variables, None);
         let known = [
             config.messaging_socket.is_some(),
             config.messaging_token.is_some(),
@@ -256,8 +264,8 @@ fn the_inbox_of_a_client_above_the_own_one_is_not_its_own() {
     check("/run/user/7/cc-socks/7.sock", false);
     check("/run/user/7/cc-socks/711.sock", false);
     check("/srv/inbox.sock", false);
-    let older = read(&[("CLAUDE_CODE_SESSION_ID", "s")], None);
-    assert!(older.beside(Some(71)).session_id.is_some());
+    let older = read_below(client(71), &[("CLAUDE_CODE_SESSION_ID", "s")], None);
+    assert!(older.session_id.is_some());
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::time::Duration;
 use c3po_shared::time::Timestamp;
 use serde::Deserialize;
 
+use crate::client::session_file;
+
 /// The client's own report of its session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ClientState {
@@ -31,7 +33,7 @@ struct SessionFile {
 
 /// Returns how long the client with that process has worked without a pause; `None` if it does not work. Blocks.
 pub(super) fn works_for(folder: &Path, pid: u32) -> Option<Duration> {
-    let text = fs::read(folder.join(format!("sessions/{pid}.json"))).ok()?;
+    let text = fs::read(session_file(folder, pid)).ok()?;
     let file = serde_json::from_slice::<SessionFile>(&text).ok()?;
     let since = file.status_updated_at.map(Timestamp::from_millis)?;
     (file.status.as_deref() == Some("busy")).then(|| Timestamp::now().since(since))
@@ -40,7 +42,7 @@ pub(super) fn works_for(folder: &Path, pid: u32) -> Option<Duration> {
 impl ClientState {
     /// Reads the session file of the client with that process, in the folder of its settings. Blocks.
     pub(super) fn read(folder: &Path, pid: u32) -> Self {
-        let text = fs::read(folder.join(format!("sessions/{pid}.json"))).unwrap_or_default();
+        let text = fs::read(session_file(folder, pid)).unwrap_or_default();
         let Ok(file) = serde_json::from_slice::<SessionFile>(&text) else {
             return Self::default();
         };

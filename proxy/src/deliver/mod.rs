@@ -25,7 +25,6 @@ mod transcript;
 mod turn;
 mod ways;
 
-use std::os::unix::process::parent_id;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,10 +35,11 @@ use c3po_shared::wire::Deliver;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::config::{Config, client_of_socket};
+use crate::client::{of_socket, process_age};
+use crate::config::Config;
 use crate::link::{Deliveries, Link, WaitingAt};
+use crate::local::Desk;
 use crate::local::protocol::{Answer, Event, Name, Status};
-use crate::local::{Desk, client_pid, process_age};
 use client::works_for;
 use evidence::is_unrecorded;
 use hop::Hop;
@@ -70,7 +70,7 @@ pub struct Arrivals {
     /// Whether the desktop shows a note when the session asks for a person.
     notes: bool,
     /// The pid of the client above this process, perhaps with a program in between.
-    client: Option<u32>,
+    client: u32,
 }
 
 struct Inside {
@@ -108,13 +108,13 @@ impl Arrivals {
             hop
         };
         let hop = if config.headless { hop.headless() } else { hop };
-        let age = process_age(parent_id());
+        let age = process_age(config.client);
         let hop = hop.since(age.and_then(|age| Instant::now().checked_sub(age)));
         let ran_before = age.is_some_and(|age| age > BEGINS);
         let hop = if ran_before { hop.joined() } else { hop };
         // One push is under way at a time.
         let (notifications, notified) = mpsc::channel(1);
-        let client = (config.places.claude_dir.clone(), parent_id());
+        let client = (config.places.claude_dir.clone(), config.client);
         let inside = Inside {
             hop,
             waiter: None,
@@ -129,7 +129,7 @@ impl Arrivals {
             decided: Notify::new(),
             notifications,
             notes: config.desktop_notes,
-            client: client_pid(),
+            client: config.client,
         }
     }
 
@@ -303,7 +303,7 @@ impl Desk for LastHop {
     async fn heard(&self, mut event: Event) -> Answer {
         // A client without a socket of its own hands on the variable that it inherited from a session above.
         let inherits = |socket: &mut String| {
-            client_of_socket(socket).is_some_and(|client| self.arrivals.client != Some(client))
+            of_socket(socket).is_some_and(|client| self.arrivals.client != client)
         };
         event.messaging_socket.take_if(inherits);
         if event.name != Name::SessionEnd && event.name != Name::Status {

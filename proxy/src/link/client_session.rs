@@ -4,13 +4,15 @@
 //! starts spare processes for that. Neither may hold a name: messages for it would reach no conversation, or a hidden one.
 
 use std::fs;
-use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::sleep;
+
+use crate::client::session_file;
+use crate::config::Config;
 
 /// How often the file is read.
 const EVERY: Duration = Duration::from_secs(1);
@@ -45,9 +47,9 @@ impl SessionFile {
 pub(super) struct ClientSession(PathBuf);
 
 impl ClientSession {
-    /// Returns the file of the client that started this process, in the folder of its settings.
-    pub(super) fn of_parent(claude_dir: &Path) -> Self {
-        Self(claude_dir.join(format!("sessions/{}.json", parent_id())))
+    /// Returns the file of the client that started this process.
+    pub(super) fn of(config: &Config) -> Self {
+        Self(session_file(&config.places.claude_dir, config.client))
     }
 
     /// Waits until the client's process runs the session.

@@ -186,7 +186,7 @@ impl Link {
             ..SessionChange::default()
         };
         let directory = Directory::new(&config);
-        let client_session = ClientSession::of_parent(&config.places.claude_dir);
+        let client_session = ClientSession::of(&config);
         let shared = Shared {
             client_session,
             config,

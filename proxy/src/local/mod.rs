@@ -4,15 +4,13 @@
 //! that half knows no async runtime.
 
 mod conversation;
-mod process;
 pub mod protocol;
 mod rendezvous;
 mod serve;
 
 pub use conversation::{Conversation, ask};
-pub use process::process_age;
 use protocol::{Answer, Event};
-pub use rendezvous::{Rendezvous, client_pid, find, find_above, folders, places, safe};
+pub use rendezvous::{Rendezvous, find, find_above, folders, places, safe};
 pub use serve::serve;
 
 /// The beginning of every text that c3po puts into a session.

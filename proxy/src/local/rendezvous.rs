@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 
-use super::process::{Identity, Process, upward};
+use crate::client::{Identity, Process, upward};
 use crate::config::Sockets;
 
 /// The longest path of a socket: 104 bytes on macOS and 108 on Linux, including a zero at the end.
@@ -20,13 +20,6 @@ const PATH_MAX: usize = 103;
 
 /// The folder inside a home: the only one whose parents are created too.
 const IN_HOME: &str = ".local/state/c3po/run";
-
-/// Programs between a client and the programs that it starts.
-const WRAPPERS: &[&str] = &[
-    "ash", "bash", "busybox", "bwrap", "dash", "doas", "env", "fish", "ionice", "ksh", "ltrace",
-    "nice", "nohup", "npx", "script", "setpriv", "setsid", "sh", "stdbuf", "strace", "sudo",
-    "time", "timeout", "xargs", "zsh",
-];
 
 /// The socket at which a proxy listens for one client process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,23 +29,12 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Returns the place for a proxy: beside the client that started this process. Creates its folder if missing.
-    ///
-    /// Errors: there is no safe folder, or the client is gone.
-    pub fn of_session(sockets: &Sockets) -> io::Result<Self> {
-        Self::made(client_above(), parent_id(), sockets)
-    }
-
     /// Returns the place beside the client with that pid. Creates its folder if missing.
     ///
     /// Errors: there is no safe folder, or no such process.
     pub fn beside(pid: u32, sockets: &Sockets) -> io::Result<Self> {
-        Self::made(Process::look(pid), pid, sockets)
-    }
-
-    fn made(client: Option<Process>, pid: u32, sockets: &Sockets) -> io::Result<Self> {
         let gone = || io::Error::new(ErrorKind::NotFound, format!("no process {pid}"));
-        let client = client.ok_or_else(gone)?.id;
+        let client = Process::look(pid).ok_or_else(gone)?.id;
         let mut problems = Vec::new();
         for folder in folders(sockets) {
             match made_safe(&folder).and_then(|()| Self::in_folder(&folder, client)) {
@@ -90,19 +72,6 @@ impl Rendezvous {
     pub fn is_orphaned(&self) -> bool {
         Process::look(self.client.pid).is_none_or(|process| process.id != self.client)
     }
-}
-
-/// Returns the pid of the client that started this process.
-pub fn client_pid() -> Option<u32> {
-    Some(client_above()?.id.pid)
-}
-
-/// Returns the client that started this process, perhaps by a program in between.
-fn client_above() -> Option<Process> {
-    let parent = parent_id();
-    upward(parent)
-        .find(|process| !is_wrapper(&process.name))
-        .or_else(|| Process::look(parent))
 }
 
 /// Returns the socket of the session that this process belongs to; `named` is the client's claim about its pid.
@@ -226,11 +195,6 @@ fn made_safe(folder: &Path) -> io::Result<()> {
         )),
         _ => safe(folder),
     }
-}
-
-fn is_wrapper(name: &str) -> bool {
-    // npm runs programs under a title of its own, such as `npm exec c3po`.
-    WRAPPERS.contains(&name) || name.starts_with("npm ")
 }
 
 fn socket_name(client: Identity) -> String {
@@ -439,17 +403,5 @@ mod tests {
         assert_eq!(places_in(&folders[0]).len(), 3);
         child.kill().unwrap();
         child.wait().unwrap();
-    }
-
-    #[test]
-    fn wrappers_are_distinguished_from_clients() {
-        let wrappers = ["sh", "bash", "npx", "npm exec c3po", "timeout", "strace"];
-        assert!(wrappers.iter().all(|name| is_wrapper(name)));
-        assert!(
-            !["claude", "node", "opencode", "npm", "tmux"]
-                .iter()
-                .any(|name| is_wrapper(name))
-        );
-        assert!(WRAPPERS.is_sorted());
     }
 }

@@ -10,7 +10,6 @@ mod verdicts;
 mod watch;
 
 use std::collections::HashMap;
-use std::os::unix::process::parent_id;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,11 +24,12 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::client::{process_age, session_file};
 use crate::config::Config;
 use crate::deliver::LastHop;
 use crate::link::Link;
+use crate::local::Desk;
 use crate::local::protocol::{Answer, Event, Name};
-use crate::local::{Desk, process_age};
 use request::Asked;
 pub use verdicts::{Incoming, Verdicts};
 use watch::Watch;
@@ -93,7 +93,8 @@ pub struct Relay {
     link: Link,
     verdicts: Arc<Verdicts>,
     /// The folder of the client's settings.
-    client_dir: PathBuf,
+    client: u32,
+    session_file: PathBuf,
     /// How many dialogs are relayed now: of the session itself, and of its subagents.
     open: [AtomicUsize; 2],
     last_offer: AtomicU64,
@@ -157,7 +158,7 @@ impl Drop for Unanswered {
             self.relay.tasks.spawn(async move {
                 // A person who declines at the terminal ends the hook, and so do the end of the client and the hook's time-out.
                 sleep(CLIENT_ENDS).await;
-                let via = if process_age(parent_id()).is_none() {
+                let via = if process_age(relay.client).is_none() {
                     Via::SessionEnd
                 } else if !is_closed && watch.outlasts(&asked).await {
                     Via::TimeOut
@@ -182,7 +183,8 @@ impl Relay {
         Arc::new(Self {
             link,
             verdicts,
-            client_dir: config.places.claude_dir.clone(),
+            client: config.client,
+            session_file: session_file(&config.places.claude_dir, config.client),
             open: Default::default(),
             last_offer: AtomicU64::new(FIRST_OFFER),
             offers: Mutex::default(),
@@ -208,7 +210,7 @@ impl Relay {
     /// Asks people, and returns the output of the hook: the first verdict, or nothing if the dialog closes before.
     async fn ask(self: Arc<Self>, asked: Asked) -> Answer {
         let _open = OpenDialog::count(&self.open[usize::from(asked.is_of_subagent())]);
-        let watch = Arc::new(Watch::begin(&self.client_dir, &asked));
+        let watch = Arc::new(Watch::begin(&self.session_file, &asked));
         let is_sole = || self.is_sole(asked.is_of_subagent());
         let mut closed = std::pin::pin!(watch.dialog_closes(&asked, is_sole));
         let call = CallId::fresh();

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -51,13 +50,13 @@ struct SessionFile {
 }
 
 impl Watch {
-    /// Begins to watch the client that started this process.
-    pub(super) fn begin(client_dir: &Path, asked: &Asked) -> Self {
+    /// Begins to watch the client of that session file.
+    pub(super) fn begin(session_file: &Path, asked: &Asked) -> Self {
         let transcript = asked.transcript();
         let length = |path: &PathBuf| path.metadata().map_or(0, |file| file.len());
         let length = transcript.as_ref().map_or(0, length);
         Self {
-            session_file: client_dir.join(format!("sessions/{}.json", parent_id())),
+            session_file: session_file.to_owned(),
             transcript,
             from: length.saturating_sub(BEFORE),
             before: length.min(BEFORE) as usize,

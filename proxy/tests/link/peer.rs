@@ -163,6 +163,7 @@ pub(crate) fn run_as(
             token,
             ..Coordinators::default()
         },
+        client: std::os::unix::process::parent_id(),
         agent: "web".parse().unwrap(),
         host: "nas2".to_owned(),
         session_id: None,

@@ -1,30 +1,42 @@
-//! Processes as the system reports them: parents and start times.
+//! Processes as the system reports them: parents, programs and start times.
 
 use std::iter::successors;
 use std::time::Duration;
 
 /// A snapshot of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) id: Identity,
+pub struct Process {
+    /// Its pid and start.
+    pub id: Identity,
     /// Its parent, or the process that adopted it. 0 if it has none.
-    pub(super) parent: u32,
+    pub parent: u32,
     /// Its name: on Linux the first 15 bytes of that.
-    pub(super) name: String,
+    pub name: String,
 }
 
 /// Identifies a process: a pid is reused, a pid with its start time is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
-    pub(super) pid: u32,
+pub struct Identity {
+    /// Its number while it runs.
+    pub pid: u32,
     /// In the unit of the system, so only comparable.
-    pub(super) started: u64,
+    pub started: u64,
 }
 
 impl Process {
     /// Returns the process with that pid. `None` if there is none, or if it is a zombie.
-    pub(super) fn look(pid: u32) -> Option<Self> {
+    pub fn look(pid: u32) -> Option<Self> {
         system::look(pid)
+    }
+
+    /// Returns the name of the program that it runs: of a script the interpreter. `None` if the system does not show it.
+    pub(super) fn program(&self) -> Option<String> {
+        Some(
+            system::program(self.id.pid)?
+                .file_name()?
+                .to_string_lossy()
+                .into_owned(),
+        )
     }
 }
 
@@ -34,7 +46,7 @@ pub fn process_age(pid: u32) -> Option<Duration> {
 }
 
 /// Returns that process and its ancestors, nearest first.
-pub(super) fn upward(pid: u32) -> impl Iterator<Item = Process> {
+pub fn upward(pid: u32) -> impl Iterator<Item = Process> {
     /// Real chains are shorter; a hook has no time for longer ones.
     const STEPS_MAX: usize = 16;
     successors(Process::look(pid), |process| {
@@ -49,6 +61,7 @@ pub(super) fn upward(pid: u32) -> impl Iterator<Item = Process> {
 mod system {
     use std::fs::File;
     use std::io::Read;
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use super::{Identity, Process};
@@ -61,6 +74,10 @@ mod system {
             .read(&mut line)
             .ok()?;
         read(&String::from_utf8_lossy(&line[..length]))
+    }
+
+    pub(super) fn program(pid: u32) -> Option<PathBuf> {
+        std::fs::read_link(format!("/proc/{pid}/exe")).ok()
     }
 
     pub(super) fn age(pid: u32) -> Option<Duration> {
@@ -94,10 +111,18 @@ mod system {
 // Compiles for macOS and follows the crate's documentation; it was never run there.
 #[cfg(target_os = "macos")]
 mod system {
-    use sysinfo::{Pid, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
+    use sysinfo::{Pid, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System, UpdateKind};
 
     use super::{Identity, Process};
+    use std::path::PathBuf;
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    pub(super) fn program(pid: u32) -> Option<PathBuf> {
+        let (mut system, wanted) = (System::new().ok()?, Pid::from_u32(pid));
+        let kind = ProcessRefreshKind::nothing().with_exe(UpdateKind::Always);
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&[wanted]), true, kind);
+        system.process(wanted)?.exe().map(PathBuf::from)
+    }
 
     pub(super) fn age(pid: u32) -> Option<Duration> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
