@@ -118,8 +118,8 @@ pub const CALLS_PER_KEY: usize = 64;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub const CALLS_WITHOUT_KEY: usize = 256;
 
-/// The most simultaneous reads of texts and long lists, and changes of many messages, under one key. A further one waits
-/// as above.
+/// The most simultaneous reads of texts and long lists, changes of many messages, and sends of many copies, under one key.
+/// A further one waits as above.
 pub const READS_PER_KEY: usize = 4;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub const READS_WITHOUT_KEY: usize = 16;

@@ -68,6 +68,7 @@ pub(super) async fn send_message(
                 ));
             }
             draft.thread = Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0));
+            let _place = begin_read(&caller.principal).await?;
             services.limit.weigh(&caller.agent, &id, recipients.len());
             Ok(Reply::Copies(
                 copies(services, caller, id, draft, recipients).await,
@@ -113,6 +114,7 @@ pub(super) async fn broadcast(
                 .is_none_or(|host| agent.host.as_ref() == Some(host))
     };
     let recipients = others(services, caller, wanted).await?;
+    let _place = begin_read(&caller.principal).await?;
     services.limit.weigh(&caller.agent, &id, recipients.len());
     let permission = Permission::of(services, caller, Verb::Broadcast).await?;
     // Monitors get it at most once; the copies do not depend on them.
@@ -165,7 +167,8 @@ async fn others(
     target::select(services, &caller.principal, of_others).await
 }
 
-/// Sends one copy to each recipient. A refused copy does not stop the others; its refusal is part of the reply.
+/// Sends one copy to each recipient, many at a time: the caller holds a place of few. A refused copy does not stop the
+/// others; its refusal is part of the reply.
 async fn copies(
     services: &Services,
     caller: &Caller,
