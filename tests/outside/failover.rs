@@ -164,6 +164,11 @@ async fn sessions_are_back_in_ten_seconds_after_either_coordinator_is_killed() -
         second.contains(&format!("It serves the same fleet as {}", nas.url())),
         "{second}"
     );
+    let again = join(home.path(), &nas_folder, &nas).await?;
+    ensure!(
+        again.contains(&format!("It also uses {}", laptop.url())),
+        "{again}"
+    );
     let written = std::fs::read_to_string(file(home.path()))?;
     ensure!(
         written.contains(&format!(

@@ -1,9 +1,9 @@
-//! The credentials that a login has made, itself or through others. They outlive it.
+//! The credentials that a login or a key has made, itself or through others. They outlive it.
 
 use c3po_shared::audit::Event;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::LoginScope;
+use c3po_shared::vocabulary::{LoginScope, Scope};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use super::issue::{ROTATED, maker_in};
 use crate::clock;
 use crate::store::{Invite, Key, Login, Store, StoreError};
 
-/// A valid credential that a login has made, or a key that it rotated.
+/// A valid credential that a login or a key has made, or a key that it rotated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct MadeCredential {
     /// `login`, `key` or `invite`.
@@ -26,30 +26,56 @@ pub(crate) struct MadeCredential {
     scope: &'static str,
     /// Its maker: `login-ID`, the id of a key, or `invite ID`.
     made_by: String,
-    /// Of a key that the login rotated, itself or through others, and so has had: the one that did.
+    /// Of a key that the maker rotated, itself or through others, and so has had: the one that did.
     #[serde(skip_serializing_if = "Option::is_none")]
     rotated_by: Option<String>,
-    /// Absent if the login has made it. True if only the login may have: the key was made after it, with an invite that is
-    /// used up and no longer stored.
+    /// Absent if the maker has made it. True if it only may have: the key was made after it, with an invite that is used up
+    /// and no longer stored.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_uncertain: bool,
 }
 
-/// Returns the valid credentials that the login has made, and those that it may have made.
+/// A login or a key that may have made others.
+pub(crate) struct Maker {
+    label: String,
+    created_at: Timestamp,
+    is_admin: bool,
+}
+
+impl From<&Login> for Maker {
+    fn from(login: &Login) -> Self {
+        Self {
+            label: Principal::label_of_login(&login.id),
+            created_at: login.created_at,
+            is_admin: login.scope == LoginScope::Admin,
+        }
+    }
+}
+
+impl From<&Key> for Maker {
+    fn from(key: &Key) -> Self {
+        Self {
+            label: key.id.clone(),
+            created_at: key.created_at,
+            is_admin: key.scope == Scope::Admin,
+        }
+    }
+}
+
+/// Returns the valid credentials that the maker has made, and those that it may have made.
 pub(crate) async fn of(
     store: &dyn Store,
-    login: &Login,
+    maker: &Maker,
 ) -> Result<Vec<MadeCredential>, StoreError> {
+    if !maker.is_admin {
+        return Ok(Vec::new());
+    }
     let all = all(
         store.logins().await?,
         store.keys().await?,
         store.invites().await?,
     );
-    let rotations = match login.scope {
-        LoginScope::Admin => rotations(store).await?,
-        _ => Vec::new(),
-    };
-    Ok(made(login, all, &rotations))
+    Ok(made(maker, all, &rotations(store).await?))
 }
 
 /// A key got a new secret.
@@ -160,10 +186,10 @@ pub(super) fn label_of_invite(id: &str) -> String {
     format!("{INVITE}{id}")
 }
 
-fn made(login: &Login, all: Vec<Record>, rotations: &[Rotation]) -> Vec<MadeCredential> {
-    let first = vec![Principal::label_of_login(&login.id)];
+fn made(maker: &Maker, all: Vec<Record>, rotations: &[Rotation]) -> Vec<MadeCredential> {
+    let first = vec![maker.label.clone()];
     let certain = with_offspring(first, &all, rotations);
-    let is_later = |record: &Record| record.created_at.is_some_and(|at| at >= login.created_at);
+    let is_later = |record: &Record| record.created_at.is_some_and(|at| at >= maker.created_at);
     let is_lost =
         |maker: &str| maker.starts_with(INVITE) && all.iter().all(|record| record.label != maker);
     let lost = all.iter().filter(|record| is_later(record));
@@ -223,17 +249,10 @@ mod tests {
             is_valid,
             credential: credential("key", label.to_owned(), None, "admin", made_by.to_owned()),
         };
-        let login = Login {
-            id: "a".into(),
-            hash: String::new(),
-            name: "ann".into(),
-            scope: LoginScope::Admin,
+        let login = Maker {
+            label: "login-a".into(),
             created_at: Timestamp::from_millis(10),
-            expires_at: Timestamp::from_millis(20),
-            revoked_at: None,
-            made_by: "local".into(),
-            device: None,
-            revision: 1,
+            is_admin: true,
         };
         let all = vec![
             record("login-a", "local", 10, false),

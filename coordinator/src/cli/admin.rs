@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
-use super::logins::{LoginOptions, LoginsCommand, offered};
+use super::logins::{LoginOptions, LoginsCommand, made, offered};
 use super::requests::{delete, get, in_path, post, required};
 use super::tables::{every_key, guarded_pairs, listed, open_invites, plain};
 use super::{absent, exchange};
@@ -333,6 +333,7 @@ fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
         let command = typed.line(&format!("keys revoke {id}"));
         text += &format!("\n  {id} of {name}:\n    {command}");
     }
+    text += &made(answer, typed)?;
     let logins = typed.line("logins list");
     text += &format!(
         "\n\nIf that machine is lost, revoke the logins that `c3po login` made there too:\n\n  {logins}\n"

@@ -69,11 +69,17 @@ impl LoginsCommand {
     }
 }
 
-/// Returns the text about a revoked login, with the commands for what it made.
+/// Returns the text about a revoked login.
 fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
     let said = |name: &str| required(answer, name);
     let (id, name, state) = (said("id")?, said("name")?, said("state")?);
-    let mut text = format!("The login {id} of {name} is {state}.");
+    let made = made(answer, typed)?;
+    Ok(format!("The login {id} of {name} is {state}.{made}"))
+}
+
+/// Returns the text about what a revoked login or key made, with the commands that end it; empty if there is nothing.
+pub(super) fn made(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
+    let mut text = String::new();
     for (is_uncertain, head) in [(false, MADE), (true, PERHAPS_MADE)] {
         let made = listed(answer, "made").iter();
         let lines: Vec<String> = made
@@ -88,7 +94,7 @@ fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
 }
 
 const MADE: &str = "It made or rotated these, which are still valid:";
-const PERHAPS_MADE: &str = "The invites of these hosts are used up, so they may be the work of this login too. \
+const PERHAPS_MADE: &str = "The invites of these hosts are used up, so they may be its work too. \
                             `audit` lists the invites with their makers:";
 
 /// Returns a line about a credential, with the command that revokes it.

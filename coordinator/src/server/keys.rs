@@ -15,6 +15,7 @@ use super::AppState;
 use super::endpoint::{Body, By, InPath, RestAnswer};
 use crate::auth;
 use crate::auth::issue::{self, NewKey};
+use crate::auth::offspring::{self, MadeCredential};
 use crate::clock;
 use crate::store::Key;
 
@@ -69,6 +70,8 @@ pub(super) struct RevokedKey {
     shown: ListedKey,
     /// The other valid keys of the same host, which the holder of this key may have made or taken too.
     same_host: Vec<OtherKey>,
+    /// What a key of the scope `admin` made that is still valid. It outlives the key.
+    made: Vec<MadeCredential>,
 }
 
 /// Another key of a host.
@@ -161,6 +164,10 @@ pub(super) async fn revoke(
     let (by, store) = (principal.name(), server.services.store.as_ref());
     // First: the revocation must not be reported as failed afterwards.
     let mut others = store.keys().await?;
+    let made = match others.iter().find(|key| key.id == id) {
+        Some(key) => offspring::of(store, &key.into()).await?,
+        None => Vec::new(),
+    };
     let ended = issue::revoke(store, &id, &principal).await;
     let (key, is_news) =
         ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
@@ -172,6 +179,7 @@ pub(super) async fn revoke(
     let other = |Key { id, name, .. }| OtherKey { id, name };
     Ok(Json(RevokedKey {
         same_host: others.into_iter().map(other).collect(),
+        made,
         shown: shown(key, now),
     }))
 }

@@ -195,7 +195,7 @@ pub(super) async fn revoke(
         changed(&server, "revoked", &login, principal.name()).await;
     }
     let made = match principal.check(Right::MakeLogin) {
-        Ok(()) => offspring::of(store, &login).await?,
+        Ok(()) => offspring::of(store, &(&login).into()).await?,
         Err(_) => Vec::new(),
     };
     Ok(Json(RevokedLogin {

@@ -277,7 +277,7 @@ async fn make_everything(
 }
 
 #[tokio::test]
-async fn a_revocation_lists_the_offspring_of_the_login() -> Result<()> {
+async fn a_revocation_lists_the_offspring_of_the_login_or_key() -> Result<()> {
     for redis in [None, Some(Redis::start().await?)] {
         let address: Option<StoreAddress> = redis
             .as_ref()
@@ -302,7 +302,8 @@ async fn a_revocation_lists_the_offspring_of_the_login() -> Result<()> {
         }
         ensure!(said.matches(" revoke ").count() == made.len(), "{said}");
         // Revoked once more, it lists what is still valid.
-        gate.ask(&["keys", "revoke", &made[1].1]).await?;
+        let said = gate.ask(&["keys", "revoke", &made[1].1]).await?;
+        ensure!(said.contains(&format!("  key {} of", made[2].1)), "{said}");
         let left = gate
             .ask(&["logins", "revoke", id(&admin)?, "--json"])
             .await?;

@@ -250,6 +250,10 @@ fn tell(
             "It serves the same fleet as {others}: this host uses whichever of them answers."
         ))?,
         Relation::Instead => line(&format!("This host no longer uses {others}."))?,
+        Relation::Again if !others.is_empty() => line(&format!(
+            "It also uses {others}, as {file} named before, and sends its key there. If you do not know that \
+             coordinator, revoke this key, delete that file, and join again with a new code."
+        ))?,
         Relation::First | Relation::Again => {}
     }
     let older = joined.older_key.as_ref().filter(|older| older.valid);
