@@ -65,7 +65,7 @@ pub struct Entry {
     /// The id of the key that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The id of the login that was used; `local` for a message of a person without one. For an answer without one, the way and
+    /// The id of the login that was used; `local` for a person without one. For an answer without one, the way and
     /// the name: `ntfy/ann`, `dialog/terminal@HOST` or `triage/AGENT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<String>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Amendment, Claim, Ending, Send};
+use c3po_coordinator::store::{Actor, Amendment, Claim, Ending, Send};
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -15,7 +15,7 @@ use harness::redis::Redis;
 use tokio::time::timeout;
 
 use super::Fixture;
-use super::fixture::{SHORT, SOON, claim, id, message, progress, reply, send};
+use super::fixture::{SHORT, SOON, by, claim, id, message, progress, reply, send};
 use super::redis::fixture_on;
 
 /// A limit that these tests do not reach.
@@ -204,7 +204,7 @@ pub(crate) async fn only_what_is_recorded_of_a_message_counts_as_an_advance(
         let progress = progress(&messages, stage, Via::Hook);
         fixture
             .store
-            .advance(&tenure.agent, Some(&tenure), &progress)
+            .advance(&tenure.agent, &by(&tenure), &progress)
             .await
     };
     assert!(
@@ -260,7 +260,7 @@ pub(crate) async fn each_change_appends_its_entries_in_its_own_step(
     for _ in 0..2 {
         fixture
             .store
-            .advance(&tenure.agent, Some(&tenure), &progress)
+            .advance(&tenure.agent, &by(&tenure), &progress)
             .await?;
     }
     fixture.answer(&question, "so").await?;
@@ -330,6 +330,42 @@ pub(crate) async fn a_message_of_a_person_is_recorded_with_its_login(
     Ok(())
 }
 
+pub(crate) async fn an_acknowledgement_and_a_receipt_are_recorded_with_their_credentials(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.pair().await?;
+    fixture.store.keep_log(Some(PLENTY)).await?;
+    for (key, login) in [(Some("0a0b0c0d"), None), (None, Some("0a1b2c3d"))] {
+        let sent = fixture.say("a", "b", "how?").await?;
+        let actor = Actor {
+            tenure: None,
+            key: key.map(str::to_owned),
+            login: login.map(str::to_owned),
+        };
+        let (of, ids) = (&sent.to_agent, std::slice::from_ref(&sent.id));
+        let progress = Progress {
+            seen_via: Some(Via::Terminal),
+            ..progress(ids, Stage::InSession, Via::Terminal)
+        };
+        fixture.store.advance(of, &actor, &progress).await?;
+        fixture.store.acknowledge(of, &actor, ids).await?;
+    }
+    let mut found = read(&fixture, 0, 100).await?;
+    found.retain(|entry| entry.agent == Some(id("b")));
+    assert_eq!(
+        short(&found),
+        [
+            "receipt b -> a in_session via terminal key 0a0b0c0d",
+            "receipt b -> a seen via terminal key 0a0b0c0d",
+            "acknowledged b -> a key 0a0b0c0d",
+            "receipt b -> a in_session via terminal login 0a1b2c3d",
+            "receipt b -> a seen via terminal login 0a1b2c3d",
+            "acknowledged b -> a login 0a1b2c3d",
+        ]
+    );
+    Ok(())
+}
+
 pub(crate) async fn a_change_that_did_not_happen_appends_nothing(fixture: Fixture) -> Result<()> {
     let old = fixture.pair().await?;
     let tenure = fixture
@@ -362,7 +398,7 @@ pub(crate) async fn a_change_that_did_not_happen_appends_nothing(fixture: Fixtur
     );
     fixture
         .store
-        .advance(&tenure.agent, Some(&tenure), &unseen)
+        .advance(&tenure.agent, &by(&tenure), &unseen)
         .await?;
     assert_eq!(
         short(&read(&fixture, 0, 100).await?),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::redis::OpenError;
-use c3po_coordinator::store::{Ending, SendOutcome, Store, StoreError, Tenure};
+use c3po_coordinator::store::{Actor, Ending, SendOutcome, Store, StoreError, Tenure};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use futures_util::future::{try_join, try_join4};
@@ -14,7 +14,7 @@ use harness::eventually::eventually;
 use harness::redis::Redis;
 
 use super::Fixture;
-use super::fixture::{SOON, claim, everything, id, message, news, progress, send};
+use super::fixture::{SOON, by, claim, everything, id, message, news, progress, send};
 use super::redis::{ANSWERED, address, fixture_of, fixture_on, keep_apart, open, recovered};
 
 /// A key in the hash slot of the fleet.
@@ -228,7 +228,7 @@ async fn nothing_that_was_accepted_is_lost_or_doubled_while_every_master_is_kill
                     sent
                 );
                 insist(&refused, async || {
-                    store.acknowledge(&id(to), None, &ids).await
+                    store.acknowledge(&id(to), &Actor::default(), &ids).await
                 })
                 .await?;
                 sent.clear();
@@ -380,7 +380,7 @@ async fn work(
         let progress = progress(ids, Stage::InSession, Via::GetMessages);
         insist(refused, async || {
             store
-                .advance(&message.to_agent, Some(&tenure), &progress)
+                .advance(&message.to_agent, &by(&tenure), &progress)
                 .await
         })
         .await?;
@@ -407,7 +407,9 @@ async fn work(
             "the next session is shown everything, in round {number}"
         );
         insist(refused, async || {
-            store.acknowledge(&message.to_agent, None, ids).await
+            store
+                .acknowledge(&message.to_agent, &Actor::default(), ids)
+                .await
         })
         .await?;
         let call = send(super::fixture::message("a", "x", &format!("new {number}")));

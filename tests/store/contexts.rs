@@ -9,7 +9,7 @@ use c3po_shared::vocabulary::State;
 use c3po_shared::wire::SessionChange;
 
 use super::Fixture;
-use super::fixture::{claim, context, everything, id, message, news, seen_at_once};
+use super::fixture::{by, claim, context, everything, id, message, news, seen_at_once};
 
 async fn enter(fixture: &Fixture, tenure: &Tenure, number: u64) -> Result<()> {
     fixture
@@ -425,7 +425,7 @@ pub(crate) async fn a_combined_receipt_of_an_older_context_shows_nothing_to_the_
     let both = [question.id.clone(), news.id.clone()];
     fixture
         .store
-        .advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0))
+        .advance(&id("b"), &by(&tenure), &seen_at_once(&both, 0))
         .await?;
     assert_eq!(
         unshown(&fixture, "b").await?,
@@ -447,7 +447,7 @@ pub(crate) async fn a_combined_receipt_of_an_older_context_shows_nothing_to_the_
         .store
         .advance(
             &id("b"),
-            Some(&tenure),
+            &by(&tenure),
             &seen_at_once(std::slice::from_ref(&later.id), 2),
         )
         .await?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use c3po_coordinator::store::{
-    Agent, AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store, StoreError,
-    Stretch, Tenure, Wake,
+    Actor, Agent, AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store,
+    StoreError, Stretch, Tenure, Wake,
 };
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
@@ -177,7 +177,11 @@ impl Fixture {
     pub(crate) async fn acknowledge(&self, message: &Message) -> Result<()> {
         let settled = self
             .store
-            .acknowledge(&message.to_agent, None, std::slice::from_ref(&message.id))
+            .acknowledge(
+                &message.to_agent,
+                &Actor::default(),
+                std::slice::from_ref(&message.id),
+            )
             .await?;
         ensure!(
             settled.acked == [message.id.clone()] && settled.unknown.is_empty(),
@@ -220,7 +224,7 @@ impl Fixture {
         };
         Ok(self
             .store
-            .advance(&message.to_agent, Some(tenure), &progress)
+            .advance(&message.to_agent, &by(tenure), &progress)
             .await
             .map(drop)?)
     }
@@ -230,6 +234,15 @@ impl Fixture {
         let kept = self.store.message(message).await?;
         let kept = kept.ok_or_else(|| anyhow::anyhow!("{message} is not kept"))?;
         Ok(kept.history.iter().map(|step| step.stage).collect())
+    }
+}
+
+/// Creates the session as the actor, with its key.
+pub(crate) fn by(tenure: &Tenure) -> Actor {
+    Actor {
+        tenure: Some(tenure.clone()),
+        key: tenure.key.clone(),
+        login: None,
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use c3po_coordinator::config::Fleet;
 use c3po_coordinator::store::sqlite::SqliteStore;
 use c3po_coordinator::store::{
-    Amendment, Claim, Ending, Key, Send, SendOutcome, Store, StoreError, Tenure,
+    Actor, Amendment, Claim, Ending, Key, Send, SendOutcome, Store, StoreError, Tenure,
 };
 use c3po_shared::limits::{CALLS_PER_KEY, KEYS_MAX};
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -20,7 +20,7 @@ use harness::skip::skipped;
 use harness::small_disk::SmallDisk;
 use tempfile::tempdir;
 
-use super::fixture::{SOON, claim, everything, id, message, news, progress, send};
+use super::fixture::{SOON, by, claim, everything, id, message, news, progress, send};
 use super::keys::key;
 
 /// The size of the disk in KiB; a quarter of it is its floor.
@@ -69,7 +69,9 @@ async fn control(store: &dyn Store, round: u64) -> Result<()> {
     b.context("a session of another host")?;
     let sent = store.inbox(&id("b"), everything()).await?;
     let first = sent.first().context("a message")?.message.id.clone();
-    let settled = store.acknowledge(&id("b"), None, &[first]).await?;
+    let settled = store
+        .acknowledge(&id("b"), &Actor::default(), &[first])
+        .await?;
     anyhow::ensure!(settled.acked.len() == 1, "{settled:?}");
     let one = key(&format!("{round:08}"));
     anyhow::ensure!(store.put_key(&one, KEYS_MAX, None).await?, "a key");
@@ -179,7 +181,7 @@ async fn receipts_without_end_leave_the_room_for_control() -> Result<()> {
                 context,
                 ..progress(&ids, Stage::InSession, Via::GetMessages)
             };
-            store.advance(&session.agent, Some(session), &receipt).await
+            store.advance(&session.agent, &by(session), &receipt).await
         });
         for outcome in stream::iter(receipts)
             .buffer_unordered(CALLS_PER_KEY)

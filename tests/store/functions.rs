@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use c3po_coordinator::store::{AnswerOutcome, Ending, Pair, Selection, SendOutcome, Tenure};
+use c3po_coordinator::store::{Actor, AnswerOutcome, Ending, Pair, Selection, SendOutcome, Tenure};
 use c3po_shared::limits::{INBOX_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST};
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::time::Timestamp;
@@ -15,7 +15,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Fixture;
-use super::fixture::{LEASE, SOON, context, everything, id, message, news, progress, seen_at_once};
+use super::fixture::{
+    LEASE, SOON, by, context, everything, id, message, news, progress, seen_at_once,
+};
 use super::redis::{Shared, shared};
 
 /// The most commands that one function call may run.
@@ -95,10 +97,10 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
         context: 1,
         ..progress(&sent, Stage::InSession, Via::GetMessages)
     };
-    store.advance(&tenure.agent, Some(tenure), &shown).await?;
+    store.advance(&tenure.agent, &by(tenure), &shown).await?;
     begin_context(fixture, tenure, 2).await?;
     store
-        .advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 2))
+        .advance(&tenure.agent, &by(tenure), &seen_at_once(&sent, 2))
         .await?;
     assert_eq!(fixture.inbox("c").await?.len(), INBOX_MAX);
     let one = Selection {
@@ -112,9 +114,7 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     })
     .await?;
     assert_eq!(fixture.pending("c").await?, INBOX_MAX / 2);
-    store
-        .acknowledge(&tenure.agent, Some(tenure), &sent)
-        .await?;
+    store.acknowledge(&tenure.agent, &by(tenure), &sent).await?;
     store.renew(tenure, LEASE).await?;
     fixture.introduce("human", None).await?;
     store
@@ -138,7 +138,7 @@ async fn settle_full_inbox(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
     begin_context(fixture, tenure, 1).await?;
     fixture
         .store
-        .advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 0))
+        .advance(&tenure.agent, &by(tenure), &seen_at_once(&sent, 0))
         .await?;
     assert_eq!(fixture.pending("c").await?, 0);
     Ok(())
@@ -167,7 +167,7 @@ async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
         .store
         .advance(
             &reader.agent,
-            Some(&reader),
+            &by(&reader),
             &progress(&kept, Stage::InSession, Via::GetMessages),
         )
         .await?;
@@ -194,7 +194,7 @@ async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
         .store
         .advance(
             &both.agent,
-            Some(&both),
+            &by(&both),
             &seen_at_once(std::slice::from_ref(&question.id), 1),
         )
         .await?;
@@ -232,14 +232,20 @@ async fn people_have_as_much_as_one_call_settles(fixture: &Fixture) -> Result<()
     let store = &fixture.store;
     for ids in [&now, &later] {
         let shown = progress(ids, Stage::InSession, Via::GetMessages);
-        store.advance(&id("human"), None, &shown).await?;
+        store
+            .advance(&id("human"), &Actor::default(), &shown)
+            .await?;
     }
-    store.acknowledge(&id("human"), None, &now).await?;
+    store
+        .acknowledge(&id("human"), &Actor::default(), &now)
+        .await?;
     eventually("the time of the others is over", SOON, async || {
         (Timestamp::now() > end).then_some(())
     })
     .await?;
-    store.acknowledge(&id("human"), None, &later).await?;
+    store
+        .acknowledge(&id("human"), &Actor::default(), &later)
+        .await?;
     assert_eq!(fixture.pending("human").await?, 0);
     Ok(())
 }

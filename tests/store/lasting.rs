@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{AnswerOutcome, Send, SendOutcome, StoreError};
+use c3po_coordinator::store::{Actor, AnswerOutcome, Send, SendOutcome, StoreError};
 use c3po_shared::limits::ARCHIVE_LIFE;
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
@@ -121,7 +121,11 @@ pub(crate) async fn a_sweep_removes_what_was_settled_long_enough_ago(
     assert_eq!(fixture.thread(&old[0].id, "a").await?, []);
     let settled = fixture
         .store
-        .acknowledge(&id("b"), None, std::slice::from_ref(&old[0].id))
+        .acknowledge(
+            &id("b"),
+            &Actor::default(),
+            std::slice::from_ref(&old[0].id),
+        )
         .await?;
     assert_eq!(settled.unknown, [old[0].id.clone()], "it is no longer kept");
     Ok(())

@@ -199,6 +199,7 @@ macro_rules! every_promise {
                 without_a_log_nothing_is_appended,
                 each_change_appends_its_entries_in_its_own_step,
                 a_message_of_a_person_is_recorded_with_its_login,
+                an_acknowledgement_and_a_receipt_are_recorded_with_their_credentials,
                 a_change_that_did_not_happen_appends_nothing,
                 an_expiry_is_in_the_log_once_however_it_is_noticed,
                 readers_of_the_log_are_woken,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{AnswerOutcome, SendOutcome};
+use c3po_coordinator::store::{Actor, AnswerOutcome, SendOutcome};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::{
     NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
@@ -273,7 +273,7 @@ pub(crate) async fn an_agent_whose_question_people_have_stays_until_it_is_answer
             assert_eq!(answered, AnswerOutcome::Sent(SendOutcome::Stored));
             fixture
                 .store
-                .acknowledge(&id(name), None, &[reply.message.id])
+                .acknowledge(&id(name), &Actor::default(), &[reply.message.id])
                 .await?;
             fixture.store.unregister(&id(name), None, None).await?;
         } else {

@@ -1,12 +1,12 @@
 //! Receipts: each step once, in order, with its evidence, and never from a session that has lost the agent.
 
 use anyhow::Result;
-use c3po_coordinator::store::{Ending, StoreError};
+use c3po_coordinator::store::{Actor, Ending, StoreError};
 use c3po_shared::receipt::{Stage, Via};
 use harness::eventually::eventually;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, claim, id, message, news, progress, seen_at_once, woken};
+use super::fixture::{SOON, brief, by, claim, id, message, news, progress, seen_at_once, woken};
 
 pub(crate) async fn a_history_has_each_step_once_in_order_with_its_evidence(
     fixture: Fixture,
@@ -230,7 +230,7 @@ pub(crate) async fn others_mail_and_unknown_messages_do_not_advance(
     let progress = progress(&messages, Stage::InSession, Via::GetMessages);
     fixture
         .store
-        .advance(&id("b"), Some(&tenure), &progress)
+        .advance(&id("b"), &by(&tenure), &progress)
         .await?;
     assert_eq!(fixture.stages(&to_a.id).await?, [Stage::Stored]);
     assert_eq!(
@@ -250,7 +250,7 @@ pub(crate) async fn an_outdated_session_advances_nothing(fixture: Fixture) -> Re
         progress(messages, Stage::InSession, Via::GetMessages),
         seen_at_once(messages, 0),
     ] {
-        let refused = fixture.store.advance(&id("b"), Some(&old), &progress).await;
+        let refused = fixture.store.advance(&id("b"), &by(&old), &progress).await;
         assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
     }
     assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored]);
@@ -263,7 +263,10 @@ pub(crate) async fn evidence_without_a_session_is_recorded(fixture: Fixture) -> 
     let sent = fixture.post(news("a", "human", "news")).await?;
     for stage in [Stage::InSession, Stage::Seen] {
         let progress = progress(std::slice::from_ref(&sent.id), stage, Via::Terminal);
-        fixture.store.advance(&id("human"), None, &progress).await?;
+        fixture
+            .store
+            .advance(&id("human"), &Actor::default(), &progress)
+            .await?;
     }
     let history = fixture
         .store
@@ -294,7 +297,7 @@ pub(crate) async fn a_combined_receipt_records_every_stage_with_its_evidence(
     let mut wakes = fixture.store.wakes();
     let recorded = fixture
         .store
-        .advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0))
+        .advance(&id("b"), &by(&tenure), &seen_at_once(&both, 0))
         .await?;
     let expected = both
         .iter()
@@ -327,7 +330,7 @@ pub(crate) async fn a_combined_receipt_records_every_stage_with_its_evidence(
     assert!(
         fixture
             .store
-            .advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0))
+            .advance(&id("b"), &by(&tenure), &seen_at_once(&both, 0))
             .await?
             .is_empty(),
         "once"
@@ -358,7 +361,7 @@ pub(crate) async fn a_combined_receipt_adds_the_missing_stages_of_each_message(
     let all = [&shown, &seen, &fresh, &answered].map(|message| message.id.clone());
     let recorded = fixture
         .store
-        .advance(&id("b"), Some(&tenure), &seen_at_once(&all, 0))
+        .advance(&id("b"), &by(&tenure), &seen_at_once(&all, 0))
         .await?;
     let of_fresh = [Stage::InSession, Stage::Seen].map(|stage| (fresh.id.clone(), stage));
     assert_eq!(

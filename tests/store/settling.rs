@@ -1,10 +1,10 @@
 //! Acknowledgements: they remove a message once and for good, and only the agent's own.
 
 use anyhow::Result;
-use c3po_coordinator::store::{Ending, Settled, StoreError};
+use c3po_coordinator::store::{Actor, Ending, Settled, StoreError};
 
 use super::Fixture;
-use super::fixture::{claim, id, message};
+use super::fixture::{by, claim, id, message};
 
 pub(crate) async fn acknowledged_is_out_of_the_inbox_and_stays_acknowledged(
     fixture: Fixture,
@@ -15,7 +15,7 @@ pub(crate) async fn acknowledged_is_out_of_the_inbox_and_stays_acknowledged(
     for _ in 0..2 {
         let settled = fixture
             .store
-            .acknowledge(&id("b"), Some(&tenure), std::slice::from_ref(&first.id))
+            .acknowledge(&id("b"), &by(&tenure), std::slice::from_ref(&first.id))
             .await?;
         assert_eq!(
             settled,
@@ -41,7 +41,10 @@ pub(crate) async fn unknown_and_others_mail_is_not_acknowledged(fixture: Fixture
     let to_a = fixture.say("b", "a", "for a").await?;
     let never = message("a", "b", "never sent");
     let ids = [never.id.clone(), to_b.id.clone(), to_a.id.clone()];
-    let settled = fixture.store.acknowledge(&id("b"), None, &ids).await?;
+    let settled = fixture
+        .store
+        .acknowledge(&id("b"), &Actor::default(), &ids)
+        .await?;
     assert_eq!(
         settled,
         Settled {
@@ -63,7 +66,7 @@ pub(crate) async fn an_outdated_session_acknowledges_nothing(fixture: Fixture) -
     fixture.take(&claim("b")).await?;
     let refused = fixture
         .store
-        .acknowledge(&id("b"), Some(&old), std::slice::from_ref(&sent.id))
+        .acknowledge(&id("b"), &by(&old), std::slice::from_ref(&sent.id))
         .await;
     assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
     assert_eq!(fixture.inbox("b").await?, ["hello"]);

@@ -9,7 +9,7 @@ use anyhow::Result;
 use c3po_coordinator::config::Fleet;
 use c3po_coordinator::store::sqlite::{OpenError, SqliteStore};
 use c3po_coordinator::store::{
-    AnswerOutcome, AuditStore, Quota, Send, SendOutcome, Store, StoreError,
+    Actor, AnswerOutcome, AuditStore, Quota, Send, SendOutcome, Store, StoreError,
 };
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::limits::AUDIT_ENTRIES_LEAST;
@@ -102,10 +102,9 @@ async fn a_store_of_its_size_refuses_messages_and_lets_everything_else_go_on() -
     assert_eq!(outcome, AnswerOutcome::Sent(SendOutcome::Stored));
     store.claim(&claim("c")).await?;
     let ids: Vec<_> = stored.iter().map(|send| send.message.id.clone()).collect();
-    assert_eq!(
-        store.acknowledge(&id("b"), None, &ids).await?.acked.len(),
-        ids.len()
-    );
+    let (b, actor) = (id("b"), Actor::default());
+    let settled = store.acknowledge(&b, &actor, &ids).await?;
+    assert_eq!(settled.acked.len(), ids.len());
     let sent = async || {
         store.sweep().await.ok()?;
         (store.send(&long()).await.ok()? == SendOutcome::Stored).then_some(())

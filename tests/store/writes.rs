@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use c3po_coordinator::config::Fleet;
 use c3po_coordinator::store::sqlite::SqliteStore;
 use c3po_coordinator::store::{AuditStore, Store};
 use c3po_shared::receipt::{Stage, Via};
 use tempfile::tempdir;
 
-use super::fixture::{claim, id, message, news, progress, send};
+use super::fixture::{by, claim, id, message, news, progress, send};
 
 /// The size of a page in the write-ahead log, with its header.
 const FRAME: u64 = 4_096 + 24;
@@ -68,7 +68,7 @@ async fn a_receipt_of_a_long_message_writes_as_little_as_of_a_short_one() -> Res
     let path = folder.path().join("c3po.db");
     let store = SqliteStore::open(&path, &Fleet::default()).await?;
     store.claim(&claim("a")).await?;
-    let tenure = store.claim(&claim("b")).await?;
+    let tenure = store.claim(&claim("b")).await?.context("a free name")?;
     for length in [10, 5_000, 200_000] {
         let text = "x".repeat(length);
         let mut sent = Vec::new();
@@ -86,7 +86,7 @@ async fn a_receipt_of_a_long_message_writes_as_little_as_of_a_short_one() -> Res
             let written = pages(&path, async || {
                 let ids: Vec<_> = next.next().cloned().into_iter().collect();
                 let receipt = progress(&ids, stage, via);
-                let recorded = store.advance(&id("b"), tenure.as_ref(), &receipt).await?;
+                let recorded = store.advance(&id("b"), &by(&tenure), &receipt).await?;
                 ensure!(recorded.len() == 1, "{stage:?} was not recorded");
                 Ok(())
             });

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::auth::Principal;
-use crate::store::{Speaker, Tenure};
+use crate::store::{Actor, Speaker, Tenure};
 
 /// How long a message returned by one wait is withheld from other waits of the same session.
 ///
@@ -63,6 +63,16 @@ impl Caller {
     /// Returns whether the caller is a one-shot session, whose questions end with it.
     pub(crate) fn is_one_shot(&self) -> bool {
         self.tenure.as_ref().is_some_and(|tenure| tenure.one_shot)
+    }
+
+    /// Returns the session and the credential of the caller, for an act on its inbox.
+    pub(crate) fn actor(&self) -> Actor {
+        let (key, login) = self.credentials();
+        Actor {
+            tenure: self.tenure.clone(),
+            key,
+            login,
+        }
     }
 
     /// Returns the key and the login to record with a message of the caller.

@@ -111,11 +111,12 @@ pub(super) async fn acknowledge(
     if caller.agent.is_human() {
         check_no_question(services, caller, &call.message_ids).await?;
     }
+    let actor = caller.actor();
     let (mut acked, mut unknown) = (Vec::new(), Vec::new());
     for ids in call.message_ids.chunks(CHANGED_AT_ONCE) {
         let settled = services
             .store
-            .acknowledge(&caller.agent, caller.tenure.as_ref(), ids)
+            .acknowledge(&caller.agent, &actor, ids)
             .await?;
         acked.extend(settled.acked);
         unknown.extend(settled.unknown);

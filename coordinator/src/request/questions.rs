@@ -11,7 +11,7 @@ use c3po_shared::receipt::{Progress, Receipt, Stage, Step, Via, refused_answer};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::Decision;
 
-use super::receipts::tracked;
+use super::receipts::{advance, tracked};
 use super::send::{envelope_of_reply, store_reply};
 use super::{Caller, Memory, Services, begin_call, begin_read};
 use crate::auth::Principal;
@@ -156,7 +156,7 @@ pub(crate) async fn asked(services: &Services, id: &MessageId) -> Result<Option<
 /// Errors: `INVALID_REQUEST` for another stage or way, `MESSAGE_NOT_FOUND`, and those of the store.
 pub(crate) async fn record_shown(
     services: &Services,
-    principal: &Principal,
+    principal: &Arc<Principal>,
     id: &MessageId,
     stage: Stage,
     via: Via,
@@ -174,8 +174,7 @@ pub(crate) async fn record_shown(
         context: 0,
     };
     let _place = begin_call(principal).await?;
-    let human = AgentId::human();
-    services.store.advance(&human, None, &progress).await?;
+    advance(services, &person(principal), &progress).await?;
     let kept = services.store.message(id).await?;
     kept.map(tracked)
         .ok_or_else(|| Refusal::message_not_found(id))

@@ -27,8 +27,8 @@ pub(super) async fn advance(
     caller: &Caller,
     progress: &Progress,
 ) -> Result<(), StoreError> {
-    let (agent, tenure) = (&caller.agent, caller.tenure.as_ref());
-    services.store.advance(agent, tenure, progress).await?;
+    let (agent, actor) = (&caller.agent, caller.actor());
+    services.store.advance(agent, &actor, progress).await?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use c3po_shared::agent::AgentRecord;
+use c3po_shared::audit::Entry;
 use c3po_shared::ids::AgentId;
 use c3po_shared::receipt::{Step, Via};
 use c3po_shared::time::Timestamp;
@@ -134,6 +135,28 @@ impl Speaker {
         match self {
             Self::Session(tenure) => &tenure.agent,
             Self::OfHost(agent, _) => agent,
+        }
+    }
+}
+
+/// The caller of an act on an inbox: its session, and the credential that the log names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Actor {
+    /// The session, as long as it holds its agent; `None` for a person's command.
+    pub tenure: Option<Tenure>,
+    /// The id of the key that is used.
+    pub key: Option<String>,
+    /// The id of the login that is used; `local` for a person without one.
+    pub login: Option<String>,
+}
+
+impl Actor {
+    /// Returns the audit entry with the key and the login.
+    pub(in crate::store) fn sign(&self, entry: Entry) -> Entry {
+        Entry {
+            key: self.key.clone(),
+            login: self.login.clone(),
+            ..entry
         }
     }
 }

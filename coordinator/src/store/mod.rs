@@ -35,7 +35,9 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
 use tokio::sync::broadcast;
 
-pub use self::agent::{Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Speaker, Tenure};
+pub use self::agent::{
+    Actor, Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Speaker, Tenure,
+};
 pub use self::audit::AuditStore;
 pub use self::conclusion::{Conclusion, OpenQuestion, PersonReached};
 pub use self::duty::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, DutyStore};
@@ -419,13 +421,13 @@ pub trait Store:
     async fn acknowledge(
         &self,
         agent: &AgentId,
-        tenure: Option<&Tenure>,
+        actor: &Actor,
         messages: &[MessageId],
     ) -> Result<Settled>;
 
     /// Records in one step that messages reached a later stage, and wakes their senders.
     ///
-    /// The tenure is that of the session that the messages reached. It is `None` for a person's command, for which no context
+    /// The tenure of the actor is that of the session that the messages reached. Without one, for a person's command, no context
     /// is recorded.
     ///
     /// The call ignores messages that are not stored or belong to another recipient. It ignores a stage that is not beyond
@@ -440,7 +442,7 @@ pub trait Store:
     async fn advance(
         &self,
         recipient: &AgentId,
-        tenure: Option<&Tenure>,
+        actor: &Actor,
         progress: &Progress,
     ) -> Result<Vec<(MessageId, Stage)>>;
 

@@ -1,11 +1,13 @@
 //! A person's commands that send, list, answer and acknowledge messages.
 
 use anyhow::{Context, Result, ensure};
+use c3po_shared::ids::AgentId;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
-use inside::gate::Gate;
+use inside::gate::{Gate, id};
 use serde_json::{Value, json};
 
+use super::ask;
 use super::people::{Host, SOON};
 
 #[tokio::test]
@@ -273,5 +275,72 @@ async fn queued_messages_are_sent_once_and_before_newer_ones() -> Result<()> {
         .map(|one| &one["message"])
         .collect();
     assert_eq!(texts, ["one", "two", "three", "four"]);
+    Ok(())
+}
+
+/// As that agent, reads a message by a command and takes it away, takes another one away over REST, and reports that a page
+/// displayed the third one, a question to people.
+async fn read_and_take(gate: &Gate, sender: &mut Link, name: &str, credential: &str) -> Result<()> {
+    let mut reader = Link::open_with(&gate.served.address, Some(credential)).await?;
+    reader.hello(&Who::person(name)).await?.expect("covered");
+    let mut ids = Vec::new();
+    for wants in [false, false, true] {
+        let text = json!({"target": name, "message": "hello", "requires_response": wants});
+        let sent = sender.call("send_message", text).await?;
+        ids.push(sent["id"].as_str().context("an id")?.to_owned());
+    }
+    reader.receipt(&[&ids[0]], "in_session", "terminal").await?;
+    let first = json!({"message_ids": [ids[0]]});
+    reader.call("ack_messages", first).await?;
+    let (second, seen) = (
+        json!({"message_ids": [ids[1]]}),
+        json!({"stage": "seen", "via": "page"}),
+    );
+    let mut reports = vec![("/api/v1/messages/acknowledge".to_owned(), second)];
+    if name == "human" {
+        reports.push((format!("/api/v1/questions/{}/receipt", ids[2]), seen));
+    }
+    for (path, body) in reports {
+        let (credential, agent) = (Some(credential), Some(name));
+        let answer = ask(gate, "POST", &path, credential, agent, &body.to_string()).await?;
+        ensure!(answer.status == 200, "{path}: {}", answer.body);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_message_that_a_command_reads_or_takes_away_is_audited_with_its_credential() -> Result<()>
+{
+    let gate = Gate::start().await?;
+    let (key, login) = (
+        gate.key("agent", "*", &[]).await?,
+        gate.login("person").await?,
+    );
+    let mut sender = Link::open_with(&gate.served.address, Some(&key)).await?;
+    sender.hello(&Who::new("sender")).await?.expect("covered");
+    let acts = ["in_session terminal", "acknowledged", "acknowledged"];
+    let of_page = ["in_session page", "seen page"];
+    for (name, credential, recorded, acts) in [
+        ("reader", &key, [Some(id(&key)?), None], acts.to_vec()),
+        (
+            "human",
+            &login,
+            [None, Some(id(&login)?)],
+            [&acts[..], &of_page].concat(),
+        ),
+    ] {
+        read_and_take(&gate, &mut sender, name, credential).await?;
+        let mut found = gate.served.store.audit(0, 100).await?;
+        found.retain(|entry| entry.agent.as_ref().map(AgentId::as_str) == Some(name));
+        let of_it = found.iter().map(|entry| match (entry.stage, entry.via) {
+            (Some(stage), Some(via)) => format!("{stage} {via}"),
+            _ => entry.event.to_string(),
+        });
+        assert_eq!(of_it.collect::<Vec<_>>(), acts);
+        for entry in &found {
+            let credential = [entry.key.as_deref(), entry.login.as_deref()];
+            assert_eq!(credential, recorded, "{entry:?}");
+        }
+    }
     Ok(())
 }

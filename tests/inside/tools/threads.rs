@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use c3po_coordinator::store::{Quota, Send};
+use c3po_coordinator::store::{Actor, Quota, Send};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX};
 use c3po_shared::message::Message;
@@ -76,7 +76,11 @@ async fn start() -> Result<(Redis, Served, [Link; 2], Vec<MessageId>)> {
         served.store.send(&send(next.clone())).await?;
         served
             .store
-            .acknowledge(&next.to_agent, None, std::slice::from_ref(&next.id))
+            .acknowledge(
+                &next.to_agent,
+                &Actor::default(),
+                std::slice::from_ref(&next.id),
+            )
             .await?;
         ids.push(next.id);
     }
@@ -239,7 +243,11 @@ async fn a_page_stops_early_when_most_messages_are_invisible() -> Result<()> {
         served.store.send(&send(next.clone())).await?;
         served
             .store
-            .acknowledge(&next.to_agent, None, std::slice::from_ref(&next.id))
+            .acknowledge(
+                &next.to_agent,
+                &Actor::default(),
+                std::slice::from_ref(&next.id),
+            )
             .await?;
         Ok(next.id)
     };

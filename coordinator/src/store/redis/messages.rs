@@ -14,8 +14,8 @@ use super::{RedisStore, agents, room};
 use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
-    AnswerOutcome, Conclusion, PersonReached, REPEAT_MARGIN, Result, Send, SendOutcome, Settled,
-    Speaker, StoreError, StoredMessage, Tenure, Wake, counted_host,
+    Actor, AnswerOutcome, Conclusion, PersonReached, REPEAT_MARGIN, Result, Send, SendOutcome,
+    Settled, Speaker, StoreError, StoredMessage, Wake, counted_host,
 };
 
 /// How many messages one call changes, with up to 13 commands each: no call runs more than 500.
@@ -325,14 +325,13 @@ fn fact<T: FromRedisValue>(told: &[Value]) -> Result<T> {
 pub(super) async fn acknowledge(
     store: &RedisStore,
     agent: &AgentId,
-    tenure: Option<&Tenure>,
+    actor: &Actor,
     messages: &[MessageId],
 ) -> Result<Settled> {
     let mut settled = Settled::default();
     for step in messages.chunks(STEP) {
         let mut call = store.names.call_about("acknowledge", agent);
-        call.arg(agents::session_argument(tenure))
-            .arg(agents::key_argument(tenure));
+        describe_actor(&mut call, actor);
         let flags = flags::<bool>(store, agent, call, step).await?;
         for (id, is_out) in step.iter().zip(flags) {
             let list = if is_out {
@@ -351,7 +350,7 @@ pub(super) async fn acknowledge(
 pub(super) async fn advance(
     store: &RedisStore,
     recipient: &AgentId,
-    tenure: Option<&Tenure>,
+    actor: &Actor,
     progress: &Progress,
 ) -> Result<Vec<(MessageId, Stage)>> {
     if !matches!(
@@ -363,12 +362,10 @@ pub(super) async fn advance(
     let mut recorded = Vec::new();
     for step in progress.message_ids.chunks(STEP) {
         let mut call = store.names.call_about("advance", recipient);
-        call.arg(store.wakes.origin())
-            .arg(agents::session_argument(tenure))
-            .arg(progress.context);
+        call.arg(store.wakes.origin()).arg(progress.context);
         call.arg(progress.stage.as_str()).arg(progress.via.as_str());
-        call.arg(progress.seen_via.map_or("", Via::as_str))
-            .arg(agents::key_argument(tenure));
+        call.arg(progress.seen_via.map_or("", Via::as_str));
+        describe_actor(&mut call, actor);
         for (id, flags) in step
             .iter()
             .zip(flags::<u8>(store, recipient, call, step).await?)
@@ -388,6 +385,13 @@ pub(super) async fn advance(
         .into_iter()
         .for_each(|sender| store.wakes.wake(Wake::Receipt(sender)));
     Ok(recorded)
+}
+
+/// Adds the session, the key and the login of an actor.
+fn describe_actor(call: &mut Call, actor: &Actor) {
+    call.arg(agents::session_argument(actor.tenure.as_ref()))
+        .arg(actor.key.as_deref().unwrap_or_default())
+        .arg(actor.login.as_deref().unwrap_or_default());
 }
 
 /// Makes a call about these messages of the agent, and returns one result per message.

@@ -45,9 +45,10 @@ use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
-    Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,
-    SendOutcome, SentStages, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
+    Actor, Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending,
+    Excerpt, Fill, Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result,
+    Selection, Send, SendOutcome, SentStages, Settled, Store, StoreError, StoredMessage, Stretch,
+    Tenure, Wake,
 };
 use connection::RedisConnection;
 use inbox::List;
@@ -281,20 +282,20 @@ impl Store for RedisStore {
     async fn acknowledge(
         &self,
         agent: &AgentId,
-        tenure: Option<&Tenure>,
+        actor: &Actor,
         messages: &[MessageId],
     ) -> Result<Settled> {
-        self.within(messages::acknowledge(self, agent, tenure, messages))
+        self.within(messages::acknowledge(self, agent, actor, messages))
             .await
     }
 
     async fn advance(
         &self,
         recipient: &AgentId,
-        tenure: Option<&Tenure>,
+        actor: &Actor,
         progress: &Progress,
     ) -> Result<Vec<(MessageId, Stage)>> {
-        self.within(messages::advance(self, recipient, tenure, progress))
+        self.within(messages::advance(self, recipient, actor, progress))
             .await
     }
 

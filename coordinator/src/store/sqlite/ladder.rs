@@ -63,7 +63,7 @@ pub(super) mod tests {
     use super::*;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
-    use crate::store::{DutyStore, Quota, Selection, Send, Store};
+    use crate::store::{Actor, DutyStore, Quota, Selection, Send, Store};
 
     /// Rows as the released program of format 1 left them: an agent in its first session with three kinds of messages.
     const RELEASED: &str = r#"
@@ -263,7 +263,7 @@ pub(super) mod tests {
             let store = SqliteStore::open(&path, &Fleet::default())
                 .await
                 .expect("it climbs");
-            let b: AgentId = "b".parse().expect("an id");
+            let (b, actor): (AgentId, _) = ("b".parse().expect("an id"), Actor::default());
             let everything = Selection {
                 limit: 10,
                 ..Selection::default()
@@ -304,7 +304,7 @@ pub(super) mod tests {
                 .iter()
                 .map(|placed| placed.message.id.clone())
                 .collect();
-            store.acknowledge(&b, None, &all).await.expect("settled");
+            store.acknowledge(&b, &actor, &all).await.expect("settled");
             file.execute("UPDATE messages SET kept_until = 0", [])
                 .expect("they are old");
             store.sweep().await.expect("swept");

@@ -47,10 +47,10 @@ use self::room::DiskRoom;
 use self::worker::Worker;
 use super::page_use::PageUses;
 use super::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending, Excerpt, Fill,
-    Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result, Selection, Send,
-    SendOutcome, SentStages, Settled, Store, StoreError, StoredMessage, Stretch, Tenure,
-    WAKE_BACKLOG, Waits, Wake,
+    Actor, Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending,
+    Excerpt, Fill, Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result,
+    Selection, Send, SendOutcome, SentStages, Settled, Store, StoreError, StoredMessage, Stretch,
+    Tenure, WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -398,12 +398,12 @@ impl Store for SqliteStore {
     async fn acknowledge(
         &self,
         agent: &AgentId,
-        tenure: Option<&Tenure>,
+        actor: &Actor,
         messages: &[MessageId],
     ) -> Result<Settled> {
-        let (agent, tenure, messages) = (agent.clone(), tenure.cloned(), messages.to_vec());
+        let (agent, actor, messages) = (agent.clone(), actor.clone(), messages.to_vec());
         self.writer
-            .run(move |work| progress::acknowledge(work, &agent, tenure.as_ref(), &messages))
+            .run(move |work| progress::acknowledge(work, &agent, &actor, &messages))
             .await
     }
 
@@ -429,12 +429,12 @@ impl Store for SqliteStore {
     async fn advance(
         &self,
         recipient: &AgentId,
-        tenure: Option<&Tenure>,
+        actor: &Actor,
         progress: &Progress,
     ) -> Result<Vec<(MessageId, Stage)>> {
-        let (recipient, tenure, progress) = (recipient.clone(), tenure.cloned(), progress.clone());
+        let (recipient, actor, progress) = (recipient.clone(), actor.clone(), progress.clone());
         self.writer
-            .run(move |work| progress::advance(work, &recipient, tenure.as_ref(), &progress))
+            .run(move |work| progress::advance(work, &recipient, &actor, &progress))
             .await
     }
 

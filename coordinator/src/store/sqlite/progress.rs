@@ -10,7 +10,9 @@ use super::audit;
 use super::group::Work;
 use super::messages::MessageRow;
 use super::rows::{integer, stamp};
-use crate::store::{CONTEXTS_KEPT, Conclusion, PersonReached, Result, Settled, Tenure, Wake};
+use crate::store::{
+    Actor, CONTEXTS_KEPT, Conclusion, PersonReached, Result, Settled, Tenure, Wake,
+};
 
 /// How many rows one step of a sweep changes, so that sends never wait long for it.
 const SWEEP_STEP: usize = 500;
@@ -19,10 +21,10 @@ const SWEEP_STEP: usize = 500;
 pub(super) fn acknowledge(
     work: &Work<'_>,
     agent: &AgentId,
-    tenure: Option<&Tenure>,
+    actor: &Actor,
     messages: &[MessageId],
 ) -> Result<Settled> {
-    check_tenure(work, agent, tenure)?;
+    check_tenure(work, agent, actor.tenure.as_ref())?;
     let mut settled = Settled::default();
     for id in messages {
         match MessageRow::find(work, id)?.filter(|message| message.to == *agent) {
@@ -33,8 +35,7 @@ pub(super) fn acknowledge(
                 }
                 if counts {
                     audit::record(work, Event::Acknowledged, agent, |entry| {
-                        let entry = entry.under(key_of(tenure));
-                        entry.to(&message.from).about_message(id)
+                        actor.sign(entry).to(&message.from).about_message(id)
                     })?;
                 }
                 settled.acked.push(id.clone());
@@ -49,9 +50,10 @@ pub(super) fn acknowledge(
 pub(super) fn advance(
     work: &mut Work<'_>,
     recipient: &AgentId,
-    tenure: Option<&Tenure>,
+    actor: &Actor,
     progress: &Progress,
 ) -> Result<Vec<(MessageId, Stage)>> {
+    let tenure = actor.tenure.as_ref();
     check_tenure(work, recipient, tenure)?;
     work.check_growth()?;
     if !matches!(
@@ -76,16 +78,12 @@ pub(super) fn advance(
             audit::record(work, Event::Receipt, recipient, |entry| Entry {
                 stage: Some(stage),
                 via: Some(via),
-                ..entry.under(key_of(tenure)).to(&from).about_message(id)
+                ..actor.sign(entry).to(&from).about_message(id)
             })?;
         }
         recorded.extend(stages.into_iter().map(|stage| (id.clone(), stage)));
     }
     Ok(recorded)
-}
-
-fn key_of(tenure: Option<&Tenure>) -> Option<&str> {
-    tenure.and_then(|tenure| tenure.key.as_deref())
 }
 
 /// Records the outcome of a question. Returns whether that was news, or `None` if the agent did not ask it.

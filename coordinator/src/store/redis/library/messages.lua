@@ -227,7 +227,8 @@ define('conclude', SMALL, function(keys, args)
 end)
 
 -- Removes messages from the inbox. Returns nothing if the session is outdated, else for each message 1 if it was removed,
--- or 0. KEYS: -, agent, unshown, shown, repeated. ARGV: whose, the key that is used or '', ids
+-- or 0. KEYS: -, agent, unshown, shown, repeated
+-- ARGV: whose, the key that is used or '', the login that is used or '', ids
 define('acknowledge', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -235,7 +236,7 @@ define('acknowledge', SMALL, function(keys, args)
     return false
   end
   local settled = {}
-  for i = 3, #args do
+  for i = 4, #args do
     local id = args[i]
     local facts = read_facts(redis.call('HGET', message_key(id), 'facts'), id)
     if facts then
@@ -243,7 +244,7 @@ define('acknowledge', SMALL, function(keys, args)
         expire_one(id, facts.expires, facts.expires)
       end
       if settle(id, facts) then
-        log('acknowledged', name, { 'key', args[2], 'to', facts.from, 'message_id', id })
+        log('acknowledged', name, { 'key', args[2], 'login', args[3], 'to', facts.from, 'message_id', id })
       end
     end
     settled[#settled + 1] = facts and 1 or 0
@@ -336,13 +337,14 @@ local function show(id, facts, is_over)
   end
 end
 
-local function log_receipt(id, facts, key, stage, via)
-  log('receipt', name, { 'key', key, 'to', facts.from, 'message_id', id, 'stage', stage, 'via', via })
+local function log_receipt(id, facts, key, login, stage, via)
+  log('receipt', name,
+    { 'key', key, 'login', login, 'to', facts.from, 'message_id', id, 'stage', stage, 'via', via })
 end
 
 -- Records that a message reached a stage, and, with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2
 -- if only `seen` was recorded, 3 if both were, else 0.
-local function advance(id, stage, via, seen_via, session, is_over, credential)
+local function advance(id, stage, via, seen_via, session, is_over, key_used, login)
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')
   local facts, history = read_facts(kept[1], id), kept[2] or ''
@@ -368,12 +370,12 @@ local function advance(id, stage, via, seen_via, session, is_over, credential)
     history = history .. step(stage, now, via, session, '-')
     furthest, here = math.max(furthest, RANK[stage]), here or stage == 'in_session'
     recorded = 1
-    log_receipt(id, facts, credential, stage, via)
+    log_receipt(id, facts, key_used, login, stage, via)
   end
   if seen_via ~= '' and proves('seen', furthest, was_shown, here) then
     history = history .. step('seen', now, seen_via, session, '-')
     recorded = recorded + 2
-    log_receipt(id, facts, credential, 'seen', seen_via)
+    log_receipt(id, facts, key_used, login, 'seen', seen_via)
   end
   if recorded == 0 then
     return 0
@@ -388,11 +390,12 @@ end
 
 -- Records the progress of messages. Returns nothing if the session is outdated, else the result of `advance` for each.
 -- KEYS: -, agent, unshown, shown, repeated
--- ARGV: origin of the wake, whose, context, stage, via, seen via or '', the key that is used or '', ids
+-- ARGV: origin of the wake, context, stage, via, seen via or '', whose, the key that is used or '', the login that is used
+-- or '', ids
 define('advance', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local whose, context, stage, via, seen_via = args[2], args[3], args[4], args[5], args[6]
+  local context, stage, via, seen_via, whose = args[2], args[3], args[4], args[5], args[6]
   -- The name of the session in histories, and whether it is in a later context now.
   local session, is_over = '-', false
   if whose ~= '' then
@@ -413,8 +416,8 @@ define('advance', SMALL, function(keys, args)
     is_over = which < present
   end
   local advanced = {}
-  for i = 8, #args do
-    advanced[#advanced + 1] = advance(args[i], stage, via, seen_via, session, is_over, args[7])
+  for i = 9, #args do
+    advanced[#advanced + 1] = advance(args[i], stage, via, seen_via, session, is_over, args[7], args[8])
   end
   publish(args[1])
   return advanced
