@@ -6,6 +6,7 @@ mod ask;
 mod asking;
 mod audit;
 mod caller;
+mod candidates;
 mod client_request;
 mod correction;
 mod deposit;
@@ -262,7 +263,7 @@ pub(crate) async fn perform(
     outcome
 }
 
-/// Takes a place of the principal for a read of texts or of a long list, or for a change of many messages. A call takes one
+/// Takes a place of the principal for a read of texts or of a long list, a change of many messages or a broadcast. A call takes one
 /// at a time: with two each, calls could wait for each other.
 ///
 /// Errors: `RATE_LIMITED` if all its places stay taken for about two seconds.
