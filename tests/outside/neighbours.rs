@@ -255,6 +255,56 @@ async fn another_user_of_the_machine_gets_nothing_and_silences_no_hook() -> Resu
     Ok(())
 }
 
+/// Puts a queued message into a journal, as a session that died would have left it.
+async fn plant(user: &User, journal: &Path, agent: &str, text: &str) -> Result<()> {
+    let call = json!({
+        "call_id": c3po_shared::ids::CallId::fresh(),
+        "tool": "send_message",
+        "arguments": {"target": "bank", "message": text},
+        "at": c3po_shared::time::Timestamp::now(),
+    });
+    let file = journal.join(format!("{agent}.jsonl")).display().to_string();
+    let script = "printf '%s\\n' \"$1\" > \"$2\"";
+    let planted = user
+        .run(&["sh", "-c", script, "sh", &call.to_string(), &file])
+        .await?;
+    ensure!(planted.status.success(), "{planted:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_journal_that_another_user_wrote_is_not_sent() -> Result<()> {
+    let Some((_base, victim, other)) = users("a_journal_that_another_user_wrote")? else {
+        return Ok(());
+    };
+    let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+    let (_coordinator, _) = joined(&victim, &listen).await?;
+    let journal = victim.home.join(".local/state/c3po/journal");
+    let made = victim
+        .run(&["mkdir", "-p", &journal.display().to_string()])
+        .await?;
+    ensure!(made.status.success(), "{made:?}");
+    // As a restored backup may leave them. The next session closes them, after the other user was there.
+    for folder in journal.ancestors().take(4) {
+        fs::set_permissions(folder, Permissions::from_mode(0o777))?;
+    }
+    plant(&other, &journal, "a-forged", "forged").await?;
+    plant(&victim, &journal, "b-own", "own").await?;
+    let mut proxy = victim.command(&["c3po", "proxy"]);
+    proxy.env("C3PO_AGENT_ID", "bank");
+    let session = McpClient::start(proxy, &victim.home.join("session.log"))?;
+    session.initialize().await?;
+    let first = session
+        .reply("wait_for_message", json!({"timeout": 60}))
+        .await?;
+    ensure!(first["message"] == "own", "{first}");
+    let next = session
+        .reply("wait_for_message", json!({"timeout": 2}))
+        .await?;
+    ensure!(next["status"] == "timeout", "{next}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_folder_or_a_lock_that_another_user_prepared_is_refused() -> Result<()> {
     let Some((base, victim, other)) = users("a_folder_that_another_user_prepared")? else {

@@ -100,7 +100,8 @@ fn remove_files(bundle: &Bundle, steps: &mut Steps<'_>) -> Result<(), Failure> {
     )
 }
 
-/// Returns the advice at the end: running sessions, the kept file, and the key of this host.
+/// Returns the advice at the end: running sessions, the kept file, and what stays valid: the key of this host and the login
+/// of its person.
 fn next_steps(config: &Config) -> String {
     let config_file = &config.places.config_file;
     let mut next = RELOAD.to_owned();
@@ -122,6 +123,9 @@ fn next_steps(config: &Config) -> String {
              coordinator's machine.",
             urls.join(", ")
         );
+    }
+    if config.places.person_file.exists() {
+        next += "\nThe login of this host's person stays valid. To revoke it, run `c3po logout`.";
     }
     next
 }

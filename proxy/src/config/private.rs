@@ -1,6 +1,6 @@
 //! Private folders and files of one user: created for that user alone whatever the umask, and not trusted if others can write.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -25,10 +25,13 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 
 /// Creates a folder of c3po's state, if missing. If every user may write in it, or in the folder above it, that folder is
 /// closed to others: the next session would send what they put there.
+///
+/// Errors: one of the two belongs to another user, or cannot be made.
 pub fn make_state_folder(folder: &Path) -> io::Result<()> {
     make_folder(folder)?;
     for folder in folder.parent().into_iter().chain([folder]) {
         let found = fs::metadata(folder)?;
+        check_owner(&found).map_err(|error| at(folder, &error))?;
         let is_open = found.mode() & (EVERYBODY | STICKY) == EVERYBODY;
         if is_open && found.uid() == own_uid() {
             fs::set_permissions(folder, Permissions::from_mode(0o700))?;
@@ -49,16 +52,26 @@ pub fn append(path: &Path) -> io::Result<File> {
         .custom_flags(flags)
         .open(path)?;
     let found = file.metadata()?;
-    if is_foreign(found.uid()) {
-        return Err(io::Error::new(
-            ErrorKind::PermissionDenied,
-            format!("it belongs to the user {}", found.uid()),
-        ));
-    }
+    check_owner(&found)?;
     if found.is_file() && found.uid() == own_uid() && found.mode() & OTHERS != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
+}
+
+/// Checks that a file or folder belongs to this user or to root.
+///
+/// Errors: it belongs to another user, who wrote what is in it.
+pub fn check_owner(found: &Metadata) -> io::Result<()> {
+    if is_foreign(found.uid()) {
+        let error = format!("it belongs to the user {}", found.uid());
+        return Err(io::Error::new(ErrorKind::PermissionDenied, error));
+    }
+    Ok(())
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Returns why other users could have written an existing file; `None` if they could not.

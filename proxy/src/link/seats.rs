@@ -12,7 +12,7 @@ use c3po_shared::limits::SUCCEEDS_MAX;
 use uuid::Uuid;
 
 use super::shown::ShownLog;
-use crate::config::private::make_state_folder;
+use crate::config::private::{check_owner, make_state_folder};
 
 /// The seats of this host's agents.
 #[derive(Debug, Clone)]
@@ -126,6 +126,7 @@ impl Seats {
             .truncate(false)
             .mode(0o600)
             .open(&path)?;
+        check_owner(&file.metadata()?)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),

@@ -12,7 +12,7 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::limits::INBOX_MAX;
 
 use super::lines::{append, private};
-use crate::config::private::make_state_folder;
+use crate::config::private::{check_owner, make_state_folder};
 
 /// How many messages are remembered: an inbox holds no more.
 const KEPT: usize = INBOX_MAX;
@@ -66,6 +66,7 @@ impl ShownLog {
             .create(true)
             .truncate(false)
             .open(&self.path)?;
+        check_owner(&file.metadata()?)?;
         self.latest = text.lines().filter_map(|line| line.parse().ok()).collect();
         self.latest.drain(..self.latest.len().saturating_sub(KEPT));
         self.dead = self.latest.iter().cloned().collect();

@@ -106,12 +106,15 @@ async fn changes_made_after_the_installation_stay() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_key_of_the_host_stays_valid_and_that_is_reported() -> Result<()> {
+async fn the_key_and_the_login_of_the_host_stay_valid_and_that_is_reported() -> Result<()> {
     let host = Host::new(None)?;
     fs::create_dir_all(host.home().join(".config/c3po"))?;
     let config = "coordinator_url = \"https://nas:8420\"\ntoken = \"c3po_0a1b2c3d_secret\"\n";
     fs::write(host.home().join(".config/c3po/config.toml"), config)?;
+    let login = "coordinators = []\ntoken = \"c3po_login_0a1b2c3d_secret\"\n";
+    fs::write(host.home().join(".config/c3po/person.toml"), login)?;
     let said = host.c3po(&["uninstall"]).await?.good()?;
+    assert!(said.contains("run `c3po logout`"), "{said}");
     assert!(
         said.contains("key 0a1b2c3d stays valid at https://nas:8420"),
         "{said}"

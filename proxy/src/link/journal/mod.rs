@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::lines::{append_to, private};
-use crate::config::private::make_state_folder;
+use crate::config::private::{check_owner, make_state_folder};
 pub(super) use unnamed::Unnamed;
 
 /// How long to wait for the lock of another process. A process that was stopped while it holds the lock must not block others.
@@ -280,7 +280,10 @@ impl Journal {
     fn read(&self, agent: &impl Display) -> io::Result<Vec<(u64, Line)>> {
         let mut bytes = Vec::new();
         match File::open(self.lines(agent)) {
-            Ok(mut file) => file.read_to_end(&mut bytes)?,
+            Ok(mut file) => {
+                check_owner(&file.metadata()?)?;
+                file.read_to_end(&mut bytes)?
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
