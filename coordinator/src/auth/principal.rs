@@ -406,21 +406,11 @@ impl Principal {
         }
     }
 
-    /// Returns the stored id of a process. It is scoped to the host or login, so that none can affect processes of another; a
-    /// host that joined again keeps its sessions.
+    /// Returns an id that can be guessed as the id of a process of this key or login alone.
     pub(crate) fn process(&self, instance: Uuid) -> Uuid {
         match &self.who {
-            Who::Key { host, .. } => scoped(&format!("host {host}"), instance),
-            Who::Login { .. } => scoped(self.name(), instance),
+            Who::Key { .. } | Who::Login { .. } => scoped(self.name(), instance),
             Who::Anybody(_) | Who::Token | Who::Local => instance,
-        }
-    }
-
-    /// Returns the same, scoped to the key: for ids that can be guessed, and for sessions that an earlier build began.
-    pub(crate) fn process_of_key(&self, instance: Uuid) -> Uuid {
-        match &self.who {
-            Who::Key { .. } => scoped(self.name(), instance),
-            _ => self.process(instance),
         }
     }
 }
@@ -484,15 +474,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn processes_of_different_hosts_are_different() {
+    fn processes_of_different_keys_are_different() {
         let instance = Uuid::from_u128(7);
         let globs = || AgentGlobs::new(vec!["*".into()]).expect("a glob");
-        let of = |host: &str| Principal::key("ff".into(), 1, Scope::Agent, globs(), host.into());
-        let (one, same, other) = (key(Scope::Agent, "*"), of("nas"), of("box"));
-        let id = one.process(instance);
+        let other = Principal::key("ff".into(), 1, Scope::Agent, globs(), "nas".into());
+        let id = key(Scope::Agent, "*").process(instance);
         assert!(id != other.process(instance) && id != instance);
-        assert_eq!(id, same.process(instance), "it joined again");
-        assert_ne!(one.process_of_key(instance), same.process_of_key(instance));
+        assert_eq!(id, key(Scope::Agent, "*").process(instance));
         assert_eq!(Principal::token().process(instance), instance);
     }
 }

@@ -40,7 +40,10 @@ pub(super) fn next_name(
             .filter_map(|agent| Some((agent, agent.owner.as_ref()?)))
     };
     let untried = || owned().filter(|(agent, _)| !refused.contains(&agent.id));
-    if let Some((agent, owner)) = untried().find(|(agent, _)| agent.instance == wish.instance) {
+    let of_process = |(agent, owner): &(&Namesake, &Owner)| {
+        agent.instance == wish.instance && owner.host == *host
+    };
+    if let Some((agent, owner)) = untried().find(of_process) {
         return Some((agent.id.clone(), owner.clone()));
     }
     let of_host = |owner: &Owner| owner.base == *base && owner.host == *host;

@@ -166,10 +166,8 @@ async fn keep_name(
     held: Option<&AgentId>,
 ) -> Result<Option<Tenure>, Refusal> {
     let Some(name) = held else { return Ok(None) };
-    claim_known(services, principal, wish, name, |agent| {
-        agent.instance == wish.instance
-    })
-    .await
+    let of_process = |agent: &Agent| agent.instance == wish.instance;
+    claim_known(services, principal, wish, name, of_process).await
 }
 
 /// Claims the agent of the requested name for a session that has a number of it: if it is an agent of the same host, and no
@@ -180,14 +178,10 @@ pub(crate) async fn drop_number(
     wish: &Claim,
 ) -> Result<Option<Tenure>, Refusal> {
     check_name(services, principal, &wish.name)?;
-    let of_host = |agent: &Agent| {
-        let owner = agent.owner.as_ref();
-        owner.is_some_and(|owner| owner.host == wish.owner.host)
-    };
-    claim_known(services, principal, wish, &wish.name, of_host).await
+    claim_known(services, principal, wish, &wish.name, |_| true).await
 }
 
-/// Claims that agent, if it exists, was requested by the same name, and may be taken.
+/// Claims that agent, if it exists, is of the same host, was requested by the same name, and may be taken.
 async fn claim_known(
     services: &Services,
     principal: &Principal,
@@ -197,7 +191,8 @@ async fn claim_known(
 ) -> Result<Option<Tenure>, Refusal> {
     let agent = services.store.agent(name).await?.filter(may_be_taken);
     let owner = agent.and_then(|agent| agent.owner);
-    let Some(owner) = owner.filter(|owner| owner.base == wish.owner.base) else {
+    let Owner { base, host, .. } = &wish.owner;
+    let Some(owner) = owner.filter(|owner| owner.base == *base && owner.host == *host) else {
         return Ok(None);
     };
     let claim = claim(services, principal, wish, name.clone(), owner);

@@ -121,7 +121,7 @@ impl HttpSessions {
             );
         };
         let session_id = label(headers, SESSION_HEADER)?;
-        let instance = principal.process_of_key(Uuid::new_v5(
+        let instance = principal.process(Uuid::new_v5(
             &NAMESPACE,
             format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes(),
         ));

@@ -244,7 +244,8 @@ fn claim(principal: &Principal, host: &str, hello: Hello) -> Claim {
             slot: 1,
         },
         name: hello.name,
-        instance: principal.process(hello.instance),
+        // Not scoped to key or host: a host that is renamed or joins again keeps its sessions. Each agent has its host.
+        instance: hello.instance,
         session_id: hello.session_id,
         reach: if hello.reach.is_empty() {
             vec![Via::WaitForMessage, Via::GetMessages]
@@ -307,13 +308,12 @@ async fn admit_person(
     Ok((admitted, welcome))
 }
 
-/// Returns the processes that the host reports as dead, limited to those of its principal, and `own`, as an earlier build knew
-/// it: its lease of before the upgrade is the process's own.
+/// Returns the processes that the host reports as dead, and `own` as an earlier build knew it, scoped to the key: its lease of
+/// before the upgrade is the process's own.
 fn dead(principal: &Principal, succeeds: &[Uuid], own: Option<Uuid>) -> Vec<Uuid> {
-    let ids = |dead: &Uuid| [principal.process(*dead), principal.process_of_key(*dead)];
+    let ids = |dead: &Uuid| [*dead, principal.process(*dead)];
     let dead = succeeds.iter().take(SUCCEEDS_MAX).flat_map(ids);
-    dead.chain(own.map(|own| principal.process_of_key(own)))
-        .collect()
+    dead.chain(own.map(|own| principal.process(own))).collect()
 }
 
 fn welcome(agent_id: AgentId, uid: Uuid, generation: u64, pending: usize, host: &str) -> Welcome {

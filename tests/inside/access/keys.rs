@@ -142,8 +142,8 @@ async fn a_key_cannot_take_over_the_processes_of_another() -> Result<()> {
     };
     let mut thief = Link::open_with(&gate.served.address, Some(&other)).await?;
     assert_eq!(
-        thief.hello(&person).await?.expect_err("it lives")["data"]["code"],
-        "CONFLICT"
+        thief.hello(&person).await?.expect_err("another host")["data"]["code"],
+        "FORBIDDEN"
     );
     link.call("ping", json!({})).await?;
     Ok(())

@@ -4,13 +4,14 @@ use anyhow::{Result, anyhow, ensure};
 use c3po_shared::catalogue::Tool;
 use c3po_shared::ids::CallId;
 use c3po_shared::wire::CLOSE_TAKEN_OVER;
+use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use inside::gate::Gate;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::former::two_hosts;
-use super::hosts::{invited, joined, session};
+use super::hosts::{SOON, invited, joined, session};
 use super::{arguments, ask, call};
 
 /// The text that only the next owner of a name may read.
@@ -53,6 +54,32 @@ async fn a_session_of_a_host_that_joined_again_keeps_its_agent() -> Result<()> {
     )
     .await?;
     linked(&gate, &newer, &who).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_of_a_renamed_host_goes_on() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (key, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let who = Who::new("web");
+    let mut before = linked(&gate, &key, &who).await?;
+    gate.ask(&["hosts", "rename", "laptop", "macbook"]).await?;
+    eventually("it is to come back", SOON, async || {
+        before.call("ping", json!({})).await.err()
+    })
+    .await?;
+    let again = eventually("the key counts", SOON, async || {
+        let mut link = Link::open_with(&gate.served.address, Some(&key))
+            .await
+            .ok()?;
+        link.hello(&who).await.ok()?.ok()
+    })
+    .await?;
+    let known = [&again["agent_id"], &again["host"], &again["generation"]];
+    ensure!(
+        known == [&json!("web"), &json!("macbook"), &json!(1)],
+        "{again}"
+    );
     Ok(())
 }
 
