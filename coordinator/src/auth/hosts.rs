@@ -15,8 +15,8 @@ const HOST_TRIES: usize = 100;
 /// How many names are tried for a host whose name others have: each costs as much as all before it.
 const NAMES_TRIED: usize = 20;
 
-/// Returns a host name that no key has, not even an ended one, so that no host inherits another's messages. Its person's
-/// name is neither that of another host's agent, in any spelling, nor reserved for another host. The first `before` such names
+/// Returns a host name that no key has, not even an ended one, and no open invite, so that no host inherits another's
+/// messages. Its person's name is neither that of another host's agent, in any spelling, nor reserved for another host. The first `before` such names
 /// are skipped.
 pub(super) async fn free_host(
     store: &dyn Store,
@@ -25,7 +25,8 @@ pub(super) async fn free_host(
     mut before: usize,
 ) -> Result<String, Refusal> {
     let known = like_persons(store).await?;
-    let mut taken: Vec<String> = keys.iter().map(|key| key.host().to_owned()).collect();
+    let mut taken = invited(store).await?;
+    taken.extend(keys.iter().map(|key| key.host().to_owned()));
     for _ in 0..NAMES_TRIED + before {
         let host = host::unique(name, taken.iter().map(String::as_str));
         if is_free(store, &known, &host, &host).await? {
@@ -40,6 +41,13 @@ pub(super) async fn free_host(
         "other hosts have agents with the names of the persons of {name} and the hosts after it"
     );
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Choose another name for the host."))
+}
+
+/// Returns the hosts that open invites name.
+async fn invited(store: &dyn Store) -> Result<Vec<String>, Refusal> {
+    let (invites, now) = (store.invites().await?, clock::now());
+    let open = invites.into_iter().filter(|invite| invite.expires_at > now);
+    Ok(open.filter_map(|invite| invite.host).collect())
 }
 
 /// Returns whether the name of the host's person is free for it, also under its former name. `known` are the agents with such
@@ -105,8 +113,8 @@ async fn like_persons(store: &dyn Store) -> Result<Vec<Agent>, Refusal> {
     }
 }
 
-/// Moves a new key to another host name if another key has the same name by now, or another host its person's name. Returns the
-/// stored key.
+/// Moves a new key to another host name if another key or an open invite has the same name by now, or another host its
+/// person's name. Returns the stored key.
 ///
 /// The caller always moves its own key, because the owner of the other key may have finished its check earlier. Concurrent
 /// moves choose different names, by the order of the key ids.
@@ -119,7 +127,9 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
             .filter(|other| host::is_same(other.host(), key.host()))
             .collect();
         let known = like_persons(store).await?;
-        if same.is_empty() && is_free(store, &known, key.host(), key.host()).await? {
+        let invited = invited(store).await?;
+        let is_invited = invited.iter().any(|host| host::is_same(host, key.host()));
+        if same.is_empty() && !is_invited && is_free(store, &known, key.host(), key.host()).await? {
             return Ok(key);
         }
         let rank = same.iter().filter(|other| other.id < key.id).count();

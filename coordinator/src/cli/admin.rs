@@ -366,13 +366,25 @@ fn seconds(span: Span) -> u64 {
 fn invited(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
     let said = |name: &str| required(answer, name);
     let warning = plain(answer, "warning").map(|why| format!("Note: {why}.\n\n"));
+    let keys: Vec<_> = listed(answer, "host_keys")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let same = (!keys.is_empty()).then(|| {
+        format!(
+            "Note: that host has a key already ({}). The machine that joins becomes the same host, with its agents and their \
+             mail.\n\n",
+            keys.join(", ")
+        )
+    });
     Ok(format!(
-        "Run this on the new host before {}:\n\n  {}\n\nor, if c3po is not installed there yet:\n\n  {}\n\n{}\
+        "Run this on the new host before {}:\n\n  {}\n\nor, if c3po is not installed there yet:\n\n  {}\n\n{}{}\
          This is the invite {id}; to end it earlier:\n\n  {end}\n",
         said("expires_at")?,
         said("line")?,
         said("install")?,
         warning.unwrap_or_default(),
+        same.unwrap_or_default(),
         id = said("id")?,
         end = typed.line(&format!("invites revoke {}", said("id")?))
     ))

@@ -19,6 +19,7 @@ use super::wrong_codes::WrongCodes;
 use super::{AppState, PrintedCommand, download, origins};
 use crate::auth::invites::{self, NewInvite};
 use crate::auth::issue;
+use crate::clock;
 use crate::config::Config;
 use crate::store::{Store, StoreError};
 
@@ -54,6 +55,9 @@ pub(super) struct Invited {
     /// Why other machines may not be able to use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) warning: Option<String>,
+    /// The ids of the valid keys that its host has already: the machine that joins becomes the same host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) host_keys: Vec<String>,
 }
 
 impl Joins {
@@ -77,6 +81,10 @@ impl Joins {
         key: Option<(&str, u64)>,
     ) -> Result<Invited, Refusal> {
         let (invite, code) = invites::invite(store, new, by, key, self.transport.pinned()).await?;
+        // After: a machine that joined under that name before is among them, and a later one gets another name.
+        let now = clock::now();
+        let mut host_keys = store.keys().await?;
+        host_keys.retain(|key| invite.host.as_deref() == Some(key.host()) && key.is_valid(now));
         let (url, code) = (self.url(), code.reveal());
         // The code is never a program argument, which every local user could see; a shell assignment before a command is not
         // an argument.
@@ -95,6 +103,7 @@ impl Joins {
             install,
             expires_at: invite.expires_at,
             warning: self.warning(),
+            host_keys: host_keys.into_iter().map(|key| key.id).collect(),
         })
     }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::hosts::{invited, joined};
 use super::{ask, code};
 
 /// A shutdown that waited for a client would take 5 s, the time after which it cuts them off.
@@ -298,5 +299,23 @@ async fn so_many_invites_may_be_open_and_no_more() -> Result<()> {
             .status,
         200
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_other_host_gets_the_name_of_an_open_invite() -> Result<()> {
+    let gate = Gate::start().await?;
+    let given = invited(&gate, &["--host", "nas"]).await?;
+    for wish in ["nas", "NAS"] {
+        let (_, host) = joined(&gate, &invited(&gate, &[]).await?, wish, None).await?;
+        ensure!(host.starts_with(&format!("{wish}-")), "{host}");
+    }
+    let (key, host) = joined(&gate, &given, "box", None).await?;
+    assert_eq!(host, "nas");
+    let said = gate.ask(&["invite", "--host", "nas"]).await?;
+    let note = format!("that host has a key already ({})", id(&key)?);
+    ensure!(said.contains(&note), "{said}");
+    let said = gate.ask(&["invite", "--host", "new"]).await?;
+    ensure!(!said.contains("has a key already"), "{said}");
     Ok(())
 }
