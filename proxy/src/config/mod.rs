@@ -191,6 +191,14 @@ impl Config {
         self
     }
 
+    /// Reads the login of this host's person again.
+    pub fn read_person(&self) -> Person {
+        Person {
+            login: PersonLogin::read(&self.places.person_file, &mut Vec::new()),
+            ..self.person
+        }
+    }
+
     /// Reads the coordinators again: the file may have changed, the environment has not.
     ///
     /// Errors: all problems of the settings.

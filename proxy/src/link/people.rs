@@ -12,14 +12,6 @@ use super::{Link, LinkStatus, Shared, State, Trust, WaitingAt, as_written, http}
 /// How often the coordinator is asked.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// Why there are no numbers.
-enum Unknown {
-    /// People's questions are not for this host.
-    NotForUs,
-    /// No answer came.
-    NoAnswer,
-}
-
 impl Link {
     /// Records that the client shows a status line.
     pub fn shows_status_line(&self) {
@@ -30,7 +22,7 @@ impl Link {
 }
 
 /// Keeps the numbers in the status of the link, until `stop`. It begins with the first status line, so that a session without
-/// one causes no requests, and ends where the coordinator refuses.
+/// one causes no requests, and neither does a host without a login. The login may change or end meanwhile.
 pub async fn count_questions(link: Link, stop: CancellationToken) {
     stop.run_until_cancelled(count(&link.shared)).await;
 }
@@ -42,11 +34,7 @@ async fn count(shared: &Shared) {
         let Ok(coordinator) = up.await.map(|status| status.coordinator.clone()) else {
             return;
         };
-        let waiting = match ask(shared, &coordinator).await {
-            Ok(waiting) => Some(waiting),
-            Err(Unknown::NoAnswer) => None,
-            Err(Unknown::NotForUs) => return,
-        };
+        let waiting = ask(shared, &coordinator).await;
         let at = Instant::now();
         // Only the status line reads it.
         shared.status.send_if_modified(|status| {
@@ -57,13 +45,16 @@ async fn count(shared: &Shared) {
     }
 }
 
-async fn ask(shared: &Shared, coordinator: &str) -> Result<Waiting, Unknown> {
+/// Returns the numbers; `None` if people's questions are not for this host, or no answer came.
+async fn ask(shared: &Shared, coordinator: &str) -> Option<Waiting> {
     let endpoints = shared.directory.entry();
-    let reader = shared.config.person.reads_at(&endpoints.coordinators);
-    let reader = reader.ok_or(Unknown::NotForUs)?;
+    let reader = shared
+        .config
+        .read_person()
+        .reads_at(&endpoints.coordinators)?;
     // The file may have named others since the link began: they get no credential that is not for them.
     if !reader.urls.iter().any(|url| as_written(url) == coordinator) {
-        return Err(Unknown::NoAnswer);
+        return None;
     }
     let bearer = reader
         .token
@@ -74,10 +65,10 @@ async fn ask(shared: &Shared, coordinator: &str) -> Result<Waiting, Unknown> {
         .collect();
     let trust = Trust::new(reader.fingerprints);
     match http::get(coordinator, &trust, WAITING_PATH, &headers).await {
-        Ok((200, body)) => serde_json::from_str::<Envelope<Waiting>>(&body)
-            .map(|answer| answer.data)
-            .map_err(|_| Unknown::NoAnswer),
-        Ok((400..500, _)) => Err(Unknown::NotForUs),
-        _ => Err(Unknown::NoAnswer),
+        Ok((200, body)) => {
+            let answer = serde_json::from_str::<Envelope<Waiting>>(&body).ok()?;
+            Some(answer.data)
+        }
+        _ => None,
     }
 }

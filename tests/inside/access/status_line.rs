@@ -63,7 +63,7 @@ async fn asks(web: &mut Link) -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_status_line_shows_what_waits_for_a_person_who_has_logged_in() -> Result<()> {
+async fn the_status_line_shows_what_waits_for_a_person_while_the_login_is_valid() -> Result<()> {
     let (gate, home) = (Gate::start().await?, TempDir::new()?);
     let key = gate.key("agent", "*", &[]).await?;
     let mut web = Link::open_with(&gate.served.address, Some(&key)).await?;
@@ -85,7 +85,13 @@ async fn the_status_line_shows_what_waits_for_a_person_who_has_logged_in() -> Re
         std::fs::Permissions::from_mode(0o600),
     )?;
     let shown = Shown::start(home.path(), &url, Some(&key)).await?;
-    shown.has("2 questions, the oldest ").await
+    shown.has("2 questions, the oldest ").await?;
+    gate.revoke_login(&login).await?;
+    eventually("no number stays", 3 * SOON, async || {
+        let line = shown.line().await.ok()?;
+        (!line.contains("question")).then_some(())
+    })
+    .await
 }
 
 #[tokio::test]
