@@ -289,6 +289,7 @@ async fn a_journal_that_another_user_wrote_is_not_sent() -> Result<()> {
         fs::set_permissions(folder, Permissions::from_mode(0o777))?;
     }
     plant(&other, &journal, "a-forged", "forged").await?;
+    plant(&other, &journal, "bank", "forged").await?;
     plant(&victim, &journal, "b-own", "own").await?;
     let mut proxy = victim.command(&["c3po", "proxy"]);
     proxy.env("C3PO_AGENT_ID", "bank");
@@ -302,6 +303,16 @@ async fn a_journal_that_another_user_wrote_is_not_sent() -> Result<()> {
         .reply("wait_for_message", json!({"timeout": 2}))
         .await?;
     ensure!(next["status"] == "timeout", "{next}");
+    // His file is in the way of messages that wait on this host, and of no others.
+    let sent = session
+        .reply("send_message", json!({"target": "bank", "message": "x"}))
+        .await?;
+    ensure!(sent["id"].is_string(), "{sent}");
+    let kept = fs::read_to_string(journal.join("bank.jsonl"))?;
+    ensure!(
+        kept.contains("forged") && kept.lines().count() == 1,
+        "{kept}"
+    );
     Ok(())
 }
 

@@ -147,13 +147,13 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
     ))
 }
 
-/// Returns the host whose key the joining client has, if it proves that.
-pub(super) fn proven_host(request: &JoinRequest, keys: &[Key]) -> Option<String> {
+/// Returns the valid key that the joining client has, if it proves that.
+pub(super) fn proven<'a>(request: &JoinRequest, keys: &'a [Key]) -> Option<&'a Key> {
     let (proof, now) = (request.proof.as_deref()?, clock::now());
     let has = |key: &&Key| {
         key.is_valid(now) && join::proof_of(&key.hash, &request.code).as_deref() == Some(proof)
     };
-    keys.iter().find(has).map(|key| key.host().to_owned())
+    keys.iter().find(has)
 }
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(settled.host(), "nas-2");
         let given = key_of_nas(&store).await;
         let id = given.id.clone();
-        let refused = settle_given(&store, given).await;
+        let refused = settle_given(&store, given, None).await;
         assert_eq!(
             refused.map_err(|error| error.code).err(),
             Some(ErrorCode::Conflict)
@@ -224,7 +224,28 @@ mod tests {
         assert!(!keys.iter().any(|key| key.id == id), "it is withdrawn");
         // Another key of a host that has one already is not checked.
         let (_first, further) = (key_of_nas(&store).await, key_of_nas(&store).await);
-        assert!(settle_given(&store, further).await.is_ok());
+        assert!(settle_given(&store, further, None).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_key_that_another_one_proved_does_not_outlive_its_revocation() {
+        let (store, _folder) = store().await;
+        let (proven, stays, goes) = (
+            key_of_nas(&store).await,
+            key_of_nas(&store).await,
+            key_of_nas(&store).await,
+        );
+        assert!(settle_given(&store, stays, Some(&proven)).await.is_ok());
+        let ended = Key {
+            revoked_at: Some(clock::now()),
+            revision: proven.revision + 1,
+            ..proven.clone()
+        };
+        assert!(store.put_key(&ended, KEYS_MAX, None).await.expect("stored"));
+        let id = goes.id.clone();
+        assert!(settle_given(&store, goes, Some(&proven)).await.is_err());
+        let keys = store.keys().await.expect("keys");
+        assert!(!keys.iter().any(|key| key.id == id), "it is withdrawn");
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Principal;
 use super::globs::{self};
-use super::hosts::{proven_host, settle_host};
+use super::hosts::{proven, settle_host};
 use super::issue::{
     CHANGE_TRIES, NewKey, all_agents, checked, draft, entry, for_agents, host_of, in_the_way, life,
     make_room, settle_given, unchanged, vouching,
@@ -220,7 +220,7 @@ pub(crate) async fn invited(
     };
     // Any name that an administrator gave stays.
     let given = standing.invite.host.is_some();
-    if !given && proven_host(request, &keys).is_none_or(|host| host != request.host) {
+    if !given && proven(request, &keys).is_none_or(|key| key.host() != request.host) {
         check_chosen(&request.host)?;
     }
     in_the_way(&keys, now)?;
@@ -243,7 +243,9 @@ pub(crate) async fn join(
             invite.host.clone().unwrap_or_else(|| request.host.clone()),
             invite.agents.clone(),
         );
-        let lasting = invite.host.clone().or_else(|| proven_host(request, &keys));
+        let proven = proven(request, &keys).filter(|_| invite.host.is_none());
+        let of_proven = || proven.map(|key| key.host().to_owned());
+        let lasting = invite.host.clone().or_else(of_proven);
         let new = NewKey {
             name,
             scope: invite.scope,
@@ -268,7 +270,7 @@ pub(crate) async fn join(
         );
         if redeem.await? {
             let key = if lasting.is_some() {
-                settle_given(store, key).await?
+                settle_given(store, key, proven).await?
             } else {
                 settle_host(store, key).await?
             };

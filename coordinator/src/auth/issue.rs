@@ -88,7 +88,7 @@ pub(crate) async fn create(
         let entry = entry("created", &kept.id, by.name());
         if store.put_key(&kept, KEYS_MAX, Some(&entry)).await? {
             let kept = if key.host.is_some() {
-                settle_given(store, kept).await?
+                settle_given(store, kept, None).await?
             } else {
                 settle_host(store, kept).await?
             };
@@ -119,18 +119,30 @@ pub(super) async fn host_of(
     }
 }
 
-/// Keeps the given host of a new key. It is withdrawn if the host had no other key, and another host got its person's name
-/// meanwhile.
-pub(super) async fn settle_given(store: &dyn Store, key: Key) -> Result<Key, Refusal> {
-    let keys = store.keys().await?;
-    if keys
-        .iter()
-        .any(|other| other.id != key.id && other.host() == key.host())
-    {
-        return Ok(key);
-    }
-    let Err(refused) = check_free(store, key.host(), key.host()).await else {
-        return Ok(key);
+/// Keeps the given host of a new key. It is withdrawn if the `proven` key that the host has was revoked meanwhile, or if the
+/// host had no other key, and another host got its person's name meanwhile.
+pub(super) async fn settle_given(
+    store: &dyn Store,
+    key: Key,
+    proven: Option<&Key>,
+) -> Result<Key, Refusal> {
+    let (keys, now) = (store.keys().await?, clock::now());
+    let stands = |known: &Key| {
+        keys.iter()
+            .any(|key| key.id == known.id && key.is_valid(now))
+    };
+    let mut others = keys.iter().filter(|other| other.id != key.id);
+    let refused = match proven.filter(|known| !stands(known)) {
+        Some(ended) => {
+            let error = format!("the key {} of this host ended meanwhile", ended.id);
+            Refusal::new(ErrorCode::Conflict, error)
+                .suggest("Join with the command that `invite --host NAME` prints.")
+        }
+        None if others.any(|other| other.host() == key.host()) => return Ok(key),
+        None => match check_free(store, key.host(), key.host()).await {
+            Ok(()) => return Ok(key),
+            Err(refused) => refused,
+        },
     };
     let ended = Key {
         revoked_at: Some(clock::now()),

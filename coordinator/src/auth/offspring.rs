@@ -40,6 +40,7 @@ pub(crate) struct Maker {
     label: String,
     created_at: Timestamp,
     is_admin: bool,
+    is_key: bool,
 }
 
 impl From<&Login> for Maker {
@@ -48,6 +49,7 @@ impl From<&Login> for Maker {
             label: Principal::label_of_login(&login.id),
             created_at: login.created_at,
             is_admin: login.scope == LoginScope::Admin,
+            is_key: false,
         }
     }
 }
@@ -58,6 +60,7 @@ impl From<&Key> for Maker {
             label: key.id.clone(),
             created_at: key.created_at,
             is_admin: key.scope == Scope::Admin,
+            is_key: true,
         }
     }
 }
@@ -198,7 +201,7 @@ fn made(maker: &Maker, all: Vec<Record>, rotations: &[Rotation]) -> Vec<MadeCred
     let possible = with_offspring(lost, &all, rotations);
     let found = all
         .iter()
-        .filter(|record| record.is_valid)
+        .filter(|record| record.is_valid && !ends_with(record, maker))
         .filter_map(|record| {
             let maker = &record.credential.made_by;
             let rotated = rotations
@@ -213,6 +216,13 @@ fn made(maker: &Maker, all: Vec<Record>, rotations: &[Rotation]) -> Vec<MadeCred
             })
         });
     found.collect()
+}
+
+/// Returns whether a credential ends with its maker: the maker itself, and the invite of a key.
+fn ends_with(record: &Record, maker: &Maker) -> bool {
+    let made = &record.credential;
+    let is_of_key = made.kind == "invite" && made.made_by == maker.label && maker.is_key;
+    record.label == maker.label || is_of_key
 }
 
 /// Returns these makers, and all that they have made or rotated.
@@ -253,6 +263,7 @@ mod tests {
             label: "login-a".into(),
             created_at: Timestamp::from_millis(10),
             is_admin: true,
+            is_key: false,
         };
         let all = vec![
             record("login-a", "local", 10, false),

@@ -48,7 +48,7 @@ pub fn restore(settings: ServeFlags, file: &Path) -> Result<String> {
     );
     lines.push(format!(
         "\nLogins and keys that were revoked after the backup are valid again. Start the coordinator, and revoke them once \
-         more; open invites and codes of logins were deleted:\n\n  {}\n  {}\n",
+         more. Rotate again each key that was rotated after it. Open invites and codes of logins were deleted:\n\n  {}\n  {}\n",
         typed.line("logins list"),
         typed.line("keys list")
     ));

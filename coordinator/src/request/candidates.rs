@@ -9,8 +9,8 @@ use c3po_shared::time::Timestamp;
 
 use crate::store::{Claim, Namesake, Owner};
 
-/// The numbers that are given in order, the lowest free one first, and how many refused names end that. A host can take or
-/// reserve all of these for itself, but not those at random.
+/// The numbers that are given in order, the lowest free one first, and how many refused names that no agent has end that. A
+/// host can take or reserve all of these for itself, but not those at random.
 const IN_ORDER: RangeInclusive<u32> = 2..=1_000;
 const REFUSED_IN_ORDER: usize = 20;
 const AT_RANDOM: RangeInclusive<u32> = 1_001..=999_999;
@@ -24,7 +24,7 @@ const HELD_TRIED: usize = 2;
 ///
 /// The first choice is the previous agent of the same process. Then come the agents of its host, which keep their names: those
 /// that no session seems to hold, then a few others. Then comes a new agent with the lowest free number, and after many refused
-/// names one with the number of the `lot`. Only the first session of a host gets the name without a number.
+/// names one with the number of the `lot`, which is at random. Only the first session of a host gets the name without a number.
 pub(super) fn next_name(
     wish: &Claim,
     namesakes: &[Namesake],
@@ -64,11 +64,13 @@ pub(super) fn next_name(
     let slot = (1..).find(|slot| !slots.contains(slot))?;
     let names: HashSet<&AgentId> = owned().map(|(agent, _)| &agent.id).collect();
     let is_free = |name: &AgentId| !refused.contains(name) && !names.contains(name);
-    let is_in_order = refused.len() < REFUSED_IN_ORDER;
+    let new = refused.iter().filter(|name| !names.contains(name));
+    let is_in_order = new.count() < REFUSED_IN_ORDER;
     let in_order = IN_ORDER.filter(|_| is_in_order);
-    let at_random = AT_RANDOM.start() + (lot % AT_RANDOM.count() as u128) as u32;
+    let (least, count) = (AT_RANDOM.start(), AT_RANDOM.count() as u128);
+    let at_random = (0..count).map(|next| least + ((lot + next) % count) as u32);
     let numbered = in_order
-        .chain([at_random])
+        .chain(at_random)
         .map(|number| base.suffixed(number));
     let name = (slot == 1 && !is_taken)
         .then(|| base.clone())

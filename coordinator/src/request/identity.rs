@@ -14,8 +14,8 @@ use crate::auth::{Principal, Right};
 use crate::clock;
 use crate::store::{Agent, Claim, Owner, StoreError, Tenure};
 
-/// How many names are tried for one requested name.
-const NAMES_TRIED: usize = 100;
+/// How many names are tried for one requested name: a host may have many agents of it, which sessions hold.
+const NAMES_TRIED: usize = 2_000;
 
 /// Refuses a principal without this right, and records the denial.
 pub(crate) fn check_right(

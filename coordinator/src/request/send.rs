@@ -27,7 +27,7 @@ use crate::clock;
 use crate::store::{Agent, AnswerOutcome, Quota, Send, Speaker};
 
 /// How many copies of one broadcast are sent concurrently, and the limit of their text bytes together.
-const COPIES_AT_ONCE: usize = 32;
+const COPIES_AT_ONCE: usize = 8;
 const COPIES_BYTES: usize = 512 << 10;
 
 /// `send_message`
@@ -399,7 +399,7 @@ mod tests {
         for (bytes, copies) in [
             (0, COPIES_AT_ONCE),
             (1_000, COPIES_AT_ONCE),
-            (50_000, 10),
+            (100_000, 5),
             (200_000, 2),
             (1 << 20, 1),
         ] {

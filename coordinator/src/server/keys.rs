@@ -17,7 +17,7 @@ use crate::auth;
 use crate::auth::issue::{self, NewKey};
 use crate::auth::offspring::{self, MadeCredential};
 use crate::clock;
-use crate::store::Key;
+use crate::store::{Key, Store, StoreError};
 
 /// The id of a key or an invite in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -70,7 +70,7 @@ pub(super) struct RevokedKey {
     shown: ListedKey,
     /// The other valid keys of the same host, which the holder of this key may have made or taken too.
     same_host: Vec<OtherKey>,
-    /// What a key of the scope `admin` made that is still valid. It outlives the key.
+    /// The valid credentials that a key of the scope `admin` made. They outlive it.
     made: Vec<MadeCredential>,
 }
 
@@ -162,26 +162,39 @@ pub(super) async fn revoke(
     InPath(Named { id }): InPath<Named>,
 ) -> RestAnswer<RevokedKey> {
     let (by, store) = (principal.name(), server.services.store.as_ref());
-    // First: the revocation must not be reported as failed afterwards.
-    let mut others = store.keys().await?;
-    let made = match others.iter().find(|key| key.id == id) {
-        Some(key) => offspring::of(store, &key.into()).await?,
-        None => Vec::new(),
-    };
+    // Before and after: the revocation must not be reported as failed afterwards, and another key may have come meanwhile.
+    let before = left_by(store, &id).await?;
     let ended = issue::revoke(store, &id, &principal).await;
     let (key, is_news) =
         ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     if is_news {
         changed(&server, "revoked", &key.id, by).await;
     }
-    let now = clock::now();
-    others.retain(|other| other.host() == key.host() && other.id != key.id && other.is_valid(now));
-    let other = |Key { id, name, .. }| OtherKey { id, name };
+    let (same_host, made) = left_by(store, &id).await.unwrap_or(before);
     Ok(Json(RevokedKey {
-        same_host: others.into_iter().map(other).collect(),
+        same_host,
         made,
-        shown: shown(key, now),
+        shown: shown(key, clock::now()),
     }))
+}
+
+/// Returns the other valid keys of a key's host, and the valid credentials that the key made.
+async fn left_by(
+    store: &dyn Store,
+    id: &str,
+) -> Result<(Vec<OtherKey>, Vec<MadeCredential>), StoreError> {
+    let (keys, now) = (store.keys().await?, clock::now());
+    let Some(key) = keys.iter().find(|key| key.id == id) else {
+        return Ok(Default::default());
+    };
+    let is_other =
+        |other: &&Key| other.host() == key.host() && other.id != key.id && other.is_valid(now);
+    let other = |Key { id, name, .. }: &Key| OtherKey {
+        id: id.clone(),
+        name: name.clone(),
+    };
+    let same_host = keys.iter().filter(is_other).map(other).collect();
+    Ok((same_host, offspring::of(store, &key.into()).await?))
 }
 
 /// Logs a change of a key with its author, and applies it here at once. Other coordinators reload keys by themselves, as does

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::config::private::check_owner;
+
 pub(super) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600);
@@ -18,6 +20,8 @@ pub(super) fn text(line: &impl Serialize) -> io::Result<String> {
 }
 
 /// Appends a line, or leaves the file unchanged. When this returns without error, the line survives a crash.
+///
+/// Errors: the file belongs to another user, or cannot be written.
 pub(super) fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
     let mut file = private()
         .read(true)
@@ -25,6 +29,7 @@ pub(super) fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
         .create(true)
         .truncate(false)
         .open(path)?;
+    check_owner(&file.metadata()?)?;
     append(&mut file, &text(line)?, File::sync_all)
 }
 

@@ -109,9 +109,10 @@ impl Journal {
         Self { folder }
     }
 
-    /// Returns whether the agent has no queued calls.
+    /// Returns whether the agent has no queued calls. A file of another user counts as empty.
     pub(super) fn is_empty(&self, agent: &impl Display) -> bool {
-        std::fs::metadata(self.lines(agent)).map_or(true, |file| file.len() == 0)
+        std::fs::metadata(self.lines(agent))
+            .map_or(true, |file| file.len() == 0 || check_owner(&file).is_err())
     }
 
     /// Appends a line. When this returns without error, the line survives a crash.
