@@ -15,8 +15,8 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use super::bounds::{
-    CONTROL_FRAMES_MAX, FRAGMENT, MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_BUFFER_MAX,
-    WRITE_DEADLINE,
+    CONTROL_FRAMES_MAX, FRAGMENT, MESSAGE_DEADLINE, READ_BUFFER, TOGETHER, WRITE_BUFFER,
+    WRITE_BUFFER_MAX, WRITE_DEADLINE,
 };
 use super::outbox::Outbox;
 use crate::unfinished::{Account, Charge, Intake};
@@ -61,8 +61,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.socket = Some(websocket(old.into_inner()));
     }
 
-    /// Returns the next text frame with its charge. Cancel-safe. Binary frames break the protocol and end the link.
-    pub(super) async fn receive(&mut self) -> Result<(String, Option<Charge>), Gone> {
+    /// Returns the next text frame with its charge; `None` after some pings and pongs, so that they take turns as texts do.
+    /// Cancel-safe. Binary frames break the protocol and end the link.
+    pub(super) async fn receive(&mut self) -> Result<Option<(String, Option<Charge>)>, Gone> {
         if self.socket().get_ref().is_behind_long() {
             // A partly written answer to a ping would be lost.
             self.flush().await?;
@@ -74,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Some(Ok(Message::Text(text))) => {
                     self.control_frames = 0;
                     let held = self.socket().get_mut().settle(text.len());
-                    return Ok((text.as_str().to_owned(), held));
+                    return Ok(Some((text.as_str().to_owned(), held)));
                 }
                 Some(Ok(frame @ (Message::Ping(_) | Message::Pong(_)))) => {
                     self.owes_pong |= frame.is_ping();
@@ -82,6 +83,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.control_frames += 1;
                     if self.control_frames > CONTROL_FRAMES_MAX {
                         return Err(Gone);
+                    }
+                    if self.control_frames.is_multiple_of(TOGETHER) {
+                        return Ok(None);
                     }
                 }
                 Some(Ok(Message::Binary(_) | Message::Close(_) | Message::Frame(_)) | Err(_))
@@ -210,11 +214,23 @@ mod tests {
         let writing = TaskTracker::new();
         writing.spawn(async move { while theirs.write_all(&some).await.is_ok() {} });
         let (began, mut read) = (Instant::now(), 0);
-        while connection.receive().await.is_ok() {
-            read += 1;
+        while let Ok(received) = connection.receive().await {
+            read += usize::from(received.is_some());
             assert!(read < 10, "the pongs of {read} messages pile up");
         }
         assert_eq!((read, began.elapsed()), (0, WRITE_DEADLINE));
+    }
+
+    #[tokio::test]
+    async fn pings_take_turns_as_texts_do() {
+        let (mut theirs, ours) = duplex(1 << 16);
+        let account = Budget::within(None).account(&Room::default(), FRAME_MAX);
+        let mut connection = Connection::new(ours, account);
+        let some = [frame(9, b"p").repeat(TOGETHER), frame(1, b"{}")].concat();
+        theirs.write_all(&some).await.expect("there is room");
+        assert!(connection.receive().await.expect("pings").is_none());
+        let text = connection.receive().await.expect("a text");
+        assert_eq!(text.map(|(text, _)| text).as_deref(), Some("{}"));
     }
 
     #[test]

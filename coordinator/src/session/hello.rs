@@ -78,7 +78,9 @@ pub(super) async fn receive(
 /// Returns the first `hello`. A few earlier requests are refused; then the connection is closed.
 async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> {
     for _ in 0..BEFORE_HELLO {
-        let (text, _held) = connection.receive().await?;
+        let Some((text, _held)) = connection.receive().await? else {
+            continue;
+        };
         let (id, error) = match Frame::parse(&text) {
             Ok(Frame::Request { id, method, params }) => {
                 match ToCoordinator::parse(&method, params) {

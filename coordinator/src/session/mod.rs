@@ -95,7 +95,7 @@ async fn greet(
 
 /// The events of the loop.
 enum Woken {
-    Frame(Result<(String, Option<Charge>), Gone>),
+    Frame(Result<Option<(String, Option<Charge>)>, Gone>),
     Finished(Option<Box<Finished>>),
     Noted(Noted),
     Delivery(delivery::PushedPage),
@@ -219,9 +219,10 @@ impl Session {
             let Some(event) = event.take().or_else(ready) else {
                 return Ok(false);
             };
+            let is_control = matches!(event, Woken::Frame(Ok(None)));
             self.on(event)?;
             self.pump();
-            if self.outbox.is_full() {
+            if self.outbox.is_full() || is_control {
                 break;
             }
         }
@@ -283,12 +284,11 @@ impl Session {
     fn on(&mut self, event: Woken) -> Result<(), EndReason> {
         match event {
             Woken::Frame(frame) => {
-                let (text, held) = frame?;
-                self.pace.note(
-                    text.len(),
-                    usize::from(self.calls_at_work() >= CALLS_AT_ONCE),
-                );
-                self.on_frame(&text, held)?;
+                if let Some((text, held)) = frame? {
+                    let is_crowded = self.calls_at_work() >= CALLS_AT_ONCE;
+                    self.pace.note(text.len(), usize::from(is_crowded));
+                    self.on_frame(&text, held)?;
+                }
             }
             Woken::Finished(None) => {}
             // A message is given only to a session that certainly still holds the agent.
