@@ -124,7 +124,7 @@ async fn poison(store: &dyn Store) -> Result<()> {
         ..key.clone()
     };
     ensure!(
-        store.put_key(&key, 10, None).await? && store.put_key(&other, 10, None).await?,
+        store.put_key(&key, None, 10, None).await? && store.put_key(&other, None, 10, None).await?,
         "the keys are new"
     );
     let invite = Invite {

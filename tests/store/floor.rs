@@ -74,13 +74,16 @@ async fn control(store: &dyn Store, round: u64) -> Result<()> {
         .await?;
     anyhow::ensure!(settled.acked.len() == 1, "{settled:?}");
     let one = key(&format!("{round:08}"));
-    anyhow::ensure!(store.put_key(&one, KEYS_MAX, None).await?, "a key");
+    anyhow::ensure!(store.put_key(&one, None, KEYS_MAX, None).await?, "a key");
     let revoked = Key {
         revoked_at: Some(Timestamp::now()),
         revision: 2,
         ..one
     };
-    anyhow::ensure!(store.put_key(&revoked, KEYS_MAX, None).await?, "its end");
+    anyhow::ensure!(
+        store.put_key(&revoked, None, KEYS_MAX, None).await?,
+        "its end"
+    );
     Ok(())
 }
 

@@ -55,7 +55,8 @@ pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
     );
     let (one, other) = (key("00000001"), key("00000002"));
     assert!(
-        store.put_key(&one, KEYS_MAX, None).await? && store.put_key(&other, KEYS_MAX, None).await?
+        store.put_key(&one, None, KEYS_MAX, None).await?
+            && store.put_key(&other, None, KEYS_MAX, None).await?
     );
     let counted = store.key_changes().await?;
     assert!(counted > 0);
@@ -64,7 +65,7 @@ pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
         revision: 2,
         ..other
     };
-    assert!(store.put_key(&revoked, KEYS_MAX, None).await?);
+    assert!(store.put_key(&revoked, None, KEYS_MAX, None).await?);
     assert!(store.key_changes().await? > counted);
     let mut kept = store.keys().await?;
     kept.sort_by(|a, b| a.id.cmp(&b.id));
@@ -80,9 +81,9 @@ pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> 
         ..one.clone()
     };
     assert!(
-        store.put_key(&one, KEYS_MAX, None).await?
-            && store.put_key(&changed, KEYS_MAX, None).await?
-            && store.put_key(&other, KEYS_MAX, None).await?
+        store.put_key(&one, None, KEYS_MAX, None).await?
+            && store.put_key(&changed, None, KEYS_MAX, None).await?
+            && store.put_key(&other, None, KEYS_MAX, None).await?
     );
     let before = store.key_changes().await?;
     store.forget_key(&one).await?;
@@ -96,7 +97,7 @@ pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> 
     assert!(after > before);
     assert_eq!(store.keys().await?, [other]);
     assert!(
-        store.put_key(&one, KEYS_MAX, None).await?,
+        store.put_key(&one, None, KEYS_MAX, None).await?,
         "the first again"
     );
     assert!(store.key_changes().await? > after);
@@ -108,7 +109,8 @@ pub(crate) async fn when_a_key_was_used_is_kept_and_goes_with_it(fixture: Fixtur
     let (one, other) = (key("00000001"), key("00000002"));
     assert_eq!(store.uses().await?, []);
     assert!(
-        store.put_key(&one, KEYS_MAX, None).await? && store.put_key(&other, KEYS_MAX, None).await?
+        store.put_key(&one, None, KEYS_MAX, None).await?
+            && store.put_key(&other, None, KEYS_MAX, None).await?
     );
     let changes = store.key_changes().await?;
     let use_of = |key: &Key, millis| (key.id.clone(), Timestamp::from_millis(millis));
@@ -144,7 +146,7 @@ pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(
                 key(&format!("a{number:07x}")),
                 key(&format!("b{number:07x}")),
             );
-            let made = store.put_key(&made, most, None).await?;
+            let made = store.put_key(&made, None, most, None).await?;
             let joined = store
                 .redeem(&invite.hash, &joined, None, most, None)
                 .await?;
@@ -159,7 +161,7 @@ pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(
         ..kept[0].clone()
     };
     assert!(
-        store.put_key(&changed, most, None).await?,
+        store.put_key(&changed, None, most, None).await?,
         "keys may still be changed"
     );
     store.forget_key(&changed).await?;
@@ -169,15 +171,15 @@ pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(
             .await?,
         "there is room again"
     );
-    assert!(!store.put_key(&key("c0000001"), most, None).await?);
+    assert!(!store.put_key(&key("c0000001"), None, most, None).await?);
     Ok(())
 }
 
 pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Result<()> {
     let first = key("00000001");
-    assert!(fixture.store.put_key(&first, KEYS_MAX, None).await?);
+    assert!(fixture.store.put_key(&first, None, KEYS_MAX, None).await?);
     assert!(
-        !fixture.store.put_key(&first, KEYS_MAX, None).await?,
+        !fixture.store.put_key(&first, None, KEYS_MAX, None).await?,
         "it is there"
     );
     let changes = (0..20).map(|number| {
@@ -189,7 +191,7 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
                 ..first.clone()
             },
         );
-        async move { store.put_key(&change, KEYS_MAX, None).await }
+        async move { store.put_key(&change, None, KEYS_MAX, None).await }
     });
     let done: Vec<bool> = try_join_all(changes).await?;
     assert_eq!(done.iter().filter(|done| **done).count(), 1);
@@ -201,6 +203,7 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
                     revision: 4,
                     ..first.clone()
                 },
+                None,
                 KEYS_MAX,
                 None
             )
@@ -216,6 +219,7 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
                     revision: 2,
                     ..first
                 },
+                None,
                 KEYS_MAX,
                 None
             )
@@ -262,7 +266,7 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
     let (store, invite) = (&fixture.store, invite(1, SOON));
     store.put_invite(&invite, None).await?;
     let (taken, free) = (key("00000001"), key("00000002"));
-    assert!(store.put_key(&taken, KEYS_MAX, None).await?);
+    assert!(store.put_key(&taken, None, KEYS_MAX, None).await?);
     let before = store.key_changes().await?;
     let namesake = Key {
         name: "other".into(),
@@ -313,7 +317,7 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
         ..free
     };
     assert!(
-        store.put_key(&changed, KEYS_MAX, None).await?,
+        store.put_key(&changed, None, KEYS_MAX, None).await?,
         "it is changed like any other"
     );
     Ok(())
@@ -328,13 +332,13 @@ pub(crate) async fn an_invite_ends_when_its_key_changes(fixture: Fixture) -> Res
         redeem.await
     };
     assert!(!redeem("00000002", &inviter).await?, "there is no such key");
-    assert!(store.put_key(&inviter, KEYS_MAX, None).await?);
+    assert!(store.put_key(&inviter, None, KEYS_MAX, None).await?);
     assert!(redeem("00000002", &inviter).await?);
     let changed = Key {
         revision: 2,
         ..inviter.clone()
     };
-    assert!(store.put_key(&changed, KEYS_MAX, None).await?);
+    assert!(store.put_key(&changed, None, KEYS_MAX, None).await?);
     let before = (store.keys().await?.len(), store.invite(&invite.hash).await?);
     assert!(!redeem("00000003", &inviter).await?);
     assert_eq!(
@@ -342,6 +346,36 @@ pub(crate) async fn an_invite_ends_when_its_key_changes(fixture: Fixture) -> Res
         before
     );
     assert!(redeem("00000003", &changed).await?);
+    Ok(())
+}
+
+pub(crate) async fn a_key_that_was_changed_meanwhile_changes_no_key(
+    fixture: Fixture,
+) -> Result<()> {
+    let (store, maker, other) = (&fixture.store, key("00000001"), key("00000002"));
+    let next = |key: &Key| Key {
+        revision: key.revision + 1,
+        ..key.clone()
+    };
+    assert!(
+        !store.put_key(&other, Some(&maker), KEYS_MAX, None).await?,
+        "there is no such key"
+    );
+    assert!(store.put_key(&maker, None, KEYS_MAX, None).await?);
+    assert!(store.put_key(&other, Some(&maker), KEYS_MAX, None).await?);
+    let changed = next(&maker);
+    assert!(
+        store
+            .put_key(&changed, Some(&maker), KEYS_MAX, None)
+            .await?,
+        "a key changes itself"
+    );
+    for put in [key("00000003"), next(&other)] {
+        let before = store.key_changes().await?;
+        assert!(!store.put_key(&put, Some(&maker), KEYS_MAX, None).await?);
+        assert_eq!(store.key_changes().await?, before);
+        assert!(store.put_key(&put, Some(&changed), KEYS_MAX, None).await?);
+    }
     Ok(())
 }
 
@@ -448,7 +482,7 @@ async fn a_record_in_redis_that_cannot_be_read_is_in_no_other_keys_way() -> Resu
     let redis = Redis::start().await?;
     let store = store::open(&redis.url().parse::<StoreAddress>()?, &Fleet::default()).await?;
     let key = key("00000001");
-    assert!(store.put_key(&key, KEYS_MAX, None).await?);
+    assert!(store.put_key(&key, None, KEYS_MAX, None).await?);
     redis
         .tell(&["HSET", "{c3po}:credentials", "00000002", "1 {}"])
         .await?;

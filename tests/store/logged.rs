@@ -42,15 +42,15 @@ pub(crate) async fn changes_of_keys_append_their_entries_in_their_own_step(
     );
     for _ in 0..2 {
         store
-            .put_key(&made, KEYS_MAX, Some(&entry("created")))
+            .put_key(&made, None, KEYS_MAX, Some(&entry("created")))
             .await?;
     }
     check(&fixture, &["created"]).await?;
     store
-        .put_key(&key("0000000b"), 1, Some(&entry("no room")))
+        .put_key(&key("0000000b"), None, 1, Some(&entry("no room")))
         .await?;
     store
-        .put_key(&next, KEYS_MAX, Some(&entry("revoked")))
+        .put_key(&next, None, KEYS_MAX, Some(&entry("revoked")))
         .await?;
     let invite = invite(1, INVITE_LIFE);
     store.put_invite(&invite, Some(&entry("invited"))).await?;
@@ -98,7 +98,9 @@ pub(crate) async fn changes_of_logins_append_their_entries_in_their_own_step(
         ..login("0000000a")
     };
     for _ in 0..2 {
-        store.put_login(&revoked, Some(&entry("revoked"))).await?;
+        store
+            .put_login(&revoked, None, Some(&entry("revoked")))
+            .await?;
     }
     check(&fixture, &["offered", "logged in", "revoked"]).await
 }

@@ -174,7 +174,7 @@ pub(crate) async fn of_two_who_change_a_login_one_is_told(fixture: Fixture) -> R
     let store = &fixture.store;
     let made = make(&fixture, "00000001").await?;
     assert!(
-        !store.put_login(&login("00000002"), None).await?,
+        !store.put_login(&login("00000002"), None, None).await?,
         "without a code"
     );
     let before = store.login_changes().await?;
@@ -189,8 +189,8 @@ pub(crate) async fn of_two_who_change_a_login_one_is_told(fixture: Fixture) -> R
         revision: 2,
         ..made.clone()
     };
-    assert!(store.put_login(&revoked, None).await?);
-    assert!(!store.put_login(&extended, None).await?);
+    assert!(store.put_login(&revoked, None, None).await?);
+    assert!(!store.put_login(&extended, None, None).await?);
     assert_eq!(store.logins().await?, std::slice::from_ref(&revoked));
     let changed = store.login_changes().await?;
     assert!(changed > before);
@@ -219,12 +219,37 @@ pub(crate) async fn a_code_ends_when_the_login_that_made_it_changes(
         revision: 2,
         ..maker.clone()
     };
-    assert!(store.put_login(&next, None).await?);
+    assert!(store.put_login(&next, None, None).await?);
     let other = login("00000002");
     let spent = store.spend_login_code("a", &other, Some(&maker), LOGINS_MAX, None);
     assert!(!spent.await?);
     let spent = store.spend_login_code("a", &other, Some(&next), LOGINS_MAX, None);
     assert!(spent.await?);
+    Ok(())
+}
+
+pub(crate) async fn a_login_that_was_changed_meanwhile_changes_no_login(
+    fixture: Fixture,
+) -> Result<()> {
+    let store = &fixture.store;
+    let (maker, other) = (
+        make(&fixture, "00000001").await?,
+        make(&fixture, "00000002").await?,
+    );
+    let revoked = |login: &Login| Login {
+        revoked_at: Some(Timestamp::now()),
+        revision: 2,
+        ..login.clone()
+    };
+    let ended = revoked(&maker);
+    assert!(
+        store.put_login(&ended, Some(&maker), None).await?,
+        "a login ends itself"
+    );
+    let (before, put) = (store.login_changes().await?, revoked(&other));
+    assert!(!store.put_login(&put, Some(&maker), None).await?);
+    assert_eq!(store.login_changes().await?, before);
+    assert!(store.put_login(&put, Some(&ended), None).await?);
     Ok(())
 }
 

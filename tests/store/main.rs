@@ -147,7 +147,8 @@ macro_rules! every_promise {
                 of_two_who_change_a_key_one_is_told,
                 an_invite_is_good_for_as_many_as_it_says,
                 no_use_is_taken_without_a_key_and_no_key_is_made_without_a_use,
-        an_invite_ends_when_its_key_changes,
+                an_invite_ends_when_its_key_changes,
+                a_key_that_was_changed_meanwhile_changes_no_key,
                 invites_are_listed_while_they_let_somebody_in_and_forgotten_once,
                 an_invite_ends;
             logins:
@@ -157,6 +158,7 @@ macro_rules! every_promise {
                 there_are_never_more_logins_than_allowed_also_when_50_race,
                 of_two_who_change_a_login_one_is_told,
                 a_code_ends_when_the_login_that_made_it_changes,
+                a_login_that_was_changed_meanwhile_changes_no_login,
                 logins_and_keys_do_not_mix;
             records:
                 an_unknown_agent_is_nobody,

@@ -139,7 +139,7 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
             revision: key.revision + 1,
             ..key
         };
-        store.put_key(&key, KEYS_MAX, None).await?;
+        store.put_key(&key, None, KEYS_MAX, None).await?;
     }
     Err(Refusal::new(
         ErrorCode::Conflict,
@@ -199,7 +199,12 @@ mod tests {
             expires_in: None,
         };
         let (key, _) = draft(new, "test").expect("a key");
-        assert!(store.put_key(&key, KEYS_MAX, None).await.expect("stored"));
+        assert!(
+            store
+                .put_key(&key, None, KEYS_MAX, None)
+                .await
+                .expect("stored")
+        );
         key
     }
 
@@ -241,7 +246,12 @@ mod tests {
             revision: proven.revision + 1,
             ..proven.clone()
         };
-        assert!(store.put_key(&ended, KEYS_MAX, None).await.expect("stored"));
+        assert!(
+            store
+                .put_key(&ended, None, KEYS_MAX, None)
+                .await
+                .expect("stored")
+        );
         let id = goes.id.clone();
         assert!(settle_given(&store, goes, Some(&proven)).await.is_err());
         let keys = store.keys().await.expect("keys");

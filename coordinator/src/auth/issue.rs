@@ -78,7 +78,7 @@ pub(crate) async fn create(
     let (key, text) = draft(new, by.name())?;
     for _ in 0..CHANGE_TRIES {
         let keys = store.keys().await.map_err(unchanged)?;
-        vouching(&keys, by.presented())?;
+        let made_with = vouching(&keys, by.presented())?;
         make_room(store, &keys).await?;
         let host = host_of(store, key.host.as_deref(), &key.name, &keys).await?;
         let kept = Key {
@@ -86,7 +86,8 @@ pub(crate) async fn create(
             ..key.clone()
         };
         let entry = entry("created", &kept.id, by.name());
-        if store.put_key(&kept, KEYS_MAX, Some(&entry)).await? {
+        let put = store.put_key(&kept, made_with, KEYS_MAX, Some(&entry));
+        if put.await? {
             let kept = if key.host.is_some() {
                 settle_given(store, kept, None).await?
             } else {
@@ -150,7 +151,7 @@ pub(super) async fn settle_given(
         ..key
     };
     let entry = entry("revoked", &ended.id, &ended.made_by);
-    store.put_key(&ended, KEYS_MAX, Some(&entry)).await?;
+    store.put_key(&ended, None, KEYS_MAX, Some(&entry)).await?;
     store.forget_key(&ended).await?;
     Err(refused)
 }
@@ -250,7 +251,7 @@ pub(crate) async fn hold_host(
     };
     for _ in 0..CHANGE_TRIES {
         make_room(store, &store.keys().await.map_err(unchanged)?).await?;
-        if store.put_key(&key, KEYS_MAX, None).await? {
+        if store.put_key(&key, None, KEYS_MAX, None).await? {
             return Ok(key);
         }
     }
@@ -300,8 +301,8 @@ async fn change(
 ) -> Result<(Key, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
         let keys = store.keys().await.map_err(unchanged)?;
-        vouching(&keys, presented)?;
-        let Some(mut key) = keys.into_iter().find(|key| key.id == id) else {
+        let made_with = vouching(&keys, presented)?;
+        let Some(mut key) = keys.iter().find(|key| key.id == id).cloned() else {
             let error = format!(
                 "there is no key {}",
                 id.chars().take(LABEL_MAX).collect::<String>()
@@ -312,7 +313,8 @@ async fn change(
             return Ok((key, false));
         }
         key.revision += 1;
-        if store.put_key(&key, KEYS_MAX, Some(entry)).await? {
+        let put = store.put_key(&key, made_with, KEYS_MAX, Some(entry));
+        if put.await? {
             return Ok((key, true));
         }
     }
@@ -406,6 +408,40 @@ pub(super) fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Fleet;
+    use crate::store::KeyStore;
+    use crate::store::sqlite::SqliteStore;
+
+    #[tokio::test]
+    async fn a_key_makes_no_other_after_its_revocation() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let store = SqliteStore::open(&path, &Fleet::default()).await;
+        let (store, local) = (store.expect("a store"), Principal::local());
+        let make = async |by: &Principal| {
+            let new = NewKey {
+                name: "nas".into(),
+                scope: Scope::Admin,
+                agents: all_agents(),
+                expires_in: None,
+                host: None,
+            };
+            create(&store, new, by).await
+        };
+        let (maker, _) = make(&local).await.expect("a key");
+        let globs = AgentGlobs::new(all_agents()).expect("globs");
+        let (id, host) = (maker.id.clone(), maker.host().to_owned());
+        let by = Principal::key(id, maker.revision, Scope::Admin, globs, host);
+        let revoked = async {
+            let (_, is_news) = revoke(&store, &maker.id, &local).await.expect("revoked");
+            assert!(is_news);
+            store.keys().await.expect("keys").len()
+        };
+        let (left, ..) = tokio::join!(revoked, make(&by), make(&by), make(&by));
+        assert_eq!(store.keys().await.expect("keys").len(), left);
+        let refused = make(&by).await.map_err(|refusal| refusal.code);
+        assert_eq!(refused.err(), Some(ErrorCode::Unauthorized));
+    }
 
     #[test]
     fn a_key_takes_the_place_of_the_one_that_ended_first() {

@@ -164,11 +164,11 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Login>, StoreError> {
 ///
 /// Errors: `LOGIN_NOT_FOUND`.
 pub(crate) async fn find(store: &dyn Store, id: &str) -> Result<Login, Refusal> {
-    let found = store
-        .logins()
-        .await?
-        .into_iter()
-        .find(|login| login.id == id);
+    of_id(&store.logins().await?, id)
+}
+
+fn of_id(logins: &[Login], id: &str) -> Result<Login, Refusal> {
+    let found = logins.iter().find(|login| login.id == id).cloned();
     found.ok_or_else(|| {
         let id: String = id.chars().take(LABEL_MAX).collect();
         Refusal::new(ErrorCode::LoginNotFound, format!("there is no login {id}"))
@@ -182,17 +182,19 @@ pub(crate) async fn revoke(
     by: &Principal,
 ) -> Result<(Login, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
-        let (login, now) = (find(store, id).await.map_err(unchanged)?, clock::now());
+        let (logins, now) = (store.logins().await.map_err(unchanged)?, clock::now());
+        let login = of_id(&logins, id).map_err(unchanged)?;
         if !login.is_valid(now) {
             return Ok((login, false));
         }
+        let made_with = vouching(&logins, by, now)?;
         let revoked = Login {
             revoked_at: Some(now),
             revision: login.revision + 1,
             ..login
         };
         let entry = entry_about("revoked", &revoked, by.name());
-        if store.put_login(&revoked, Some(&entry)).await? {
+        if store.put_login(&revoked, made_with, Some(&entry)).await? {
             return Ok((revoked, true));
         }
     }
@@ -204,12 +206,25 @@ pub(crate) async fn revoke(
 ///
 /// Errors: `UNAUTHORIZED` if the principal is a login that has ended.
 pub(crate) async fn vouch(store: &dyn Store, principal: &Principal) -> Result<(), Refusal> {
-    let Some(id) = principal.login_id() else {
+    if principal.login_id().is_none() {
         return Ok(());
-    };
+    }
     let logins = store.logins().await.map_err(unchanged)?;
-    let found = valid(&logins, id, clock::now());
-    found.map(drop).ok_or_else(login_ended)
+    vouching(&logins, principal, clock::now()).map(drop)
+}
+
+/// Returns the login of the principal if it is still valid; `None` if it has none.
+///
+/// Errors: `UNAUTHORIZED` if the login has ended.
+fn vouching<'a>(
+    logins: &'a [Login],
+    principal: &Principal,
+    now: Timestamp,
+) -> Result<Option<&'a Login>, Refusal> {
+    let Some(id) = principal.login_id() else {
+        return Ok(None);
+    };
+    valid(logins, id, now).map(Some).ok_or_else(login_ended)
 }
 
 /// Extends the logins that were used here.
@@ -220,7 +235,7 @@ pub(super) async fn extend_used(
 ) -> Result<(), StoreError> {
     for login in auth.logins.of_used(now, Login::extended) {
         // If another coordinator changed it meanwhile, it is newer there.
-        store.put_login(&login, None).await?;
+        store.put_login(&login, None, None).await?;
     }
     Ok(())
 }

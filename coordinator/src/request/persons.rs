@@ -68,7 +68,7 @@ mod tests {
         let key = serde_json::json!({"id": format!("{:08x}", host.as_bytes()[0]), "hash": "", "name": host, "scope": "agent",
             "agents": ["*"], "created_at": "2026-01-01T00:00:00Z", "made_by": "test", "revision": 1});
         let key: Key = serde_json::from_value(key).expect("a key");
-        assert!(store.put_key(&key, 10, None).await.expect("stored"));
+        assert!(store.put_key(&key, None, 10, None).await.expect("stored"));
     }
 
     #[tokio::test]

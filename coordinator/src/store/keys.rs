@@ -149,8 +149,15 @@ pub trait KeyStore: Send + Sync {
     async fn key_changes(&self) -> Result<u64>;
 
     /// Stores the key as its next revision. Returns false, and changes nothing, if the key was changed meanwhile, or if it is
-    /// new and there are `most` keys.
-    async fn put_key(&self, key: &Key, most: usize, entry: Option<&Entry>) -> Result<bool>;
+    /// new and there are `most` keys. The same applies if `made_with`, the key with which the change is made, is given and was
+    /// changed meanwhile.
+    async fn put_key(
+        &self,
+        key: &Key,
+        made_with: Option<&Key>,
+        most: usize,
+        entry: Option<&Entry>,
+    ) -> Result<bool>;
 
     /// Deletes this revision of the key. A key that was changed meanwhile stays. The deletion counts in
     /// [`Self::key_changes`].

@@ -115,8 +115,14 @@ pub trait LoginStore: Send + Sync {
     /// Returns a number that grows with every change of a login. The cost is one small read.
     async fn login_changes(&self) -> Result<u64>;
 
-    /// Stores a changed login as its next revision. Returns false, and changes nothing, if it was changed meanwhile.
-    async fn put_login(&self, login: &Login, entry: Option<&Entry>) -> Result<bool>;
+    /// Stores a changed login as its next revision. Returns false, and changes nothing, if it was changed meanwhile. The same
+    /// applies if `made_with`, the login with which the change is made, is given and was changed meanwhile.
+    async fn put_login(
+        &self,
+        login: &Login,
+        made_with: Option<&Login>,
+        entry: Option<&Entry>,
+    ) -> Result<bool>;
 
     /// Deletes this revision of the login. A login that was changed meanwhile stays.
     async fn forget_login(&self, login: &Login) -> Result<()>;

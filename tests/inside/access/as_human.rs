@@ -32,7 +32,7 @@ async fn key_for_human(gate: &Gate) -> Result<String> {
         revision: kept.revision + 1,
         ..kept
     };
-    ensure!(store.put_key(&named, KEYS_MAX, None).await?);
+    ensure!(store.put_key(&named, None, KEYS_MAX, None).await?);
     eventually("it is read again", SOON, async || {
         let other = ask(gate, "GET", "/api/pending", Some(&key), Some("web"), "").await;
         (other.ok()?.status == 403).then_some(())

@@ -206,7 +206,7 @@ async fn a_rotated_key_changes_nothing_through_a_stale_coordinator() -> Result<(
             hash: "f".repeat(64),
             ..own
         };
-        assert!(store.put_key(&rotated, KEYS_MAX, None).await?);
+        assert!(store.put_key(&rotated, None, KEYS_MAX, None).await?);
         let before = store.keys().await?;
         let path = path.replace("ITSELF", &rotated.id);
         let answer = ask(&gate, method, &path, Some(&admin), None, &body.to_string()).await?;

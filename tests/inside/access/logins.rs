@@ -199,7 +199,7 @@ async fn a_login_is_extended_when_it_is_used() -> Result<()> {
         revision: 2,
         ..made
     };
-    ensure!(store.put_login(&earlier, None).await?);
+    ensure!(store.put_login(&earlier, None, None).await?);
     let address = StoreAddress::Sqlite(gate.served.folder().join("c3po.db"));
     let folder = gate.served.stop().await?;
     let gate = Gate::start_with(|config| config.store = address.clone()).await?;

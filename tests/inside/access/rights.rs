@@ -134,7 +134,7 @@ async fn expire(gate: &Gate, token: &str) -> Result<()> {
         revision: login.revision + 1,
         ..login
     };
-    anyhow::ensure!(gate.served.store.put_login(&ended, None).await?);
+    anyhow::ensure!(gate.served.store.put_login(&ended, None, None).await?);
     until_refused(gate, token).await
 }
 

@@ -64,16 +64,20 @@ impl Hashes {
         Ok(count.unwrap_or_default())
     }
 
-    /// Stores the next revision of a credential, or a new one if there are fewer than `most`.
+    /// Stores the next revision of a credential, or a new one if there are fewer than `most`, unless the credential with which
+    /// the change is made was changed.
     pub(super) async fn put(
         self,
         store: &RedisStore,
         row: HashCredential<'_>,
+        made_with: Option<(&str, u64)>,
         most: usize,
         entry: Option<&Entry>,
     ) -> Result<bool> {
         let mut call = self.call(store, "put_credential", &[self.credentials]);
-        call.arg(row.id).arg(row.revision).arg(row.record).arg(most);
+        call.arg(row.id).arg(row.revision).arg(row.record);
+        name_maker(&mut call, made_with);
+        call.arg(most);
         store.logged(call, entry).await
     }
 
@@ -144,10 +148,7 @@ impl Hashes {
     ) -> Result<bool> {
         let mut call = self.call(store, "redeem", &[self.credentials, self.codes]);
         call.arg(hash).arg(row.id).arg(row.revision).arg(row.record);
-        match made_with {
-            Some((id, revision)) => call.arg(id).arg(revision),
-            None => call.arg("").arg(""),
-        };
+        name_maker(&mut call, made_with);
         call.arg(most);
         store.logged(call, entry).await
     }
@@ -157,6 +158,14 @@ impl Hashes {
             .names
             .call(function, names.iter().map(|name| store.names.key(name)))
     }
+}
+
+/// Appends the id and revision of the credential with which a change is made, or two empty arguments.
+fn name_maker(call: &mut Call, made_with: Option<(&str, u64)>) {
+    match made_with {
+        Some((id, revision)) => call.arg(id).arg(revision),
+        None => call.arg("").arg(""),
+    };
 }
 
 /// Returns the record that follows the revision number.

@@ -24,8 +24,15 @@ impl KeyStore for RedisStore {
         HOSTS.changes(self).await
     }
 
-    async fn put_key(&self, key: &Key, most: usize, entry: Option<&Entry>) -> Result<bool> {
-        HOSTS.put(self, row(key)?, most, entry).await
+    async fn put_key(
+        &self,
+        key: &Key,
+        made_with: Option<&Key>,
+        most: usize,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        let made_with = made_with.map(|key| (key.id.as_str(), key.revision));
+        HOSTS.put(self, row(key)?, made_with, most, entry).await
     }
 
     async fn forget_key(&self, key: &Key) -> Result<()> {

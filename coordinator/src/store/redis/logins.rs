@@ -21,8 +21,14 @@ impl LoginStore for RedisStore {
         PEOPLE.changes(self).await
     }
 
-    async fn put_login(&self, login: &Login, entry: Option<&Entry>) -> Result<bool> {
-        PEOPLE.put(self, row(login)?, 0, entry).await
+    async fn put_login(
+        &self,
+        login: &Login,
+        made_with: Option<&Login>,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        let made_with = made_with.map(|login| (login.id.as_str(), login.revision));
+        PEOPLE.put(self, row(login)?, made_with, 0, entry).await
     }
 
     async fn forget_login(&self, login: &Login) -> Result<()> {

@@ -327,7 +327,7 @@ mod tests {
             revision: 2,
             ..login
         };
-        assert!(store.put_login(&ended, None).await.expect("revoked"));
+        assert!(store.put_login(&ended, None, None).await.expect("revoked"));
         store.close().await;
 
         restore(&copy, &database, folder.path()).expect("restored");

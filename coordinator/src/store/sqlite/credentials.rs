@@ -74,8 +74,18 @@ impl Tables {
         Ok(count(statement.query_row([], |row| row.get(0))?) as u64)
     }
 
-    /// Stores the next revision of a credential, or a new one if there are fewer than `most`.
-    pub(super) fn put(self, work: &mut Work<'_>, row: &CredentialRow, most: usize) -> Result<bool> {
+    /// Stores the next revision of a credential, or a new one if there are fewer than `most`, unless the credential with which
+    /// the change is made was changed.
+    pub(super) fn put(
+        self,
+        work: &mut Work<'_>,
+        row: &CredentialRow,
+        made_with: Option<&CredentialRow>,
+        most: usize,
+    ) -> Result<bool> {
+        if !made_with.map_or(Ok(true), |row| self.is_as_before(work, row))? {
+            return Ok(false);
+        }
         let table = self.credentials;
         let sql = format!(
             "INSERT INTO {table} (id, revision, record) SELECT ?1, ?2, ?3
@@ -165,8 +175,7 @@ impl Tables {
         most: usize,
     ) -> Result<bool> {
         // These checks come first because they change nothing; a later error rolls back the whole operation.
-        let is_as_before = made_with.map_or(Ok(true), |row| self.is_as_before(work, row))?;
-        if !is_as_before || self.code(work, hash)?.is_none() || !self.put(work, row, most)? {
+        if self.code(work, hash)?.is_none() || !self.put(work, row, made_with, most)? {
             return Ok(false);
         }
         let sql = format!("UPDATE {} SET uses = uses - 1 WHERE hash = ?", self.codes);

@@ -29,14 +29,16 @@ impl KeyStore for SqliteStore {
         self.reader.run(|work| HOSTS.changes(work)).await
     }
 
-    async fn put_key(&self, key: &Key, most: usize, entry: Option<&Entry>) -> Result<bool> {
-        let row = row(key)?;
-        self.logged(
-            entry,
-            |is_put| *is_put,
-            move |work| HOSTS.put(work, &row, most),
-        )
-        .await
+    async fn put_key(
+        &self,
+        key: &Key,
+        made_with: Option<&Key>,
+        most: usize,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        let (row, made_with) = (row(key)?, made_with.map(row).transpose()?);
+        let put = move |work: &mut Work<'_>| HOSTS.put(work, &row, made_with.as_ref(), most);
+        self.logged(entry, |is_put| *is_put, put).await
     }
 
     async fn forget_key(&self, key: &Key) -> Result<()> {
@@ -162,7 +164,12 @@ mod tests {
             made_by: "local".into(),
             revision: 1,
         };
-        assert!(store.put_key(&key, 10, None).await.expect("it is kept"));
+        assert!(
+            store
+                .put_key(&key, None, 10, None)
+                .await
+                .expect("it is kept")
+        );
         let other = Connection::open(&path).expect("the same file");
         other
             .execute("INSERT INTO keys VALUES ('00000002', 1, '{}')", [])

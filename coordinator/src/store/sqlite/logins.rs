@@ -23,14 +23,15 @@ impl LoginStore for SqliteStore {
         self.reader.run(|work| PEOPLE.changes(work)).await
     }
 
-    async fn put_login(&self, login: &Login, entry: Option<&Entry>) -> Result<bool> {
-        let row = row(login)?;
-        self.logged(
-            entry,
-            |is_put| *is_put,
-            move |work| PEOPLE.put(work, &row, 0),
-        )
-        .await
+    async fn put_login(
+        &self,
+        login: &Login,
+        made_with: Option<&Login>,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        let (row, made_with) = (row(login)?, made_with.map(row).transpose()?);
+        let put = move |work: &mut Work<'_>| PEOPLE.put(work, &row, made_with.as_ref(), 0);
+        self.logged(entry, |is_put| *is_put, put).await
     }
 
     async fn forget_login(&self, login: &Login) -> Result<()> {

@@ -7,18 +7,28 @@ local function has_room(credentials, most)
   return redis.call('HLEN', credentials) - redis.call('HEXISTS', credentials, 'changes') < tonumber(most)
 end
 
--- Stores a credential as its next revision. Returns 1, or 0 if it was changed meanwhile, or is new and there is no room.
--- KEYS: -, credentials. ARGV: id, revision, record, limit of credentials, entry of the log or ''
+-- Returns whether the credential with which a change is made has that revision. Without one, id and revision are ''.
+local function is_as_before(credentials, id, revision)
+  return id == '' or string.match(redis.call('HGET', credentials, id) or '', '^%d+') == revision
+end
+
+-- Stores a credential as its next revision. Returns 1, or 0 if it was changed meanwhile, or is new and there is no room, or
+-- if the credential with which the change is made was changed meanwhile. KEYS: -, credentials
+-- ARGV: id, revision, record, id and revision of the credential with which the change is made or '' and '', limit of
+-- credentials, entry of the log or ''
 define('put_credential', SMALL, function(keys, args)
   begin(keys)
   local before = redis.call('HGET', keys[2], args[1])
   local revision = before and tonumber(string.match(before, '^%d+')) or 0
-  if revision + 1 ~= tonumber(args[2]) or not (before or has_room(keys[2], args[4])) then
+  if revision + 1 ~= tonumber(args[2]) or not (before or has_room(keys[2], args[6])) then
+    return 0
+  end
+  if not is_as_before(keys[2], args[4], args[5]) then
     return 0
   end
   redis.call('HSET', keys[2], args[1], args[2] .. ' ' .. args[3])
   redis.call('HINCRBY', keys[2], 'changes', 1)
-  log_whole(args[5])
+  log_whole(args[7])
   publish('-')
   return 1
 end)
@@ -112,11 +122,8 @@ define('redeem', SMALL, function(keys, args)
   if not uses or redis.call('HEXISTS', keys[2], args[2]) == 1 or not has_room(keys[2], args[7]) then
     return 0
   end
-  if args[5] ~= '' then
-    local kept = redis.call('HGET', keys[2], args[5]) or ''
-    if string.match(kept, '^%d+') ~= args[6] then
-      return 0
-    end
+  if not is_as_before(keys[2], args[5], args[6]) then
+    return 0
   end
   redis.call('HSET', keys[3], args[1], (tonumber(uses) - 1) .. ' ' .. expires .. ' ' .. text)
   redis.call('HSET', keys[2], args[2], args[3] .. ' ' .. args[4])
