@@ -213,6 +213,17 @@ pub(crate) async fn vouch(store: &dyn Store, principal: &Principal) -> Result<()
     vouching(&logins, principal, clock::now()).map(drop)
 }
 
+/// Checks a request that made a new secret again, before the secret is returned. The revocation of its login may have listed
+/// before what the request made, which is of no use without the secret.
+///
+/// Errors: `UNAUTHORIZED` if the principal is a login that has ended.
+pub(crate) async fn vouch_again(store: &dyn Store, principal: &Principal) -> Result<(), Refusal> {
+    if principal.login_id().is_none() {
+        return Ok(());
+    }
+    vouching(&store.logins().await?, principal, clock::now()).map(drop)
+}
+
 /// Returns the login of the principal if it is still valid; `None` if it has none.
 ///
 /// Errors: `UNAUTHORIZED` if the login has ended.

@@ -12,6 +12,7 @@ use super::endpoint::{Body, By, InPath, RestAnswer};
 use super::join::Invited;
 use super::keys::{Named, unsure};
 use crate::auth::invites::{self, NewInvite};
+use crate::auth::logins::vouch_again;
 use crate::store::Invite;
 
 /// An invite as lists show it, without its hash. The code cannot be recovered.
@@ -71,6 +72,7 @@ pub(super) async fn create(
         invite.id,
         invite.expires_at
     );
+    vouch_again(server.services.store.as_ref(), &principal).await?;
     Ok(Json(invite))
 }
 

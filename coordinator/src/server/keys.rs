@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::AppState;
 use super::endpoint::{Body, By, InPath, RestAnswer};
-use crate::auth;
 use crate::auth::issue::{self, NewKey};
+use crate::auth::logins::vouch_again;
 use crate::auth::offspring::{self, MadeCredential};
+use crate::auth::{self, Principal};
 use crate::clock;
 use crate::store::{Key, Store, StoreError};
 
@@ -124,9 +125,8 @@ pub(super) async fn create(
     By(principal): By,
     Body(new): Body<NewKey>,
 ) -> RestAnswer<MadeKey> {
-    let by = principal.name();
     let made = issue::create(server.services.store.as_ref(), new, &principal).await;
-    made_key(&server, "created", None, by, made).await
+    made_key(&server, "created", None, &principal, made).await
 }
 
 /// `POST /api/keys/{id}/rotate`
@@ -136,7 +136,7 @@ pub(super) async fn rotate(
     InPath(Named { id }): InPath<Named>,
 ) -> RestAnswer<MadeKey> {
     let rotated = issue::rotate(server.services.store.as_ref(), &id, &principal).await;
-    made_key(&server, "rotated", Some(&id), principal.name(), rotated).await
+    made_key(&server, "rotated", Some(&id), &principal, rotated).await
 }
 
 /// Returns the new secret to the client, and publishes the change of the key.
@@ -144,11 +144,13 @@ async fn made_key(
     server: &AppState,
     verb: &str,
     id: Option<&str>,
-    by: &str,
+    principal: &Principal,
     made: Result<(Key, String), Refusal>,
 ) -> RestAnswer<MadeKey> {
+    let by = principal.name();
     let (key, text) = made.inspect_err(|refusal| unsure(server, verb, id, by, refusal))?;
     changed(server, verb, &key.id, by).await;
+    vouch_again(server.services.store.as_ref(), principal).await?;
     Ok(Json(MadeKey {
         shown: shown(key, clock::now()),
         key: text,

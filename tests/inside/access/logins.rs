@@ -16,6 +16,9 @@ use harness::link::{Link, Who};
 use harness::redis::Redis;
 use inside::gate::{Gate, id};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::{ask, code};
 
@@ -103,7 +106,7 @@ async fn the_links_of_a_login_end_with_it() -> Result<()> {
     let welcome = link.hello(&Who::person("human")).await?.expect("a person");
     assert_eq!(welcome["agent_id"], "human");
     gate.revoke_login(&token).await?;
-    let closed = tokio::time::timeout(SOON * 5, link.hear_close()).await;
+    let closed = timeout(SOON * 5, link.hear_close()).await;
     ensure!(closed.is_ok(), "it goes on");
     assert!(
         Link::open_with(&gate.served.address, Some(&token))
@@ -316,6 +319,44 @@ async fn a_revocation_lists_the_offspring_of_the_login_or_key() -> Result<()> {
         );
         let said = gate.ask(&["logins", "revoke", id(&person)?]).await?;
         ensure!(said.ends_with(" of ann is revoked."), "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_login_that_ends_gets_no_secret_by_a_request_that_it_began_before() -> Result<()> {
+    let gate = Gate::start().await?;
+    let store = &gate.served.store;
+    for (path, body) in [
+        ("/api/keys", json!({"name": "thief", "scope": "admin"})),
+        ("/api/invites", json!({"scope": "admin"})),
+    ] {
+        let (admin, body) = (gate.login("admin").await?, body.to_string());
+        let (begin, rest) = body.split_at(5);
+        let mut making = TcpStream::connect(gate.address()?).await?;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Authorization: Bearer {admin}\r\nContent-Length: {}\r\n\r\n{begin}",
+            body.len()
+        );
+        making.write_all(head.as_bytes()).await?;
+        // The request has begun when a later one is answered.
+        assert_eq!(me(&gate, &admin).await?.status, 200);
+        let of = id(&admin)?;
+        let logins = store.logins().await?;
+        let login = logins.into_iter().find(|login| login.id == of);
+        let login = login.context("no login")?;
+        let ended = Login {
+            revoked_at: Some(Timestamp::now()),
+            revision: login.revision + 1,
+            ..login
+        };
+        // As another coordinator does it: this one learns of it later.
+        ensure!(store.put_login(&ended, None, None).await?);
+        making.write_all(rest.as_bytes()).await?;
+        let mut answer = String::new();
+        timeout(SOON * 5, making.read_to_string(&mut answer)).await??;
+        ensure!(answer.starts_with("HTTP/1.1 401"), "{answer}");
     }
     Ok(())
 }
