@@ -78,7 +78,7 @@ pub(crate) async fn check_free(store: &dyn Store, host: &str, before: &str) -> R
         .map(Key::host)
         .filter(|other| *other != host && *other != before && host::is_same(other, host));
     if let Some(other) = alike.next() {
-        let error = format!("the host {other} has a key, and its name reads like {host}");
+        let error = format!("the host {other} has, or had, a key, and its name reads like {host}");
         return Err(Refusal::new(ErrorCode::Conflict, error).suggest(format!(
             "Choose another name for the host, or name it {other}."
         )));
@@ -139,7 +139,10 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
             revision: key.revision + 1,
             ..key
         };
-        store.put_key(&key, None, KEYS_MAX, None).await?;
+        if !store.put_key(&key, None, KEYS_MAX, None).await? {
+            let error = format!("the key {} was changed before its host had a name", key.id);
+            return Err(Refusal::new(ErrorCode::Conflict, error));
+        }
     }
     Err(Refusal::new(
         ErrorCode::Conflict,

@@ -406,7 +406,13 @@ impl Principal {
         }
     }
 
-    /// Returns an id that can be guessed as the id of a process of this key or login alone.
+    /// Returns the stored id of a process behind links. Its random id is known to its host alone, and is not scoped to that: a
+    /// host that is renamed or joins again keeps its sessions.
+    pub(crate) fn process_of_links(instance: Uuid) -> Uuid {
+        scoped("links", instance)
+    }
+
+    /// Returns the stored id of a process whose id can be guessed: scoped to this key or login, and no id of links.
     pub(crate) fn process(&self, instance: Uuid) -> Uuid {
         match &self.who {
             Who::Key { .. } | Who::Login { .. } => scoped(self.name(), instance),
@@ -482,5 +488,7 @@ pub(super) mod tests {
         assert!(id != other.process(instance) && id != instance);
         assert_eq!(id, key(Scope::Agent, "*").process(instance));
         assert_eq!(Principal::token().process(instance), instance);
+        let of_links = Principal::process_of_links(id);
+        assert!(of_links != id && of_links != Principal::process_of_links(instance));
     }
 }

@@ -253,7 +253,11 @@ pub(crate) async fn check_read(services: &Services, caller: &Caller) -> Result<(
         return check_speaker(services, caller).await;
     };
     match services.store.agent(&tenure.agent).await? {
-        Some(agent) if tenure.is_of(agent.generation, agent.instance) => Ok(()),
+        Some(agent)
+            if tenure.is_of(agent.generation, agent.instance) && agent.uid == tenure.uid =>
+        {
+            Ok(())
+        }
         _ => Err(StoreError::TakenOver(tenure.agent.clone())),
     }
 }

@@ -246,8 +246,7 @@ fn claim(principal: &Principal, host: &str, hello: Hello) -> Claim {
             slot: 1,
         },
         name: hello.name,
-        // Not scoped to key or host: a host that is renamed or joins again keeps its sessions. Each agent has its host.
-        instance: hello.instance,
+        instance: Principal::process_of_links(hello.instance),
         session_id: hello.session_id,
         reach: if hello.reach.is_empty() {
             vec![Via::WaitForMessage, Via::GetMessages]
@@ -313,7 +312,7 @@ async fn admit_person(
 /// Returns the processes that the host reports as dead, and `own` as an earlier build knew it, scoped to the key: its lease of
 /// before the upgrade is the process's own.
 fn dead(principal: &Principal, succeeds: &[Uuid], own: Option<Uuid>) -> Vec<Uuid> {
-    let ids = |dead: &Uuid| [*dead, principal.process(*dead)];
+    let ids = |dead: &Uuid| [Principal::process_of_links(*dead), principal.process(*dead)];
     let dead = succeeds.iter().take(SUCCEEDS_MAX).flat_map(ids);
     dead.chain(own.map(|own| principal.process(own))).collect()
 }
