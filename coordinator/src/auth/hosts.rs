@@ -7,7 +7,7 @@ use c3po_shared::limits::KEYS_MAX;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use crate::clock;
-use crate::store::{AGENTS_STEP, Agent, Key, Store};
+use crate::store::{AGENTS_STEP, Agent, Invite, Key, Store};
 
 /// How many times a new key is moved to another host name while other coordinators race for the same name.
 const HOST_TRIES: usize = 100;
@@ -25,7 +25,7 @@ pub(super) async fn free_host(
     mut before: usize,
 ) -> Result<String, Refusal> {
     let known = like_persons(store).await?;
-    let mut taken = invited(store).await?;
+    let mut taken = invited(store, keys).await?;
     taken.extend(keys.iter().map(|key| key.host().to_owned()));
     for _ in 0..NAMES_TRIED + before {
         let host = host::unique(name, taken.iter().map(String::as_str));
@@ -43,10 +43,16 @@ pub(super) async fn free_host(
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Choose another name for the host."))
 }
 
-/// Returns the hosts that open invites name.
-async fn invited(store: &dyn Store) -> Result<Vec<String>, Refusal> {
+/// Returns the hosts that open invites name; one that was made with a key of these that has ended is not open.
+async fn invited(store: &dyn Store, keys: &[Key]) -> Result<Vec<String>, Refusal> {
     let (invites, now) = (store.invites().await?, clock::now());
-    let open = invites.into_iter().filter(|invite| invite.expires_at > now);
+    let vouches = |hash: &String| {
+        keys.iter()
+            .any(|key| key.hash == *hash && key.is_valid(now))
+    };
+    let is_open =
+        |invite: &Invite| invite.expires_at > now && invite.key_hash.as_ref().is_none_or(vouches);
+    let open = invites.into_iter().filter(is_open);
     Ok(open.filter_map(|invite| invite.host).collect())
 }
 
@@ -127,7 +133,7 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
             .filter(|other| host::is_same(other.host(), key.host()))
             .collect();
         let known = like_persons(store).await?;
-        let invited = invited(store).await?;
+        let invited = invited(store, &others).await?;
         let is_invited = invited.iter().any(|host| host::is_same(host, key.host()));
         if same.is_empty() && !is_invited && is_free(store, &known, key.host(), key.host()).await? {
             return Ok(key);

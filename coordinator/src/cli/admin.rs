@@ -334,6 +334,12 @@ fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
         text += &format!("\n  {id} of {name}:\n    {command}");
     }
     text += &made(answer, typed)?;
+    if answer["is_whole"] == false {
+        text += &format!(
+            "\n\nWhat outlives it could not be read. To list it, revoke the key once more:\n\n  {}",
+            typed.line(&format!("keys revoke {id}"))
+        );
+    }
     let logins = typed.line("logins list");
     text += &format!(
         "\n\nIf that machine is lost, revoke the logins that `c3po login` made there too:\n\n  {logins}\n"

@@ -153,7 +153,7 @@ pub(crate) async fn settle_name(
         }
         refused.insert(claim.name);
     }
-    let error = format!("{base} and {NAMES_TRIED} names after it are taken");
+    let error = format!("{base} and all names with a number that were tried are taken");
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Set C3PO_AGENT_ID to another name."))
 }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use axum::Json;
 use axum::extract::State;
+use c3po_shared::host::is_same;
 use c3po_shared::join::{CODE_VARIABLE, Fingerprint, JoinReply, JoinRequest, OlderKey};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
@@ -21,7 +22,7 @@ use crate::auth::invites::{self, NewInvite};
 use crate::auth::issue;
 use crate::clock;
 use crate::config::Config;
-use crate::store::{Store, StoreError};
+use crate::store::{Key, Store, StoreError};
 
 /// How a host gets another code.
 const NEW_CODE: &str = "Get a new one: `c3po-coordinator invite` on the coordinator's machine.";
@@ -83,8 +84,13 @@ impl Joins {
         let (invite, code) = invites::invite(store, new, by, key, self.transport.pinned()).await?;
         // After: a machine that joined under that name before is among them, and a later one gets another name.
         let now = clock::now();
-        let mut host_keys = store.keys().await?;
-        host_keys.retain(|key| invite.host.as_deref() == Some(key.host()) && key.is_valid(now));
+        let of_host = |key: &Key| {
+            let host = invite.host.as_deref();
+            host.is_some_and(|host| is_same(host, key.host())) && key.is_valid(now)
+        };
+        // The code is returned in any case: it is nowhere else.
+        let mut host_keys = store.keys().await.unwrap_or_default();
+        host_keys.retain(of_host);
         let (url, code) = (self.url(), code.reveal());
         // The code is never a program argument, which every local user could see; a shell assignment before a command is not
         // an argument.

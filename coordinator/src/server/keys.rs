@@ -73,6 +73,8 @@ pub(super) struct RevokedKey {
     same_host: Vec<OtherKey>,
     /// The valid credentials that a key of the scope `admin` made. They outlive it.
     made: Vec<MadeCredential>,
+    /// Whether both lists could be read. Otherwise revoke the key once more, which lists them again.
+    is_whole: bool,
 }
 
 /// Another key of a host.
@@ -164,18 +166,23 @@ pub(super) async fn revoke(
     InPath(Named { id }): InPath<Named>,
 ) -> RestAnswer<RevokedKey> {
     let (by, store) = (principal.name(), server.services.store.as_ref());
-    // Before and after: the revocation must not be reported as failed afterwards, and another key may have come meanwhile.
-    let before = left_by(store, &id).await?;
     let ended = issue::revoke(store, &id, &principal).await;
     let (key, is_news) =
         ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     if is_news {
         changed(&server, "revoked", &key.id, by).await;
     }
-    let (same_host, made) = left_by(store, &id).await.unwrap_or(before);
+    // Afterwards, so that nothing delays the revocation and nothing that came meanwhile is missing.
+    let left = left_by(store, &id).await;
+    if let Err(error) = &left {
+        tracing::warn!("the list of what outlives the key {id} is not whole: {error}");
+    }
+    let is_whole = left.is_ok();
+    let (same_host, made) = left.unwrap_or_default();
     Ok(Json(RevokedKey {
         same_host,
         made,
+        is_whole,
         shown: shown(key, clock::now()),
     }))
 }

@@ -1,10 +1,7 @@
 //! `c3po answer`: answers a question to people.
 
-use std::io::{self, IsTerminal as _};
-
 use c3po_shared::catalogue::Sent;
 use c3po_shared::event::Envelope;
-use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
 use c3po_shared::question::{AnswerContent, Part, PartAnswer};
 use c3po_shared::receipt::{Step, Via, refused_answer};
@@ -12,7 +9,6 @@ use c3po_shared::refusal::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::confirm::confirmed;
 use super::failure::Failure;
 use super::message_id::Typed;
 use super::print::Printer;
@@ -73,7 +69,7 @@ pub(super) async fn run(
             advice: questions::where_to_decide(&question.id),
         });
     }
-    if !is_whole && !is_meant(&question, printer)? {
+    if !is_whole && !questions::is_meant(&question, printer)? {
         return Err(Failure::No);
     }
     let part = asked.and_then(|asked| asked.parts.first());
@@ -97,20 +93,6 @@ pub(super) async fn run(
     printer.line(&format!("{}  {}", message.id, receipt.stage))
 }
 
-/// Shows the question that has the end of the id, and asks whether it is the one to be answered: its agent chooses the id, and
-/// may have withdrawn another question with this end since the person read it.
-fn is_meant(question: &Message, printer: &Printer) -> Result<bool, Failure> {
-    if printer.json || !io::stdin().is_terminal() {
-        let why = format!(
-            "the end of an id may belong to another question by now: run this on a terminal, or give the whole id {}",
-            question.id
-        );
-        return Err(Failure::Usage(why));
-    }
-    questions::print(question, printer)?;
-    Ok(confirmed("Answer this question? [y/N] "))
-}
-
 /// Returns the question; an open one if the id is not whole.
 async fn find(config: &Config, id: Typed) -> Result<One, Failure> {
     if let Typed::Whole(id) = id {
@@ -121,15 +103,7 @@ async fn find(config: &Config, id: Typed) -> Result<One, Failure> {
     let open: Envelope<Open> = rest::get(config, "/api/v1/questions", &json!({}))
         .await?
         .read;
-    let ids: Vec<MessageId> = open
-        .data
-        .questions
-        .iter()
-        .map(|one| one.id.clone())
-        .collect();
-    let id = id.among(&ids)?;
-    let found = open.data.questions.into_iter().find(|one| one.id == id);
-    let message = found.ok_or(Failure::No)?;
+    let message = id.only(open.data.questions)?;
     let history = Vec::new();
     Ok(One { message, history })
 }

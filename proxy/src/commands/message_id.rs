@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use c3po_shared::ids::MessageId;
+use c3po_shared::message::Message;
 
 use super::failure::Failure;
 use super::inbox::every_message;
@@ -49,6 +50,14 @@ impl Typed {
                 only(&ids, &suffix)
             }
         }
+    }
+
+    /// Returns the message that has this id or end.
+    pub(super) fn only(self, mut messages: Vec<Message>) -> Result<Message, Failure> {
+        let ids: Vec<_> = messages.iter().map(|message| message.id.clone()).collect();
+        let id = self.among(&ids)?;
+        messages.retain(|message| message.id == id);
+        messages.pop().ok_or(Failure::No)
     }
 
     /// Returns the id, which is one of these if only its end was typed.

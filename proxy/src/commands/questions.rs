@@ -1,12 +1,14 @@
 //! `c3po questions`: the open questions to people.
 
 use std::collections::HashSet;
+use std::io::{self, IsTerminal as _};
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::text::harmless;
 use serde_json::json;
 
+use super::confirm::confirmed;
 use super::failure::Failure;
 use super::inbox::every_message;
 use super::print::Printer;
@@ -96,6 +98,20 @@ async fn follow(
 /// Returns the ways to decide a request of a client.
 pub(super) fn where_to_decide(question: &MessageId) -> String {
     format!("Decide it on the coordinator's page /q/{question}, or at its own terminal.")
+}
+
+/// Shows the message that has the end of an id, and asks whether it is the one to be answered: its agent chooses the id, and may
+/// have withdrawn another question with this end since the person read it.
+pub(super) fn is_meant(message: &Message, printer: &Printer) -> Result<bool, Failure> {
+    if printer.json || !io::stdin().is_terminal() {
+        let why = format!(
+            "the end of an id may belong to another message by now: run this on a terminal, or give the whole id {}",
+            message.id
+        );
+        return Err(Failure::Usage(why));
+    }
+    print(message, printer)?;
+    Ok(confirmed("Answer this? [y/N] "))
 }
 
 /// Prints a question with its options, and how it is answered.

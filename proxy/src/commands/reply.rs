@@ -4,8 +4,10 @@ use c3po_shared::catalogue::{Call, ReplyTo, Sent};
 use c3po_shared::vocabulary::ReplyStatus;
 
 use super::failure::Failure;
+use super::inbox::every_message;
 use super::message_id::Typed;
 use super::print::Printer;
+use super::questions;
 use super::session::CommandSession;
 use crate::config::Config;
 
@@ -28,8 +30,18 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let Arguments { id, text, error } = arguments;
     let response = super::text(text)?;
+    let message_id = match id {
+        Typed::Whole(id) => id,
+        end @ Typed::Suffix(_) => {
+            let waiting = CommandSession::with(config.clone(), false, every_message).await?;
+            let message = end.only(waiting)?;
+            if !questions::is_meant(&message, printer)? {
+                return Err(Failure::No);
+            }
+            message.id
+        }
+    };
     let (sent, raw) = CommandSession::with(config, false, async |session| {
-        let message_id = id.find(session).await?;
         let status = error.then_some(ReplyStatus::Error);
         let reply = ReplyTo {
             message_id,

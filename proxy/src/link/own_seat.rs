@@ -106,7 +106,9 @@ impl Taking {
                 seat => Ok(seat),
             });
             let seat = taken.unwrap_or_else(|error| {
-                tracing::debug!("could not take a seat: {error}");
+                tracing::warn!(
+                    "could not take a seat, so a later session may get another name: {error}"
+                );
                 None
             });
             (seat, shown)

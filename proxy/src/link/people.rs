@@ -22,7 +22,7 @@ impl Link {
 }
 
 /// Keeps the numbers in the status of the link, until `stop`. It begins with the first status line, so that a session without
-/// one causes no requests, and neither does a host without a login. The login may change or end meanwhile.
+/// one causes no requests, and neither does a host with a key alone. The login may change or end meanwhile.
 pub async fn count_questions(link: Link, stop: CancellationToken) {
     stop.run_until_cancelled(count(&link.shared)).await;
 }

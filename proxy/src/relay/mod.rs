@@ -92,7 +92,6 @@ impl Desk for FrontDesk {
 pub struct Relay {
     link: Link,
     verdicts: Arc<Verdicts>,
-    /// The folder of the client's settings.
     client: u32,
     session_file: PathBuf,
     /// How many dialogs are relayed now: of the session itself, and of its subagents.

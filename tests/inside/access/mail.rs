@@ -112,8 +112,11 @@ async fn a_message_that_waits_is_named_by_the_end_of_its_id() -> Result<()> {
         said.contains("no id in the inbox ends in 00000000") && said.contains("`c3po inbox`"),
         "{said}"
     );
+    // Its sender chooses the id, and the person has to see what has this end now.
+    let said = host.fails(&format!("reply {end} yes"), 2).await?;
+    ensure!(said.contains(id), "{said}");
     ensure!(
-        host.says(&format!("reply {end} yes"))
+        host.says(&format!("reply {id} yes"))
             .await?
             .contains("::sender::")
     );
