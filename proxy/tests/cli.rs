@@ -213,6 +213,9 @@ fn completions_name_every_command() {
         offered(&["send", "--"]).contains("--priority\t"),
         "the options of a command"
     );
+    let mut other = c3po(home.path(), &["--version"]);
+    let other = other.env("C3PO_COMPLETE", "fish").output().unwrap();
+    assert!(text(&other.stdout).starts_with("c3po "), "{other:?}");
     let without = offered(&["send", ""]);
     assert!(
         without.lines().all(|line| line.starts_with("--")),

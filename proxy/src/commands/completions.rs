@@ -43,8 +43,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .map_err(|error| Failure::of_output(&error))
 }
 
-/// Prints the completions and ends the process, if a completion script called it.
+/// Prints the completions and ends the process, if a completion script called it: with `--` first. No other command ends so,
+/// whatever variables it inherits.
 pub fn complete() {
+    if std::env::args_os().nth(1).is_none_or(|first| first != "--") {
+        return;
+    }
     CompleteEnv::with_factory(Cli::command)
         .var(VARIABLE)
         .complete();
