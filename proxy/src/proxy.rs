@@ -55,7 +55,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     tracker.spawn(link::count_questions(link.clone(), stop.clone()));
     tracker.spawn(deliver::run(hop.clone(), stop.clone()));
     match place {
-        Ok(place) => drop(tracker.spawn(local::serve(Arc::new(desk), place, stop.clone()))),
+        Ok(place) => {
+            let (desk, sockets) = (Arc::new(desk), config.sockets.clone());
+            tracker.spawn(local::serve(desk, place, sockets, stop.clone()));
+        }
         Err(error) => tracing::warn!("the hooks of this session get no answers: {error}"),
     }
     let serving = tracker.spawn(mcp::serve(link, hop, settings, stop.clone()));

@@ -1,9 +1,10 @@
 //! The answering side of the socket: binds it, answers each connection, and removes it at the end.
 
+use std::convert::Infallible;
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::Desk;
 use super::protocol::{Answer, Event, LINE_MAX, Name, PRINTED};
 use super::rendezvous::{Rendezvous, own_uid, places_in};
+use crate::config::Sockets;
 
 /// The most connections at once. A session fires a few hooks at a time, and subagents some more.
 const CONNECTIONS_MAX: usize = 256;
@@ -29,27 +31,55 @@ const PRINT_MAX: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_millis(30);
 /// How often a proxy checks whether the proxy that holds its socket is gone.
 const TURN: Duration = Duration::from_millis(500);
+/// How often a proxy checks whether the file of its socket is still there.
+const LOOKED: Duration = Duration::from_secs(2);
 /// The pause after a failed accept. It fails when too many files are open, which lasts a while.
 const RECOVERY: Duration = Duration::from_millis(100);
 
 /// Answers the hooks of a session until `stop`. If the socket cannot be bound, this is logged and hooks print nothing.
 ///
-/// One proxy listens beside each client. A second one, as during a server's restart, waits until the first has ended.
-pub async fn serve<D: Desk>(desk: Arc<D>, place: Rendezvous, stop: CancellationToken) {
-    let socket = match stop.run_until_cancelled(HookSocket::bind(&place)).await {
-        Some(Ok(socket)) => socket,
-        Some(Err(error)) => {
-            tracing::warn!(
-                "the hooks of this session get no answers: {}: {error}",
-                place.path().display()
-            );
-            return;
-        }
-        None => return,
-    };
+/// One proxy listens beside each client. A second one, as during a server's restart, waits until the first has ended. If the
+/// file of the socket is removed, as with the folder of a user who logs out, another one is made in a folder that hooks know.
+pub async fn serve<D: Desk>(
+    desk: Arc<D>,
+    mut place: Rendezvous,
+    sockets: Sockets,
+    stop: CancellationToken,
+) {
     let (tracker, abandon) = (TaskTracker::new(), CancellationToken::new());
-    while let Some(accepted) = stop.run_until_cancelled(socket.listener.accept()).await {
-        match accepted {
+    let serving = async {
+        loop {
+            let socket = HookSocket::bind(&place).await?;
+            tokio::select! {
+                () = attend_all(&socket, &desk, &tracker, &abandon, &stop) => {}
+                () = socket.is_lost() => {}
+            }
+            drop(socket);
+            tracing::warn!("{} was removed", place.path().display());
+            place = Rendezvous::beside(place.client(), &sockets)?;
+        }
+    };
+    let ended: Option<io::Result<Infallible>> = stop.run_until_cancelled(serving).await;
+    if let Some(Err(error)) = ended {
+        tracing::warn!("the hooks of this session get no answers: {error}");
+    }
+    tracker.close();
+    // Unfinished answers are abandoned after that.
+    let _ = timeout(GRACE, tracker.wait()).await;
+    abandon.cancel();
+    tracker.wait().await;
+}
+
+/// Answers each connection. Never returns.
+async fn attend_all<D: Desk>(
+    socket: &HookSocket,
+    desk: &Arc<D>,
+    tracker: &TaskTracker,
+    abandon: &CancellationToken,
+    stop: &CancellationToken,
+) {
+    loop {
+        match socket.listener.accept().await {
             Ok((stream, _)) if is_welcome(&stream) && tracker.len() < CONNECTIONS_MAX => {
                 let (desk, stop) = (desk.clone(), stop.clone());
                 let attending = async move { attend(&*desk, stream, &stop).await };
@@ -62,30 +92,27 @@ pub async fn serve<D: Desk>(desk: Arc<D>, place: Rendezvous, stop: CancellationT
             }
         }
     }
-    drop(socket);
-    tracker.close();
-    // Unfinished answers are abandoned after that.
-    let _ = timeout(GRACE, tracker.wait()).await;
-    abandon.cancel();
-    tracker.wait().await;
 }
 
 /// A bound socket. Its file is removed on drop.
-struct HookSocket<'a> {
+struct HookSocket {
     listener: UnixListener,
-    path: &'a Path,
+    path: PathBuf,
+    /// The file's device and number.
+    file: (u64, u64),
 }
 
-impl<'a> HookSocket<'a> {
+impl HookSocket {
     /// Binds the socket as soon as no other process listens there.
-    async fn bind(place: &'a Rendezvous) -> io::Result<Self> {
+    ///
+    /// Errors: it cannot be bound.
+    async fn bind(place: &Rendezvous) -> io::Result<Self> {
         let mut waits = false;
         loop {
-            if let Some(listener) = bind_in_turn(place).await? {
-                return Ok(Self {
-                    listener,
-                    path: place.path(),
-                });
+            let bound = bind_in_turn(place).await;
+            let at = |error| io::Error::other(format!("{}: {error}", place.path().display()));
+            if let Some(socket) = bound.map_err(at)? {
+                return Ok(socket);
             }
             if !waits {
                 waits = true;
@@ -97,18 +124,36 @@ impl<'a> HookSocket<'a> {
             sleep(TURN).await;
         }
     }
-}
 
-impl Drop for HookSocket<'_> {
-    fn drop(&mut self) {
-        // Before the listener closes: another proxy may replace a file without a listener at any time. If it cannot be removed,
-        // the next proxy does it.
-        let _ = fs::remove_file(self.path);
+    /// Waits until the file is no longer its own, so that no hook finds it.
+    async fn is_lost(&self) {
+        while self.is_there() {
+            sleep(LOOKED).await;
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        file_at(&self.path).is_ok_and(|file| file == self.file)
     }
 }
 
+impl Drop for HookSocket {
+    fn drop(&mut self) {
+        // Before the listener closes: another proxy may replace a file without a listener at any time. If it cannot be removed,
+        // the next proxy does it.
+        if self.is_there() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Returns the device and number of the file at that path.
+fn file_at(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
 /// Binds the socket, unless another process listens there or is just binding it.
-async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<UnixListener>> {
+async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<HookSocket>> {
     let folder = place.path().parent().unwrap_or(Path::new("/"));
     // While it is held, no other process looks, removes or binds in this folder. It is never waited for: its holder may be
     // stopped.
@@ -136,7 +181,11 @@ async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<UnixListener>> {
     }
     let listener = UnixListener::bind(place.path())?;
     fs::set_permissions(place.path(), Permissions::from_mode(0o600))?;
-    Ok(Some(listener))
+    Ok(Some(HookSocket {
+        listener,
+        path: place.path().to_owned(),
+        file: file_at(place.path())?,
+    }))
 }
 
 /// Returns whether a process listens there, even a stopped one that does not answer.

@@ -102,12 +102,15 @@ impl Host {
         self.runtime.path().join("c3po")
     }
 
-    pub(crate) fn place(&self, client: u32) -> Rendezvous {
-        let sockets = Sockets {
+    fn sockets(&self) -> Sockets {
+        Sockets {
             runtime_dir: Some(self.runtime.path().to_owned()),
             home: None,
-        };
-        Rendezvous::beside(client, &sockets).unwrap()
+        }
+    }
+
+    pub(crate) fn place(&self, client: u32) -> Rendezvous {
+        Rendezvous::beside(client, &self.sockets()).unwrap()
     }
 
     /// Serves beside a client until it is stopped; returns once it listens.
@@ -124,13 +127,13 @@ impl Host {
         stop: CancellationToken,
     ) -> Rendezvous {
         let (desk, place) = (desk.clone(), self.place(client));
-        let of_thread = place.clone();
+        let (of_thread, sockets) = (place.clone(), self.sockets());
         self.serving.push(thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .unwrap();
-            runtime.block_on(local::serve(desk, of_thread, stop));
+            runtime.block_on(local::serve(desk, of_thread, sockets, stop));
         }));
         place
     }

@@ -109,6 +109,20 @@ fn a_second_proxy_beside_a_client_takes_over_when_the_first_ends() {
 }
 
 #[test]
+fn a_proxy_whose_socket_was_removed_makes_another() {
+    let (mut host, desk) = (Host::new(), Clerk::saying("text"));
+    let place = host.serve(&desk, id());
+    let answers = |host: &Host| host.run("stop", &stop_input()).stdout == b"text";
+    fs::remove_file(place.path()).unwrap();
+    eventually("an answer without the file", || answers(&host));
+    // As at the end of the user's last login.
+    fs::remove_dir_all(host.folder()).unwrap();
+    eventually("an answer without the folder", || answers(&host));
+    host.end();
+    assert!(!place.path().exists());
+}
+
+#[test]
 fn a_proxy_that_cannot_listen_goes_on_without() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     let place = host.place(id());
