@@ -202,7 +202,19 @@ impl Session {
                 Err(end) => return end,
                 Ok(_) if written.is_err() || self.is_over() => return EndReason::Gone,
                 Ok(has_more) if has_more || principal.turns().is_busy() => {
-                    let turn = principal.turns().next();
+                    // The end of the credential or of the coordinator does not wait for it.
+                    let ends = async {
+                        tokio::select! {
+                            () = principal.ended() => {}
+                            () = stop.cancelled(), if self.drain_until.is_none() => {}
+                        }
+                    };
+                    let turn = async {
+                        tokio::select! {
+                            () = ends => {}
+                            () = principal.turns().next() => {}
+                        }
+                    };
                     let (calls, ledger) = (&mut self.calls, &mut self.ledger);
                     beside(turn, calls, ledger, &mut self.finished, &mut self.noted).await;
                 }
