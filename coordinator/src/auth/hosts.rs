@@ -171,8 +171,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::auth::Principal;
     use crate::auth::issue::{NewKey, draft, hold_host, settle_given};
-    use crate::auth::principal::tests::key;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
     use crate::store::{KeyStore, Quota};
@@ -187,8 +187,8 @@ mod tests {
     #[tokio::test]
     async fn a_name_to_which_a_host_is_moved_is_not_free() {
         let (store, _folder) = store().await;
-        let by = key(Scope::Admin, "*");
-        let held = hold_host(&store, "attic", &by).await.expect("held");
+        let by = Principal::local();
+        let held = hold_host(&store, "attic", &by, None).await.expect("held");
         let free = async || {
             let keys = store.keys().await.expect("keys");
             free_host(&store, "attic", &keys, 0).await.expect("a name")

@@ -231,11 +231,15 @@ pub(crate) async fn rotate(
 }
 
 /// Holds the name of a host while agents and keys are moved to it or from it: an ended key has it, so that no host that joins
-/// gets it, and none its person's name. Returns that key, which is then to be deleted.
+/// gets it, and none its person's name. `moves` is the log's text for the move that begins with it. Returns that key, which is
+/// then to be deleted.
+///
+/// Errors: `UNAUTHORIZED` if the key that was presented has ended, `CONFLICT` if there is no room.
 pub(crate) async fn hold_host(
     store: &dyn Store,
     host: &str,
     by: &Principal,
+    moves: Option<&str>,
 ) -> Result<Key, Refusal> {
     let new = NewKey {
         name: host.to_owned(),
@@ -249,9 +253,17 @@ pub(crate) async fn hold_host(
         revoked_at: Some(clock::now()),
         ..key
     };
+    let entry = moves.map(|text| {
+        let entry = Entry::new(Event::KeyChanged).verb("moved");
+        let why = format!("{BY}{}: {text}", by.name());
+        entry.under(Some(&key.id)).because(why)
+    });
     for _ in 0..CHANGE_TRIES {
-        make_room(store, &store.keys().await.map_err(unchanged)?).await?;
-        if store.put_key(&key, None, KEYS_MAX, None).await? {
+        let keys = store.keys().await.map_err(unchanged)?;
+        let made_with = vouching(&keys, by.presented())?;
+        make_room(store, &keys).await?;
+        let put = store.put_key(&key, made_with, KEYS_MAX, entry.as_ref());
+        if put.await? {
             return Ok(key);
         }
     }
@@ -270,8 +282,8 @@ pub(crate) async fn rename_host(
     by: &Principal,
     held: &[Key],
 ) -> Result<Vec<Key>, Refusal> {
+    // The move has begun, and is completed even if the key that began it has ended.
     let keys = store.keys().await.map_err(unchanged)?;
-    vouching(&keys, by.presented())?;
     let mut renamed = Vec::new();
     for id in keys
         .iter()
@@ -342,6 +354,13 @@ pub(super) fn vouching<'a>(
         .iter()
         .find(|key| key.id == id && key.revision == revision && key.is_valid(now));
     key.map(Some).ok_or_else(super::ended)
+}
+
+/// Checks in the store that the key that was presented still stands.
+///
+/// Errors: `UNAUTHORIZED` if it has ended or was changed.
+pub(crate) async fn check_standing(store: &dyn Store, by: &Principal) -> Result<(), Refusal> {
+    vouching(&store.keys().await?, by.presented()).map(drop)
 }
 
 /// Adds to an error from before any change that nothing was applied.

@@ -406,8 +406,7 @@ impl Principal {
         }
     }
 
-    /// Returns the stored id of a process behind links. Its random id is known to its host alone, and is not scoped to that: a
-    /// host that is renamed or joins again keeps its sessions.
+    /// Returns the stored id of a process behind links: a host that is renamed or joins again keeps its sessions.
     pub(crate) fn process_of_links(instance: Uuid) -> Uuid {
         scoped("links", instance)
     }
@@ -418,6 +417,13 @@ impl Principal {
             Who::Key { .. } | Who::Login { .. } => scoped(self.name(), instance),
             Who::Anybody(_) | Who::Token | Who::Local => instance,
         }
+    }
+
+    /// Returns the ids under which earlier builds stored a process behind links.
+    pub(crate) fn former_processes(&self, instance: Uuid) -> [Uuid; 3] {
+        let of_host = |host| scoped(&format!("host {host}"), instance);
+        let of_host = self.own_host().map_or(instance, of_host);
+        [self.process(instance), of_host, instance]
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) async fn remove(
         let error = format!("{agent_id} is not the agent of a session");
         return Err(Refusal::new(ErrorCode::AgentNotFound, error).into());
     }
+    issue::check_standing(store.as_ref(), &principal).await?;
     let known = store.agent(&agent_id).await?;
     check_remover(&server, &principal, &agent_id, known.as_ref())?;
     let host = match &known {
@@ -103,14 +104,16 @@ pub(super) async fn rename(
     let store = &server.services.store;
     // The first agent that is moved shows the new name to others, before any key of the host has it. Its last agents have the
     // old name when no key has that any more.
-    let mut held = vec![issue::hold_host(store.as_ref(), &to, &principal).await?];
+    let mut held = vec![issue::hold_host(store.as_ref(), &to, &principal, None).await?];
     let renamed = async {
         // No other host gets its person's name from now on.
         check_free(store.as_ref(), &to, &from).await?;
         if !merge {
             check_without_others(store.as_ref(), &to).await?;
         }
-        held.push(issue::hold_host(store.as_ref(), &from, &principal).await?);
+        let moves = format!("the agents and keys of {from} become those of {to}");
+        let from_held = issue::hold_host(store.as_ref(), &from, &principal, Some(&moves));
+        held.push(from_held.await?);
         move_host(&server, &principal, from, to, &held).await
     };
     let renamed = renamed.await;

@@ -309,12 +309,14 @@ async fn admit_person(
     Ok((admitted, welcome))
 }
 
-/// Returns the processes that the host reports as dead, and `own` as an earlier build knew it, scoped to the key: its lease of
-/// before the upgrade is the process's own.
+/// Returns the processes that the host reports as dead, and `own` as earlier builds knew it: its lease of before the upgrade is
+/// the process's own.
 fn dead(principal: &Principal, succeeds: &[Uuid], own: Option<Uuid>) -> Vec<Uuid> {
-    let ids = |dead: &Uuid| [Principal::process_of_links(*dead), principal.process(*dead)];
-    let dead = succeeds.iter().take(SUCCEEDS_MAX).flat_map(ids);
-    dead.chain(own.map(|own| principal.process(own))).collect()
+    let dead = || succeeds.iter().take(SUCCEEDS_MAX);
+    let now = dead().map(|dead| Principal::process_of_links(*dead));
+    let former = dead().copied().chain(own);
+    now.chain(former.flat_map(|process| principal.former_processes(process)))
+        .collect()
 }
 
 fn welcome(agent_id: AgentId, uid: Uuid, generation: u64, pending: usize, host: &str) -> Welcome {

@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use c3po_coordinator::store::Quota;
+use c3po_coordinator::store::{Key, Quota};
 use c3po_shared::ids::CallId;
+use c3po_shared::limits::KEYS_MAX;
+use c3po_shared::time::Timestamp;
 use c3po_shared::wire::CLOSE_TAKEN_OVER;
 use futures_util::future::join_all;
 use harness::eventually::eventually;
@@ -407,5 +409,34 @@ async fn a_host_whose_names_all_have_persons_elsewhere_is_refused_at_once() -> R
         let renamed = ask(&gate, "POST", path, Some(&admin), None, &body).await?;
         assert_eq!(renamed.status, status, "{to}: {}", renamed.body);
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_that_has_ended_moves_no_host_and_removes_no_agent() -> Result<()> {
+    let (gate, nas, _laptop) = two_hosts().await?;
+    let (mut web, _) = session(&gate, &nas, "web").await?;
+    web.notify("goodbye", json!({})).await?;
+    let admin = gate.key("admin", "*", &[]).await?;
+    // It ends at another coordinator, and this one has not noticed that.
+    let store = &gate.served.store;
+    let mut keys = store.keys().await?.into_iter();
+    let key = keys.find(|key| admin.contains(&key.id));
+    let key = key.context("its record")?;
+    let ended = Key {
+        revoked_at: Some(Timestamp::now()),
+        revision: key.revision + 1,
+        ..key
+    };
+    ensure!(store.put_key(&ended, None, KEYS_MAX, None).await?);
+    for (path, body) in [
+        ("/api/hosts/rename", json!({"from": "nas", "to": "attic"})),
+        ("/api/agents/remove", json!({"agent_id": "web"})),
+    ] {
+        let refused = ask(&gate, "POST", path, Some(&admin), None, &body.to_string()).await?;
+        assert_eq!(refused.status, 401, "{path}: {}", refused.body);
+    }
+    let agent = store.agent(&"web".parse()?).await?.context("it stays")?;
+    assert_eq!(agent.host.as_deref(), Some("nas"));
     Ok(())
 }
