@@ -3,9 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use c3po_shared::guard::{GuardList, GuardRequest, GuardedPair};
+use c3po_shared::ids::AgentId;
 
 use super::AppState;
 use super::endpoint::{Body, By, RestAnswer};
+use crate::auth::{Principal, issue};
 use crate::request;
 
 /// `GET /api/guard`
@@ -19,9 +21,7 @@ pub(super) async fn allow(
     By(principal): By,
     Body(GuardRequest { agents }): Body<GuardRequest>,
 ) -> RestAnswer<GuardedPair> {
-    Ok(Json(
-        request::rule_guarded(&server.services, &principal, &agents, false).await?,
-    ))
+    rule(&server, &principal, &agents, false).await
 }
 
 /// `POST /api/guard/stop`
@@ -30,7 +30,18 @@ pub(super) async fn stop(
     By(principal): By,
     Body(GuardRequest { agents }): Body<GuardRequest>,
 ) -> RestAnswer<GuardedPair> {
-    Ok(Json(
-        request::rule_guarded(&server.services, &principal, &agents, true).await?,
-    ))
+    rule(&server, &principal, &agents, true).await
+}
+
+/// Allows or stops a pair, by a key that still stands in the store.
+async fn rule(
+    server: &AppState,
+    principal: &Principal,
+    agents: &[AgentId; 2],
+    stops: bool,
+) -> RestAnswer<GuardedPair> {
+    let services = &server.services;
+    issue::check_standing(services.store.as_ref(), principal).await?;
+    let ruled = request::rule_guarded(services, principal, agents, stops).await?;
+    Ok(Json(ruled))
 }

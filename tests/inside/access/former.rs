@@ -413,7 +413,7 @@ async fn a_host_whose_names_all_have_persons_elsewhere_is_refused_at_once() -> R
 }
 
 #[tokio::test]
-async fn a_key_that_has_ended_moves_no_host_and_removes_no_agent() -> Result<()> {
+async fn a_key_that_has_ended_changes_no_host_no_agent_and_no_pair() -> Result<()> {
     let (gate, nas, _laptop) = two_hosts().await?;
     let (mut web, _) = session(&gate, &nas, "web").await?;
     web.notify("goodbye", json!({})).await?;
@@ -432,6 +432,7 @@ async fn a_key_that_has_ended_moves_no_host_and_removes_no_agent() -> Result<()>
     for (path, body) in [
         ("/api/hosts/rename", json!({"from": "nas", "to": "attic"})),
         ("/api/agents/remove", json!({"agent_id": "web"})),
+        ("/api/guard/stop", json!({"agents": ["web", "api"]})),
     ] {
         let refused = ask(&gate, "POST", path, Some(&admin), None, &body.to_string()).await?;
         assert_eq!(refused.status, 401, "{path}: {}", refused.body);
