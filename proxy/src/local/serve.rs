@@ -49,7 +49,15 @@ pub async fn serve<D: Desk>(
     let (tracker, abandon) = (TaskTracker::new(), CancellationToken::new());
     let serving = async {
         loop {
-            let socket = HookSocket::bind(&place).await?;
+            let socket = match HookSocket::bind(&place).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    // Its folder was removed, also while it waited for another proxy.
+                    sleep(TURN).await;
+                    place = Rendezvous::beside(place.client(), &sockets)?;
+                    continue;
+                }
+                bound => bound?,
+            };
             tokio::select! {
                 () = attend_all(&socket, &desk, &tracker, &abandon, &stop) => {}
                 () = socket.is_lost() => {}
@@ -110,7 +118,9 @@ impl HookSocket {
         let mut waits = false;
         loop {
             let bound = bind_in_turn(place).await;
-            let at = |error| io::Error::other(format!("{}: {error}", place.path().display()));
+            let at = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{}: {error}", place.path().display()))
+            };
             if let Some(socket) = bound.map_err(at)? {
                 return Ok(socket);
             }

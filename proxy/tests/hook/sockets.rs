@@ -118,8 +118,18 @@ fn a_proxy_whose_socket_was_removed_makes_another() {
     // As at the end of the user's last login.
     fs::remove_dir_all(host.folder()).unwrap();
     eventually("an answer without the folder", || answers(&host));
-    host.end();
-    assert!(!place.path().exists());
+    // A second proxy, which waits, survives that too.
+    let (stop_third, third) = (CancellationToken::new(), Clerk::saying("third"));
+    host.start(&third, id(), stop_third);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    fs::remove_dir_all(host.folder()).unwrap();
+    eventually("an answer of either", || {
+        !host.run("stop", &stop_input()).stdout.is_empty()
+    });
+    host.stop.cancel();
+    eventually("the third", || {
+        host.run("stop", &stop_input()).stdout == b"third"
+    });
 }
 
 #[test]
