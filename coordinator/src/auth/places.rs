@@ -85,8 +85,8 @@ impl Principal {
         self.place(&self.calls, limits, "calls", within).await
     }
 
-    /// Takes a place for a read of texts or of a long list, a change of many messages or a broadcast, as for a call. There are few,
-    /// because each takes long.
+    /// Takes a place for a read of texts or of a long list, a change of many messages or a broadcast, as for a call. There are
+    /// few, because each takes long.
     ///
     /// Errors: `RATE_LIMITED` if all places stay taken for that time.
     pub(crate) async fn begin_read(

@@ -263,8 +263,8 @@ pub(crate) async fn perform(
     outcome
 }
 
-/// Takes a place of the principal for a read of texts or of a long list, a change of many messages or a broadcast. A call takes one
-/// at a time: with two each, calls could wait for each other.
+/// Takes a place of the principal for a read of texts or of a long list, a change of many messages or a broadcast. A call
+/// takes one at a time: with two each, calls could wait for each other.
 ///
 /// Errors: `RATE_LIMITED` if all its places stay taken for about two seconds.
 pub(crate) async fn begin_read(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {

@@ -121,6 +121,7 @@ fn a_proxy_whose_socket_was_removed_makes_another() {
     // A second proxy, which waits, survives that too.
     let (stop_third, third) = (CancellationToken::new(), Clerk::saying("third"));
     host.start(&third, id(), stop_third);
+    // Nothing shows that it waits.
     std::thread::sleep(std::time::Duration::from_secs(1));
     fs::remove_dir_all(host.folder()).unwrap();
     eventually("an answer of either", || {
