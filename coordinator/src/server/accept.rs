@@ -13,7 +13,6 @@ use c3po_shared::limits::{
 use c3po_shared::refusal::{Advice, Refusal};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{sleep, timeout};
@@ -21,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission::{Admission, AdmittedStream, STALL_MAX, farewell};
+use super::metered::metered;
 use super::tls::{FIRST_BYTE, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
 use crate::request::Services;
@@ -195,7 +195,7 @@ impl Serving {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         stop: CancellationToken,
     ) {
-        let service = TowerToHyperService::new(self.routes);
+        let (stream, service) = metered(stream, self.routes, BUFFER_MAX);
         let mut connection = pin!(
             self.http
                 .serve_connection(TokioIo::new(stream), service)

@@ -23,6 +23,7 @@ mod join;
 mod keys;
 mod logins;
 mod mcp;
+mod metered;
 mod origins;
 mod pages;
 mod pairs;
@@ -175,12 +176,12 @@ fn routes(server: &AppState, names: origins::Names, has_tls: bool) -> Router {
         .merge(sessions)
         .fallback(rest::nowhere)
         .layer(middleware::from_fn_with_state(names, origins::layer))
+        .layer(middleware::from_fn(pages::end_workers))
         .layer(middleware::from_fn_with_state(
             Entrance::new(server),
             entrance::layer,
         ))
         .layer(middleware::from_fn(envelope::layer))
-        .layer(middleware::from_fn(pages::end_workers))
         .with_state(server.clone())
 }
 

@@ -1,0 +1,302 @@
+//! The reading side of an HTTP connection: input that is not content, such as the sizes and extensions of chunks, is bounded in
+//! proportion to the content, and long input takes turns with other connections.
+//!
+//! hyper decodes the size of a chunk byte by byte, in one turn, and lets it begin with any number of zeros.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use axum::Router;
+use axum::http::{Request, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How much a request may send beyond its head and its content before it waits for the end of its time, in bytes.
+const BESIDE_CONTENT_MAX: usize = 2 << 10;
+/// How much may be read for each byte of content, in bytes: chunks of five bytes and more go on.
+const PER_CONTENT: usize = 2;
+/// How much is read at once, in bytes.
+const PIECE_MAX: usize = 4 << 10;
+/// How much that is not content may be read in one turn, with a piece whose content is not used yet, in bytes. Decoding it takes
+/// less than a millisecond.
+const TURN_MAX: usize = 2 * PIECE_MAX;
+
+/// How much more of a connection may be read.
+#[derive(Debug)]
+struct Meter(Mutex<Metering>);
+
+#[derive(Debug)]
+struct Metering {
+    /// The number of bytes; `None` after an upgrade, whose messages have their own limits.
+    credit: Option<usize>,
+    /// Bytes that were read in this turn and are not used as content.
+    in_turn: usize,
+    /// The reader that waits for more.
+    waiting: Option<Waker>,
+}
+
+impl Meter {
+    fn new(credit: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Metering {
+            credit: Some(credit),
+            in_turn: 0,
+            waiting: None,
+        })))
+    }
+
+    fn metering(&self) -> MutexGuard<'_, Metering> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the credit; `None` ends metering.
+    fn set(&self, credit: Option<usize>) {
+        let mut metering = self.metering();
+        metering.credit = credit;
+        metering.wake();
+    }
+
+    /// Grants more for content that was used.
+    fn grant(&self, content: usize) {
+        let mut metering = self.metering();
+        metering.credit = metering.credit.map(|credit| credit + PER_CONTENT * content);
+        metering.in_turn = metering.in_turn.saturating_sub(content);
+        metering.wake();
+    }
+
+    /// Waits for credit, and for the turns of others. Returns how much may be read; `None` if there is no limit.
+    fn poll_credit(&self, cx: &Context<'_>) -> Poll<Option<usize>> {
+        let mut metering = self.metering();
+        if metering.credit.is_some() && metering.in_turn >= TURN_MAX {
+            metering.in_turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if metering.credit == Some(0) {
+            metering.waiting = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(metering.credit)
+    }
+
+    /// Records that so much was read, or that there is nothing to read and others have their turns.
+    fn note(&self, read: Option<usize>) {
+        let mut metering = self.metering();
+        match read {
+            Some(read) => {
+                metering.credit = metering.credit.map(|credit| credit.saturating_sub(read));
+                metering.in_turn += read;
+            }
+            None => metering.in_turn = 0,
+        }
+    }
+}
+
+impl Metering {
+    fn wake(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.wake();
+        }
+    }
+}
+
+/// Returns the stream with its reading side metered, and the service that grants what may be read: `head_max` bytes
+/// for each head, and for each body in proportion to the content that was used.
+pub(super) fn metered<S>(
+    stream: S,
+    routes: Router,
+    head_max: usize,
+) -> (
+    Metered<S>,
+    impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>,
+) {
+    let meter = Meter::new(head_max);
+    let stream = Metered {
+        stream,
+        meter: Arc::clone(&meter),
+    };
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let meter = Arc::clone(&meter);
+        meter.set(Some(BESIDE_CONTENT_MAX));
+        let body = |content| MeteredBody {
+            content,
+            meter: Arc::clone(&meter),
+        };
+        let answering = routes.call(request.map(body));
+        async move {
+            let response = answering.await?;
+            let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            meter.set((!is_upgraded).then_some(head_max));
+            Ok(response)
+        }
+    });
+    (stream, service)
+}
+
+/// A stream of which only so much is read as its meter has credit.
+pub(super) struct Metered<S> {
+    stream: S,
+    meter: Arc<Meter>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let Some(credit) = ready!(this.meter.poll_credit(cx)) else {
+            return Pin::new(&mut this.stream).poll_read(cx, buffer);
+        };
+        let most = credit.min(PIECE_MAX).min(buffer.remaining());
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
+        let polled = Pin::new(&mut this.stream).poll_read(cx, &mut part);
+        let read = part.filled().len();
+        buffer.advance(read);
+        this.meter.note(polled.is_ready().then_some(read));
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// A body that grants more to be read for the content that was used.
+struct MeteredBody {
+    content: Incoming,
+    meter: Arc<Meter>,
+}
+
+impl Body for MeteredBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.content).poll_frame(cx));
+        let used = match &frame {
+            Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
+            _ => 0,
+        };
+        self.meter.grant(used);
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.content.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.content.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::routing::post;
+    use hyper::server::conn::http1;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::timeout;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+
+    const HEAD: &str = "POST / HTTP/1.1\r\nhost: c3po\r\nconnection: close\r\n";
+    const CHUNKED: &str = "transfer-encoding: chunked\r\n\r\n";
+
+    /// Serves one connection that answers with the length of each body. Returns the client's side of it.
+    fn serve(tasks: &TaskTracker) -> DuplexStream {
+        let (theirs, ours) = duplex(1 << 10);
+        let length = async |body: Bytes| body.len().to_string();
+        let (stream, service) = metered(ours, Router::new().route("/", post(length)), 16 << 10);
+        tasks.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        theirs
+    }
+
+    /// Sends the request, and returns the last line of the answer.
+    async fn answer(request: &[u8]) -> String {
+        let tasks = TaskTracker::new();
+        let (mut reading, mut writing) = tokio::io::split(serve(&tasks));
+        let request = request.to_vec();
+        tasks.spawn(async move { writing.write_all(&request).await.map(|()| writing) });
+        let mut answer = String::new();
+        let read = reading.read_to_string(&mut answer);
+        timeout(Duration::from_secs(60), read)
+            .await
+            .expect("in time")
+            .expect("read");
+        answer.lines().last().unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sizes_and_extensions_of_chunks_without_end_are_not_read_on() {
+        for (size, end) in [("", "0"), ("1", " "), ("1;", "x")] {
+            let tasks = TaskTracker::new();
+            let mut theirs = serve(&tasks);
+            let begin = format!("{HEAD}{CHUNKED}{size}");
+            theirs.write_all(begin.as_bytes()).await.expect("written");
+            let mut written = 0;
+            while written < 1 << 20 {
+                let more = end.repeat(100);
+                let one = timeout(Duration::from_secs(1), theirs.write_all(more.as_bytes()));
+                if one.await.is_err() {
+                    break;
+                }
+                written += 100;
+            }
+            assert!(written < 10_000, "{written} bytes of {size}{end} were read");
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_arrive_whole_in_small_chunks_and_with_their_length() {
+        let text = "x".repeat(1 << 20);
+        let plain = format!("{HEAD}content-length: {}\r\n\r\n{text}", text.len());
+        assert_eq!(answer(plain.as_bytes()).await, text.len().to_string());
+
+        let chunks = "6\r\n123456\r\n".repeat(50_000);
+        let chunked = format!("{HEAD}{CHUNKED}{chunks}0\r\n\r\n");
+        assert_eq!(answer(chunked.as_bytes()).await, "300000");
+    }
+}
