@@ -87,12 +87,20 @@ impl Browser {
             .await
     }
 
-    /// Waits until an expression is true in the page.
+    /// Waits until an expression is true in the page. The page itself looks, for a second at a time: a command of WebDriver
+    /// costs three processes some milliseconds.
     ///
     /// Errors: it does not become true.
     pub async fn wait_for(&self, expression: &str) -> Result<()> {
+        let looks = format!(
+            "for (let look = 0; look < 50; look += 1) {{
+                if ({expression}) return true;
+                await new Promise((next) => setTimeout(next, 20));
+            }}
+            return false;"
+        );
         eventually(expression, STEP, async || {
-            let found = self.run(&format!("return Boolean({expression})")).await;
+            let found = self.run(&looks).await;
             (found.ok()? == true).then_some(())
         })
         .await

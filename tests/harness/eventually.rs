@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep};
 
-/// The pause between two checks.
-const PAUSE: Duration = Duration::from_millis(5);
+/// The least and the longest pause between two checks: each is a tenth of the time so far, because a check may cost as much
+/// processor time as what it waits for.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(50)];
 
 /// Returns the result of `look` as soon as there is one.
 ///
@@ -16,15 +17,16 @@ pub async fn eventually<T>(
     within: Duration,
     mut look: impl AsyncFnMut() -> Option<T>,
 ) -> Result<T> {
-    let end = Instant::now() + within;
+    let begun = Instant::now();
     loop {
         if let Some(found) = look().await {
             return Ok(found);
         }
-        if Instant::now() >= end {
+        let waited = begun.elapsed();
+        if waited >= within {
             bail!("after {within:?} still not: {what}");
         }
-        sleep(PAUSE).await;
+        sleep((waited / 10).clamp(PAUSES[0], PAUSES[1])).await;
     }
 }
 
