@@ -111,7 +111,11 @@ impl Scene {
             .map(|(at, label)| json!({"id": (at + 1).to_string(), "label": label}))
             .collect();
         let part = json!({"id": "q", "text": text, "options": &options, "allow_text": true});
-        let input = json!({"questions": [{"question": text, "options": options}]}).to_string();
+        let labels: Vec<_> = options
+            .iter()
+            .map(|option| json!({"label": option["label"]}))
+            .collect();
+        let input = json!({"questions": [{"question": text, "options": labels}]}).to_string();
         let request = json!({"tool": "AskUserQuestion", "input": input});
         self.request(
             text,

@@ -3,7 +3,7 @@
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::PUSH_BYTES_MAX;
 use c3po_shared::message::Message;
-use c3po_shared::question::{Choice, Part, Question};
+use c3po_shared::question::{Choice, ClientRequest, Part, Question};
 use c3po_shared::text::harmless;
 use c3po_shared::vocabulary::{Priority, QuestionKind};
 use data_encoding::HEXLOWER;
@@ -144,7 +144,12 @@ impl Frame<'_> {
                 let code = codes.typed(message);
                 format!("\nAnswer in the reply topic: {code} and {answer}")
             });
-            let text = masked(&text_of(message));
+            let (about, text) = (about(message), masked(&text_of(message)));
+            let text = if push.title.ends_with(&about) {
+                text
+            } else {
+                format!("{about}\n\n{text}")
+            };
             push.fill(&text, &options, &end.unwrap_or_default());
         }
         push
@@ -168,21 +173,17 @@ impl Frame<'_> {
         }
     }
 
+    /// Returns the sender and the title. The end of a long one is cut.
     fn title(&self, message: &Message) -> String {
         if self.content == Content::None {
             return "c3po".to_owned();
         }
-        let host = message.from_host.as_deref().unwrap_or("?");
-        let about = match message
-            .question
-            .as_deref()
-            .and_then(|question| question.request.as_ref())
-        {
-            Some(request) => request.tool.as_str(),
-            None => message.title.as_deref().unwrap_or_else(|| waits(message)),
-        };
-        let title = format!("[{}@{host}] {}", message.from_agent, masked(about));
-        harmless(&title, false).chars().take(TITLE_MAX).collect()
+        let host = harmless(message.from_host.as_deref().unwrap_or("?"), false);
+        let title = format!("[{}@{host}] {}", message.from_agent, about(message));
+        match title.char_indices().nth(TITLE_MAX - 1) {
+            Some((last, c)) if last + c.len_utf8() < title.len() => title[..last].to_owned() + "…",
+            _ => title,
+        }
     }
 
     /// Returns whether a push shows all that a verdict decides about: the tool in the title, and the whole text.
@@ -274,6 +275,16 @@ impl Frame<'_> {
     }
 }
 
+/// Returns the tool of a request of a client, else the title of the message.
+fn about(message: &Message) -> String {
+    let question = message.question.as_deref();
+    let about = match question.and_then(|question| question.request.as_ref()) {
+        Some(request) => request.tool.as_str(),
+        None => message.title.as_deref().unwrap_or_else(|| waits(message)),
+    };
+    harmless(&masked(about), false)
+}
+
 /// Returns the words for a message of which no more is shown.
 fn waits(message: &Message) -> &'static str {
     match message.question.as_deref().map(|question| question.kind) {
@@ -293,16 +304,21 @@ fn priority(message: &Message) -> u8 {
     }
 }
 
-/// Returns the text of a message: of a request of a client its whole input or its questions, else the message with its context.
+/// Returns the text of a message: of a request of a client its whole input, or its questions with the descriptions of their
+/// options, else the message with its context.
 fn text_of(message: &Message) -> String {
     let text = match message.question.as_deref() {
         Some(Question {
             kind: QuestionKind::Choice,
             parts,
+            request,
             ..
         }) => {
-            let texts: Vec<_> = parts.iter().map(|part| part.text.as_str()).collect();
-            texts.join("\n")
+            let input = request.as_ref().and_then(ChoiceInput::of);
+            input.map_or_else(
+                || join(parts.iter().map(|part| part.text.clone())),
+                |input| join(input.questions.iter().map(ChoiceQuestion::text)),
+            )
         }
         Some(Question {
             request: Some(request),
@@ -327,8 +343,7 @@ fn text_of(message: &Message) -> String {
 
 /// Returns whether the parts of a question of the client, which a push shows, are those of its request, which a verdict is about.
 fn has_its_parts(question: &Question) -> bool {
-    let input = question.request.as_ref().map(|request| &request.input);
-    let input = input.and_then(|input| serde_json::from_str::<ChoiceInput>(input).ok());
+    let input = question.request.as_ref().and_then(ChoiceInput::of);
     let asked = input.map(|input| input.questions).unwrap_or_default();
     let is_same = |(part, asked): (&Part, &ChoiceQuestion)| {
         let labels = part.options.iter().map(|option| &option.label);
@@ -337,21 +352,56 @@ fn has_its_parts(question: &Question) -> bool {
     asked.len() == question.parts.len() && question.parts.iter().zip(&asked).all(is_same)
 }
 
-/// The input of a question of the client.
+/// The input of a question of the client, if a push can show all of its texts.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ChoiceInput {
     questions: Vec<ChoiceQuestion>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ChoiceQuestion {
+    #[serde(default)]
+    header: String,
     question: String,
+    #[serde(default, rename = "multiSelect")]
+    _multi: bool,
     options: Vec<ChoiceOption>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ChoiceOption {
     label: String,
+    #[serde(default)]
+    description: String,
+}
+
+impl ChoiceInput {
+    fn of(request: &ClientRequest) -> Option<Self> {
+        serde_json::from_str(&request.input).ok()
+    }
+}
+
+impl ChoiceQuestion {
+    /// Returns the question, and each description of an option on a line of its own.
+    fn text(&self) -> String {
+        let described = self
+            .options
+            .iter()
+            .filter(|option| !option.description.is_empty());
+        let described = described.map(|option| format!("{}: {}", option.label, option.description));
+        let head = [&self.header, &self.question]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .cloned();
+        join(head.chain(described))
+    }
+}
+
+fn join(lines: impl Iterator<Item = String>) -> String {
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns whether a phone shows nothing for a character: the default ignorable code points of Unicode, and blanks that are

@@ -180,6 +180,42 @@ fn every_text_fits_and_no_character_is_cut() {
 }
 
 #[test]
+fn a_title_that_does_not_fit_is_marked_and_stands_whole_in_the_text() {
+    let title = format!(
+        "Update the README{} and drop the production database",
+        ", the notes".repeat(10)
+    );
+    for host in ["nas", &"h".repeat(118)] {
+        let push = pushed(
+            &message(json!({"title": title, "from_host": host})),
+            |_, _| (),
+        );
+        let (head, text) = (
+            push["title"].as_str().expect("a title"),
+            push["message"].as_str().expect("a text"),
+        );
+        assert_eq!(
+            (head.ends_with('…'), head.chars().count()),
+            (true, 120),
+            "{head}"
+        );
+        assert!(
+            text.starts_with(&format!("{title}\n\nWhich database?")),
+            "{text}"
+        );
+    }
+    for title in ["Which one?", &"x".repeat(120 - "[ha@nas] ".len())] {
+        let push = pushed(&message(json!({"title": title})), |_, _| ());
+        assert_eq!(push["title"], format!("[ha@nas] {title}"));
+        assert!(
+            push["message"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("Which database?"))
+        );
+    }
+}
+
+#[test]
 fn the_push_of_a_choice_has_the_question_that_an_option_answers() {
     let request = json!({"tool": "AskUserQuestion", "input": "{}"});
     let mut question = question("choice", &["Red"], request);
@@ -262,9 +298,36 @@ fn a_choice_has_buttons_only_if_its_parts_are_those_of_the_request() {
     check(&input(text, ["Red", "Blue"]), &["Red", "Blue"]);
     check(&input("Really wipe it?", ["Red", "Blue"]), &[]);
     check(&input(text, ["Blue", "Red"]), &[]);
+    let more = input(text, ["Red", "Blue"]).replace("\"description\"", "\"preview\"");
+    check(&more, &[]);
+    check(
+        &input(text, ["Red", "Blue"]).replace("as it is", &"x".repeat(195)),
+        &["Red", "Blue"],
+    );
+    check(
+        &input(text, ["Red", "Blue"]).replace("as it is", &"x".repeat(200)),
+        &[],
+    );
     check(r#"{"questions":[{"question":"Really wipe it?"}]}"#, &[]);
     check(r#"{"questions":[]}"#, &[]);
     check("rm", &[]);
+}
+
+#[test]
+fn the_push_of_a_choice_has_the_descriptions_of_its_options() {
+    let options =
+        json!([{"label": "Yes", "description": "also drops the backups"}, {"label": "No"}]);
+    let input = json!({"questions": [{"question": "Clean up?", "header": "Disk", "options": options, "multiSelect": false}]});
+    let request = json!({"tool": "AskUserQuestion", "input": input.to_string()});
+    let push = pushed(
+        &message(json!({"question": question("choice", &["Yes", "No"], request)})),
+        |_, _| (),
+    );
+    let text = push["message"].as_str().expect("a text");
+    assert!(
+        text.starts_with("Disk\nClean up?\nYes: also drops the backups\n1. Yes"),
+        "{text}"
+    );
 }
 
 /// Returns the largest question of that kind, whose texts and ids are made of one character.
