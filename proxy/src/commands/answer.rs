@@ -93,19 +93,19 @@ pub(super) async fn run(
     printer.line(&format!("{}  {}", message.id, receipt.stage))
 }
 
-/// Returns the question; an open one if the id is not whole.
+/// Returns the whole question; an open one if the id is not whole. The list of open ones has cut texts.
 async fn find(config: &Config, id: Typed) -> Result<One, Failure> {
-    if let Typed::Whole(id) = id {
-        let path = format!("/api/v1/questions/{id}");
-        let one: Envelope<One> = rest::get(config, &path, &json!({})).await?.read;
-        return Ok(one.data);
-    }
-    let open: Envelope<Open> = rest::get(config, "/api/v1/questions", &json!({}))
-        .await?
-        .read;
-    let message = id.only(open.data.questions)?;
-    let history = Vec::new();
-    Ok(One { message, history })
+    let id = match id {
+        Typed::Whole(id) => id,
+        end @ Typed::Suffix(_) => {
+            let path = "/api/v1/questions";
+            let open: Envelope<Open> = rest::get(config, path, &json!({})).await?.read;
+            end.only(open.data.questions)?.id
+        }
+    };
+    let path = format!("/api/v1/questions/{id}");
+    let one: Envelope<One> = rest::get(config, &path, &json!({})).await?.read;
+    Ok(one.data)
 }
 
 /// Returns the ids of the options with these numbers.

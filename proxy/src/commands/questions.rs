@@ -103,7 +103,7 @@ pub(super) fn where_to_decide(question: &MessageId) -> String {
 /// Shows the message that has the end of an id, and asks whether it is the one to be answered: its agent chooses the id, and may
 /// have withdrawn another question with this end since the person read it.
 pub(super) fn is_meant(message: &Message, printer: &Printer) -> Result<bool, Failure> {
-    if printer.json || !io::stdin().is_terminal() {
+    if printer.json || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         let why = format!(
             "the end of an id may belong to another message by now: run this on a terminal, or give the whole id {}",
             message.id
