@@ -206,6 +206,16 @@ async fn a_triage_agent_answers_and_a_person_corrects_it() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_offer_has_the_title_of_the_question() -> Result<()> {
+    for mut scene in Scene::each().await? {
+        let question = id(&scene.asker.call("send_message", json!({"target": "human", "title": "Drop the database?", "message": "May I go on?", "requires_response": true})).await?)?;
+        let offer = offer(&mut scene.first, &question).await?;
+        assert_eq!(offer["message"], "Drop the database?\n\nMay I go on?");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_question_shows_until_when_a_person_may_correct_its_answer() -> Result<()> {
     for mut scene in Scene::each().await? {
         let question = scene.ask(json!({})).await?;

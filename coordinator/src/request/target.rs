@@ -28,7 +28,13 @@ impl Target {
             Refusal::invalid(format!("target: {error}")).advise(Advice::NameRecipient)
         };
         match text.trim().split_once('@') {
-            Some(("", role)) => Ok(Self::Role(role.parse().map_err(refused)?)),
+            Some(("", role)) => match role.parse::<AgentId>().map_err(refused)? {
+                role if role.is_reserved() => {
+                    let error = format!("target: {role} is reserved and not a role");
+                    Err(Refusal::invalid(error).advise(Advice::NameRecipient))
+                }
+                role => Ok(Self::Role(role)),
+            },
             Some((id, host)) if !host.is_empty() => Ok(Self::One(
                 id.parse().map_err(refused)?,
                 Some(host.to_owned()),

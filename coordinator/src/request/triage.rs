@@ -249,16 +249,18 @@ fn offer_to(agent: &AgentId, question: &Message) -> Send {
     sending(message, call_about(&question.id, "offer"), None)
 }
 
-/// Returns the question with its options.
+/// Returns the question with its title and its options.
 fn text_of(question: &Message) -> String {
+    let title = question.title.iter().map(|title| format!("{title}\n\n"));
+    let text = title.collect::<String>() + question.text();
     let parts = question.question.iter().flat_map(|asked| &asked.parts);
     let options = parts.flat_map(|part| &part.options);
     let options = options.map(|option| format!("\n- {}", option.label));
     let options: String = options.collect();
     if options.is_empty() {
-        return question.text().to_owned();
+        return text;
     }
-    format!("{}\n\nOptions:{options}", question.text())
+    format!("{text}\n\nOptions:{options}")
 }
 
 /// Returns a message in the thread of a question, without a text.

@@ -129,8 +129,11 @@ fn check_escalation(call: &EscalateToHuman) -> Result<(), Refusal> {
 fn check_registration(call: &RegisterAgent) -> Result<(), Refusal> {
     optional("description", call.description.as_deref(), LABEL_MAX)?;
     if let Some(role) = &call.role {
-        role.parse::<AgentId>()
-            .map_err(|error| Refusal::invalid(format!("role: {error}")))?;
+        let role = role.parse::<AgentId>();
+        let role = role.map_err(|error| Refusal::invalid(format!("role: {error}")))?;
+        if role.is_reserved() {
+            return Err(Refusal::invalid(format!("role: {role} is reserved")));
+        }
     }
     let capabilities = call.capabilities.as_deref().unwrap_or_default();
     within(

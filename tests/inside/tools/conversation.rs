@@ -374,5 +374,12 @@ async fn a_role_and_a_host_can_be_addressed() -> Result<()> {
         )
         .await?;
     assert_eq!(refused, "AGENT_NOT_FOUND");
+    // A reserved name is no role: a message to it would look like one to a person.
+    let to_human = json!({"target": "@Human", "message": "hi"});
+    let refused = homeassistant.refusal("send_message", to_human).await?;
+    assert_eq!(refused, "INVALID_REQUEST");
+    let role = json!({"role": "human"});
+    let refused = meshtastic.refusal("register_agent", role).await?;
+    assert_eq!(refused, "INVALID_REQUEST");
     Ok(())
 }
