@@ -79,13 +79,24 @@ pub(super) async fn run(
         );
         unwritable(error, &lost)
     })?;
-    // Copies of its token would stay valid.
-    if let Some(older) = &config.person.login
-        && !is_over(&end(&config, older).await)
-    {
-        eprintln!("The login before is still valid: {}.", by_hand(older));
-    }
+    end_older(&config, &before).await;
     tell(printer, file, &made)
+}
+
+/// Ends the login before: copies of its token would stay valid. Reports it if that failed.
+async fn end_older(config: &Config, text: &str) {
+    let older = stored(config, text);
+    for older in &older {
+        if !is_over(config, &end(config, older).await) {
+            let older = harmless(&by_hand(older), false);
+            eprintln!("The login before may still be valid: {older}.");
+        }
+    }
+    if older.is_empty() && !text.trim().is_empty() {
+        eprintln!(
+            "No token could be read in the file before. A login in it may still be valid: {LISTED}"
+        );
+    }
 }
 
 /// Returns the URL as this host uses it.
@@ -242,36 +253,76 @@ fn tell(printer: &Printer, file: &Path, made: &LoginReply) -> Result<(), Failure
 /// `c3po logout`
 pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Failure> {
     let file = &config.places.person_file;
-    let Some(person) = &config.person.login else {
-        return match fs::remove_file(file) {
-            Ok(()) => printer.line(&format!("{} is deleted; it had no login.", file.display())),
-            Err(_) => printer.line("This host has no login."),
-        };
+    let text = match fs::read(file) {
+        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return printer.line("This host has no login.");
+        }
+        Err(error) => return Err(unwritable(error.into(), "no login was revoked")),
     };
-    let ended = end(&config, person).await;
-    fs::remove_file(file)
-        .map_err(|error| unwritable(error.into(), "the login is still in the file"))?;
-    if is_over(&ended) {
-        return printer.line("Logged out: the login is revoked and deleted from this host.");
+    let logins = stored(&config, &text);
+    let mut ends = Vec::new();
+    for login in &logins {
+        ends.push(end(&config, login).await);
     }
-    let left = "The login is deleted from this host, but no coordinator could revoke it";
-    printer.line(&format!("{left}: {}.", by_hand(person)))?;
-    ended
+    fs::remove_file(file).map_err(|error| unwritable(error.into(), "the file is still there"))?;
+    if logins.is_empty() {
+        return without_token(printer, file, &text);
+    }
+    let mut outcome = Ok(());
+    for (login, ended) in logins.iter().zip(ends) {
+        if is_over(&config, &ended) {
+            printer.line("Logged out: the login is revoked and deleted from this host.")?;
+            continue;
+        }
+        let left = "The login is deleted from this host, but no coordinator could revoke it";
+        printer.line(&format!("{left}: {}.", by_hand(login)))?;
+        outcome = outcome.and(ended);
+    }
+    outcome
 }
 
-/// Returns whether the login has ended, now or before.
-fn is_over(ended: &Result<(), Failure>) -> bool {
+/// Returns the login of the file with that text, or each one in it if the file is not accepted.
+fn stored(config: &Config, text: &str) -> Vec<PersonLogin> {
+    config.person.login.as_ref().map_or_else(
+        || PersonLogin::refused(text, &config.coordinators),
+        |login| vec![login.clone()],
+    )
+}
+
+/// Reports that a file is deleted in which there was no token.
+fn without_token(printer: &Printer, file: &Path, text: &str) -> Result<(), Failure> {
+    let file = file.display();
+    if text.trim().is_empty() {
+        return printer.line(&format!("{file} is deleted; it had no login."));
+    }
+    Err(Failure::Stopped {
+        why: format!(
+            "{file} is deleted, but no token could be read in it, so no login was revoked"
+        ),
+        advice: LISTED.to_owned(),
+    })
+}
+
+/// Returns whether the login has ended, now or before. A token in a file that is not accepted may be damaged, so its refusal does
+/// not show that.
+fn is_over(config: &Config, ended: &Result<(), Failure>) -> bool {
     match ended {
         Ok(()) => true,
         Err(Failure::Refused(refusal)) => {
-            matches!(
-                refusal.code,
-                ErrorCode::Unauthorized | ErrorCode::LoginNotFound
-            )
+            config.person.login.is_some()
+                && matches!(
+                    refusal.code,
+                    ErrorCode::Unauthorized | ErrorCode::LoginNotFound
+                )
         }
         Err(_) => false,
     }
 }
+
+/// How to find a login whose id is not known.
+const LISTED: &str = "`c3po-coordinator logins list` on the coordinator's machine shows this host's logins, and `c3po-coordinator \
+                      logins revoke ID` ends one.";
 
 /// Returns how to revoke a login on the machine of the coordinator.
 fn by_hand(person: &PersonLogin) -> String {
@@ -287,14 +338,25 @@ fn id_of(person: &PersonLogin) -> &str {
 }
 
 /// Revokes the login at the first coordinator that answers.
+///
+/// Errors: none revokes it, or none may get its token.
 async fn end(config: &Config, person: &PersonLogin) -> Result<(), Failure> {
+    let urls = person.urls();
+    if urls.is_empty() {
+        return Err(Failure::Stopped {
+            why: "no coordinator got the token: its file is not accepted or names none, and the environment names another \
+                  than config.toml"
+                .to_owned(),
+            advice: LISTED.to_owned(),
+        });
+    }
     let token = person.token.expose();
     let path = format!("{}/{}", login::LOGINS_PATH, id_of(person));
     let trust = Trust::new(person.certificates(&config.coordinators).to_vec());
     let bearer = format!("Bearer {token}");
     let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator answers");
-    for target in person.urls() {
-        let url = as_written(&target);
+    for target in &urls {
+        let url = as_written(target);
         match delete(&url, &trust, &path, &[("Authorization", &bearer)]).await {
             Ok((200, _)) => return Ok(()),
             Ok((status, answer)) => return Err(refusal(&url, status, &answer).into()),

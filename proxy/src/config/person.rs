@@ -93,6 +93,27 @@ impl PersonLogin {
         })
     }
 
+    /// Returns the logins in the text of a file that is not accepted, to be revoked: every token of one, wherever it stands. They
+    /// are for the coordinators of the host's file alone, because other users may have written this one, and a project the
+    /// environment.
+    pub fn refused(text: &str, coordinators: &Coordinators) -> Vec<Self> {
+        let urls = match coordinators.source {
+            Source::File => coordinators.urls.join(","),
+            Source::Environment | Source::Overridden => String::new(),
+        };
+        let is_of_token = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let found = text.split(TOKEN_PREFIX).skip(1).filter_map(|rest| {
+            let secret = rest.split(|c| !is_of_token(c)).next()?;
+            let (id, _) = secret.split_once('_')?;
+            (!id.is_empty()).then(|| Self {
+                token: Secret(format!("{TOKEN_PREFIX}{secret}")),
+                urls: urls.clone(),
+                fingerprints: Vec::new(),
+            })
+        });
+        found.collect()
+    }
+
     /// Returns the coordinators that accept it, as link URLs.
     pub fn urls(&self) -> Vec<String> {
         targets(&self.urls).unwrap_or_default()

@@ -19,6 +19,7 @@ mod people;
 mod person_commands;
 mod places;
 mod quotas;
+mod refused_file;
 mod rights;
 mod secrets;
 mod status_line;

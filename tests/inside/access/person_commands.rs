@@ -21,7 +21,13 @@ use tokio::io::AsyncWriteExt as _;
 const SOON: Duration = Duration::from_secs(30);
 
 /// Runs `c3po` on a host with that key.
-async fn c3po(gate: &Gate, home: &Path, key: &str, words: &[&str], input: &str) -> Result<Output> {
+pub(super) async fn c3po(
+    gate: &Gate,
+    home: &Path,
+    key: &str,
+    words: &[&str],
+    input: &str,
+) -> Result<Output> {
     let mut c3po = command(program("c3po")?, home);
     c3po.args(words)
         .env(
