@@ -28,13 +28,11 @@ pub(super) fn run(printer: &Printer) {
         // The client's input is not needed, but the client may fail if it is not read.
         std::thread::spawn(|| io::copy(&mut io::stdin().lock(), &mut io::sink()));
     }
-    let socket = local::find(environment.client, &environment.sockets);
-    let status = socket.and_then(|socket| {
-        local::ask(&socket, Event::new(Name::Status), ANSWER_MAX)
-            .ok()?
-            .status
-    });
-    let Some(status) = status else { return };
+    let sockets = local::find(environment.client, &environment.sockets);
+    let answer = local::ask(&sockets, Event::new(Name::Status), ANSWER_MAX);
+    let Some(status) = answer.ok().and_then(|answer| answer.status) else {
+        return;
+    };
     // The reader may be gone; that is not a failure of a status line.
     let _ = if printer.json {
         printer.document(&status)

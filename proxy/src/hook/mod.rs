@@ -8,7 +8,7 @@ mod input;
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::process::parent_id;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,12 +131,12 @@ fn work(run: Run, first: &First) -> Option<u8> {
     };
     let find = || find(environment.client, &environment.sockets);
     let begins = waits && run.starts && !headless;
-    let socket = if begins || (waits && headless) {
-        None
+    let sockets = if begins || (waits && headless) {
+        Vec::new()
     } else {
         find()
     };
-    if socket.is_none() && !begins {
+    if sockets.is_empty() && !begins {
         // The client may fail if its input is not read.
         io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;
         return None;
@@ -146,10 +146,10 @@ fn work(run: Run, first: &First) -> Option<u8> {
     event.messaging_token = environment
         .messaging_token
         .map(|token| token.expose().to_owned());
-    match socket {
-        Some(socket) => converse(&socket, &event, first),
-        None => in_time(|| converse(&find()?, &event, first)),
+    if begins {
+        return in_time(|| converse(&find(), &event, first));
     }
+    converse(&sockets, &event, first)
 }
 
 /// Retries to reach a proxy that may be starting.
@@ -164,8 +164,8 @@ fn in_time(converse: impl Fn() -> Option<u8>) -> Option<u8> {
     }
 }
 
-fn converse(socket: &Path, event: &Event, first: &First) -> Option<u8> {
-    let mut conversation = Conversation::begin(socket, event).ok()?;
+fn converse(sockets: &[PathBuf], event: &Event, first: &First) -> Option<u8> {
+    let mut conversation = Conversation::begin(sockets, event).ok()?;
     let answer = conversation.answer().ok()?;
     if !first.take() {
         return None;

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
@@ -19,11 +19,11 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Sends an event to the proxy that listens at that path. Blocks until that proxy reads it.
+    /// Sends an event to the first proxy that listens at one of those paths. Blocks until that proxy reads it.
     ///
     /// Errors: no process of this user listens there.
-    pub fn begin(socket: &Path, event: &Event) -> io::Result<Self> {
-        let mut stream = UnixStream::connect(socket)?;
+    pub fn begin(sockets: &[impl AsRef<Path>], event: &Event) -> io::Result<Self> {
+        let mut stream = connect(sockets)?;
         if !is_of_this_user(&stream) {
             return Err(ErrorKind::PermissionDenied.into());
         }
@@ -61,6 +61,17 @@ impl Conversation {
     }
 }
 
+fn connect(sockets: &[impl AsRef<Path>]) -> io::Result<UnixStream> {
+    let mut refused = ErrorKind::NotFound.into();
+    for socket in sockets {
+        match UnixStream::connect(socket) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
 /// Returns whether a process of this user listens at the other end: another user may have replaced the folder of the socket since
 /// it was looked at, where the folder above is open to others. Other systems than Linux do not report the user here.
 fn is_of_this_user(stream: &UnixStream) -> bool {
@@ -71,16 +82,19 @@ fn is_of_this_user(stream: &UnixStream) -> bool {
     return stream.peer_addr().is_ok();
 }
 
-/// Asks the proxy that listens at that path, and waits so long for its answer.
+/// Asks the first proxy that listens at one of those paths, and waits so long for its answer.
 ///
 /// Errors: no process listens there, or there is no answer in time.
-pub fn ask(socket: &Path, event: Event, within: Duration) -> io::Result<Answer> {
+pub fn ask(sockets: &[impl AsRef<Path>], event: Event, within: Duration) -> io::Result<Answer> {
     let (sender, answer) = sync_channel(1);
-    let socket = socket.to_owned();
+    let sockets: Vec<PathBuf> = sockets
+        .iter()
+        .map(|path| path.as_ref().to_owned())
+        .collect();
     // `connect` has no deadline, and blocks if the proxy is stopped and its backlog is full.
     thread::spawn(move || {
-        let outcome =
-            Conversation::begin(&socket, &event).and_then(|mut conversation| conversation.answer());
+        let outcome = Conversation::begin(&sockets, &event)
+            .and_then(|mut conversation| conversation.answer());
         // After the deadline there is no receiver.
         let _ = sender.send(outcome);
     });

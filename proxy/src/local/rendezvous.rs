@@ -35,9 +35,26 @@ impl Rendezvous {
     pub fn beside(pid: u32, sockets: &Sockets) -> io::Result<Self> {
         let gone = || io::Error::new(ErrorKind::NotFound, format!("no process {pid}"));
         let client = Process::look(pid).ok_or_else(gone)?.id;
+        Self::in_one_of(&folders(sockets), client)
+    }
+
+    /// Returns the place in the next folder; the first one follows the last. Creates it if missing.
+    ///
+    /// Errors: there is no safe folder.
+    pub fn next(&self, sockets: &Sockets) -> io::Result<Self> {
+        let mut folders = folders(sockets);
+        let own = self.path.parent();
+        let own = folders
+            .iter()
+            .position(|folder| own == Some(folder.as_path()));
+        folders.rotate_left(own.map_or(0, |own| own + 1));
+        Self::in_one_of(&folders, self.client)
+    }
+
+    fn in_one_of(folders: &[PathBuf], client: Identity) -> io::Result<Self> {
         let mut problems = Vec::new();
-        for folder in folders(sockets) {
-            match made_safe(&folder).and_then(|()| Self::in_folder(&folder, client)) {
+        for folder in folders {
+            match made_safe(folder).and_then(|()| Self::in_folder(folder, client)) {
                 Ok(place) => return Ok(place),
                 Err(error) => problems.push(error.to_string()),
             }
@@ -74,54 +91,67 @@ impl Rendezvous {
     }
 }
 
-/// Returns the socket of the session that this process belongs to; `named` is the client's claim about its pid.
+/// Returns the sockets of the session that this process belongs to, the preferred one first; `named` is the client's claim about
+/// its pid. One without a listener may be left in a folder that was away for a while.
 ///
 /// The nearest process above this one that has a socket decides. The claim ends the search: above it are the sessions in
 /// which it was started. It decides alone only if it is not above, as for a detached hook.
-pub fn find(named: Option<u32>, sockets: &Sockets) -> Option<PathBuf> {
+pub fn find(named: Option<u32>, sockets: &Sockets) -> Vec<PathBuf> {
     find_in(&safe_folders(sockets), named)
 }
 
 /// Returns the same, but only beside a process above this one, which waits for its end.
-pub fn find_above(named: Option<u32>, sockets: &Sockets) -> Option<PathBuf> {
-    above(&safe_folders(sockets), named).break_value().flatten()
+pub fn find_above(named: Option<u32>, sockets: &Sockets) -> Vec<PathBuf> {
+    let found = above(&safe_folders(sockets), named).break_value();
+    found.unwrap_or_default()
 }
 
-fn find_in(folders: &[PathBuf], named: Option<u32>) -> Option<PathBuf> {
+fn find_in(folders: &[PathBuf], named: Option<u32>) -> Vec<PathBuf> {
     match above(folders, named) {
         ControlFlow::Break(found) => found,
-        ControlFlow::Continue(()) => socket_of(folders, Process::look(named?)?.id),
+        ControlFlow::Continue(()) => named
+            .and_then(Process::look)
+            .map_or_else(Vec::new, |process| sockets_of(folders, process.id)),
     }
 }
 
 /// Searches the ancestors of this process, up to the named one. Continues if none decides.
-fn above(folders: &[PathBuf], named: Option<u32>) -> ControlFlow<Option<PathBuf>> {
+fn above(folders: &[PathBuf], named: Option<u32>) -> ControlFlow<Vec<PathBuf>> {
     if folders.is_empty() {
-        return ControlFlow::Break(None);
+        return ControlFlow::Break(Vec::new());
     }
     for process in upward(parent_id()) {
-        let path = socket_of(folders, process.id);
-        if path.is_some() || named == Some(process.id.pid) {
-            return ControlFlow::Break(path);
+        let paths = sockets_of(folders, process.id);
+        if !paths.is_empty() || named == Some(process.id.pid) {
+            return ControlFlow::Break(paths);
         }
     }
     ControlFlow::Continue(())
 }
 
-fn socket_of(folders: &[PathBuf], client: Identity) -> Option<PathBuf> {
+fn sockets_of(folders: &[PathBuf], client: Identity) -> Vec<PathBuf> {
     let name = socket_name(client);
     folders
         .iter()
         .map(|folder| folder.join(&name))
-        .find(|path| fs::symlink_metadata(path).is_ok())
+        .filter(|path| fs::symlink_metadata(path).is_ok())
+        .collect()
 }
 
-/// Returns all sockets of this user on this host, with or without a listener.
-pub fn places(sockets: &Sockets) -> Vec<Rendezvous> {
-    safe_folders(sockets)
+/// Returns the sockets of each session of this user on this host, with or without a listener.
+pub fn places(sockets: &Sockets) -> Vec<Vec<Rendezvous>> {
+    let mut places: Vec<Vec<Rendezvous>> = Vec::new();
+    for place in safe_folders(sockets)
         .iter()
         .flat_map(|folder| places_in(folder))
-        .collect()
+    {
+        let same = places.iter_mut().find(|of| of[0].client == place.client);
+        match same {
+            Some(same) => same.push(place),
+            None => places.push(vec![place]),
+        }
+    }
+    places
 }
 
 fn safe_folders(sockets: &Sockets) -> Vec<PathBuf> {
@@ -376,7 +406,10 @@ mod tests {
         let parent = parent_id();
         let grandparent = upward(parent).nth(1).unwrap().id.pid;
         let folders = [runtime.path().join("c3po")];
-        let found = |named| find_in(&folders, named).map(|path| path.display().to_string());
+        let found = |named| {
+            let found = find_in(&folders, named);
+            found.first().map(|path| path.display().to_string())
+        };
         let socket = |pid| {
             let place = Rendezvous::beside(pid, &at(runtime.path())).unwrap();
             fs::write(place.path(), "").unwrap();

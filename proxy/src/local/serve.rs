@@ -31,6 +31,8 @@ const PRINT_MAX: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_millis(30);
 /// How often a proxy checks whether the proxy that holds its socket is gone.
 const TURN: Duration = Duration::from_millis(500);
+/// How long a proxy waits for the lock of a folder. Another proxy holds it for milliseconds.
+const LOCK_MAX: Duration = Duration::from_secs(3);
 /// How often a proxy checks whether the file of its socket is still there.
 const LOOKED: Duration = Duration::from_secs(2);
 /// The pause after a failed accept. It fails when too many files are open, which lasts a while.
@@ -39,7 +41,8 @@ const RECOVERY: Duration = Duration::from_millis(100);
 /// Answers the hooks of a session until `stop`. If the socket cannot be bound, this is logged and hooks print nothing.
 ///
 /// One proxy listens beside each client. A second one, as during a server's restart, waits until the first has ended. If the
-/// file of the socket is removed, as with the folder of a user who logs out, another one is made in a folder that hooks know.
+/// file of the socket is removed, as with the folder of a user who logs out, or another process keeps its folder locked, another
+/// one is made in a folder that hooks know.
 pub async fn serve<D: Desk>(
     desk: Arc<D>,
     mut place: Rendezvous,
@@ -54,6 +57,11 @@ pub async fn serve<D: Desk>(
                     // Its folder was removed, also while it waited for another proxy.
                     sleep(TURN).await;
                     place = Rendezvous::beside(place.client(), &sockets)?;
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    place = place.next(&sockets)?;
+                    tracing::warn!("{error}: hooks are answered at {}", place.path().display());
                     continue;
                 }
                 bound => bound?,
@@ -113,18 +121,24 @@ struct HookSocket {
 impl HookSocket {
     /// Binds the socket as soon as no other process listens there.
     ///
-    /// Errors: it cannot be bound.
+    /// Errors: it cannot be bound; `WouldBlock` if another process keeps its folder locked.
     async fn bind(place: &Rendezvous) -> io::Result<Self> {
-        let mut waits = false;
+        let (mut waits, mut locked) = (false, Duration::ZERO);
         loop {
             let bound = bind_in_turn(place).await;
             let at = |error: io::Error| {
                 io::Error::new(error.kind(), format!("{}: {error}", place.path().display()))
             };
-            if let Some(socket) = bound.map_err(at)? {
-                return Ok(socket);
+            match bound.map_err(at)? {
+                Turn::Own(socket) => return Ok(socket),
+                Turn::OfListener => locked = Duration::ZERO,
+                Turn::OfLock if locked < LOCK_MAX => locked += TURN,
+                Turn::OfLock => {
+                    let why = "another process keeps its folder locked";
+                    return Err(at(io::Error::new(ErrorKind::WouldBlock, why)));
+                }
             }
-            if !waits {
+            if !waits && locked.is_zero() {
                 waits = true;
                 tracing::warn!(
                     "another proxy answers the hooks of process {}: waiting until it ends",
@@ -162,15 +176,27 @@ fn file_at(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
-/// Binds the socket, unless another process listens there or is just binding it.
-async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<HookSocket>> {
+/// Whose turn it is to listen.
+enum Turn {
+    Own(HookSocket),
+    /// A process listens there.
+    OfListener,
+    /// A process holds the lock of the folder, and none listens there.
+    OfLock,
+}
+
+/// Binds the socket, unless another process listens there or holds the lock.
+async fn bind_in_turn(place: &Rendezvous) -> io::Result<Turn> {
     let folder = place.path().parent().unwrap_or(Path::new("/"));
     // While it is held, no other process looks, removes or binds in this folder. It is never waited for: its holder may be
     // stopped.
     let lock = File::open(folder)?;
     match lock.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::WouldBlock) if is_attended(place.path()).await => {
+            return Ok(Turn::OfListener);
+        }
+        Err(TryLockError::WouldBlock) => return Ok(Turn::OfLock),
         Err(TryLockError::Error(error)) => return Err(error),
     }
     for left in places_in(folder)
@@ -183,7 +209,7 @@ async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<HookSocket>> {
         }
     }
     if is_attended(place.path()).await {
-        return Ok(None);
+        return Ok(Turn::OfListener);
     }
     match fs::remove_file(place.path()) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -191,7 +217,7 @@ async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<HookSocket>> {
     }
     let listener = UnixListener::bind(place.path())?;
     fs::set_permissions(place.path(), Permissions::from_mode(0o600))?;
-    Ok(Some(HookSocket {
+    Ok(Turn::Own(HookSocket {
         listener,
         path: place.path().to_owned(),
         file: file_at(place.path())?,

@@ -114,7 +114,7 @@ fn hundreds_of_events_at_once_are_all_answered() {
         let asking = (0..20).map(|_| {
             scope.spawn(|| {
                 let asked =
-                    (0..20).map(|_| local::ask(place.path(), Event::new(Name::Stop), PATIENCE));
+                    (0..20).map(|_| local::ask(&[place.path()], Event::new(Name::Stop), PATIENCE));
                 asked
                     .filter(|answer| answer.as_ref().is_ok_and(|answer| answer.stdout == "text"))
                     .count()

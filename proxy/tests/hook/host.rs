@@ -1,6 +1,7 @@
 //! A host for hooks: a folder for sockets, a desk with constant answers, and hooks as a client starts them.
 
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio, id};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,7 +117,8 @@ impl Host {
     /// Serves beside a client until it is stopped; returns once it listens.
     pub(crate) fn serve(&mut self, desk: &Arc<Clerk>, client: u32) -> Rendezvous {
         let place = self.start(desk, client, self.stop.clone());
-        eventually("a socket", || place.path().exists());
+        // The file is there a moment before.
+        eventually("a listener", || UnixStream::connect(place.path()).is_ok());
         place
     }
 
@@ -126,8 +128,20 @@ impl Host {
         client: u32,
         stop: CancellationToken,
     ) -> Rendezvous {
-        let (desk, place) = (desk.clone(), self.place(client));
-        let (of_thread, sockets) = (place.clone(), self.sockets());
+        self.start_in(self.sockets(), desk, client, stop)
+    }
+
+    /// Starts a proxy that knows those folders alone.
+    pub(crate) fn start_in(
+        &mut self,
+        sockets: Sockets,
+        desk: &Arc<Clerk>,
+        client: u32,
+        stop: CancellationToken,
+    ) -> Rendezvous {
+        let desk = desk.clone();
+        let place = Rendezvous::beside(client, &sockets).unwrap();
+        let of_thread = place.clone();
         self.serving.push(thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

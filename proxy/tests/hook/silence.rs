@@ -163,7 +163,7 @@ fn a_proxy_that_was_stopped_or_killed_is_as_none() {
     let mut proxy = command.spawn().unwrap();
     let place = host.place(id());
     let answers = || {
-        local::ask(place.path(), Event::new(Name::Status), PATIENCE)
+        local::ask(&[place.path()], Event::new(Name::Status), PATIENCE)
             .is_ok_and(|a| a.status.is_some())
     };
     eventually("a proxy that answers", answers);

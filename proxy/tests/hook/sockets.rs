@@ -1,17 +1,18 @@
 //! The proxy that a hook finds, and proxies that compete for sockets.
 
-use std::fs::{self};
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio, id};
 
+use c3po::config::Sockets;
 use c3po::local::protocol::{Event, Name};
 use c3po::local::{self};
 use tokio_util::sync::CancellationToken;
 
-use crate::host::{Clerk, Host, PATIENCE, eventually, is_nothing, output, stop_input};
+use crate::host::{Clerk, Host, PATIENCE, c3po, eventually, is_nothing, output, stop_input};
 
 #[test]
 fn each_session_has_its_own_proxy_and_a_nested_one_without_stays_silent() {
@@ -84,7 +85,7 @@ fn stale_sockets_are_removed_and_live_ones_stay() {
     // The next proxy beside the same client takes over the socket of a crashed one.
     host.start(&desk, alive.id(), host.stop.clone());
     eventually("an answer", || {
-        local::ask(crashed.path(), Event::new(Name::Stop), PATIENCE)
+        local::ask(&[crashed.path()], Event::new(Name::Stop), PATIENCE)
             .is_ok_and(|answer| answer.stdout == "text")
     });
     drop(elsewhere);
@@ -143,4 +144,44 @@ fn a_proxy_that_cannot_listen_goes_on_without() {
     serving.join().unwrap();
     host.is_silent("a folder for a socket", "stop", &stop_input());
     assert!(Path::new(place.path()).is_dir());
+}
+
+#[test]
+fn a_socket_without_a_listener_hides_none_in_another_folder() {
+    let (mut host, desk) = (Host::new(), Clerk::saying("text"));
+    let dead = host.place(id());
+    drop(UnixListener::bind(dead.path()).unwrap());
+    // It was started with fewer variables than its hooks.
+    let stop = host.stop.clone();
+    let place = host.start_in(Sockets::default(), &desk, id(), stop);
+    eventually("a socket", || place.path().exists());
+    eventually("an answer", || {
+        host.run("stop", &stop_input()).stdout == b"text"
+    });
+    let mut doctor = c3po(host.runtime.path(), &["doctor"]);
+    let home = host.runtime.path();
+    doctor
+        .env("HOME", home)
+        .env("C3PO_COORDINATOR_URL", "http://127.0.0.1:1");
+    let said = output(doctor.spawn().unwrap(), b"").stdout;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("does not report its status"), "{said}");
+    assert!(!said.contains("has ended"), "{said}");
+    host.end();
+}
+
+#[test]
+fn a_lock_on_the_folder_keeps_no_session_without_a_socket() {
+    let (mut host, first) = (Host::new(), Clerk::saying("first"));
+    let place = host.place(id());
+    let lock = File::open(host.folder()).unwrap();
+    lock.lock().unwrap();
+    let stop_first = CancellationToken::new();
+    host.start(&first, id(), stop_first.clone());
+    let answers = |host: &Host, text: &[u8]| host.run("stop", &stop_input()).stdout == text;
+    eventually("an answer", || answers(&host, b"first"));
+    assert!(!place.path().exists());
+    drop(lock);
+    stop_first.cancel();
+    host.end();
 }

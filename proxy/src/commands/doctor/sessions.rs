@@ -14,13 +14,13 @@ use crate::local::{self, Rendezvous};
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
-    let places = local::places(&config.sockets);
+    let sessions = local::places(&config.sockets);
     let mut silent = 0;
-    for place in &places {
+    for places in &sessions {
+        let place = &places[0];
         let client = place.client();
-        match local::ask(place.path(), Event::new(Name::Status), ANSWER_MAX)
-            .map(|answer| answer.status)
-        {
+        let paths: Vec<_> = places.iter().map(Rendezvous::path).collect();
+        match local::ask(&paths, Event::new(Name::Status), ANSWER_MAX).map(|answer| answer.status) {
             Ok(Some(status)) => tell(client, &status, report)?,
             Ok(None) => report.warn(
                 "session",
@@ -48,7 +48,7 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
             }
         }
     }
-    if places.len() == silent {
+    if sessions.len() == silent {
         report.ok("sessions", "none is running on this host")?;
     }
     Ok(())
