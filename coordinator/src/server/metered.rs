@@ -1,7 +1,9 @@
 //! The reading side of an HTTP connection: input that is not content, such as the sizes and extensions of chunks, is bounded in
-//! proportion to the content, and long input takes turns with other connections.
+//! proportion to the content, and long input takes turns with other connections. While a request is answered, the end of its
+//! connection is noticed.
 //!
-//! hyper decodes the size of a chunk byte by byte, in one turn, and lets it begin with any number of zeros.
+//! hyper decodes the size of a chunk byte by byte, in one turn, and lets it begin with any number of zeros. It does not notice the end of a
+//! connection once it has read a byte behind the request, nor once it stopped reading its body.
 
 use std::convert::Infallible;
 use std::io;
@@ -28,6 +30,8 @@ const PIECE_MAX: usize = 4 << 10;
 /// How much that is not content may be read in one turn, with a piece whose content is not used yet, in bytes. Decoding it takes
 /// less than a millisecond.
 const TURN_MAX: usize = 2 * PIECE_MAX;
+/// How much a client may send behind a request that is not answered yet, beside what hyper has read, in bytes.
+const AHEAD_MAX: usize = 4 << 10;
 
 /// How much more of a connection may be read.
 #[derive(Debug)]
@@ -39,6 +43,8 @@ struct Metering {
     credit: Option<usize>,
     /// Bytes that were read in this turn and are not used as content.
     in_turn: usize,
+    /// Whether a request was read and is not answered yet.
+    is_answering: bool,
     /// The reader that waits for more.
     waiting: Option<Waker>,
 }
@@ -48,6 +54,7 @@ impl Meter {
         Arc::new(Self(Mutex::new(Metering {
             credit: Some(credit),
             in_turn: 0,
+            is_answering: false,
             waiting: None,
         })))
     }
@@ -56,11 +63,17 @@ impl Meter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the credit; `None` ends metering.
-    fn set(&self, credit: Option<usize>) {
+    /// Begins with a head or a body, with this credit; `None` ends metering.
+    fn begin(&self, credit: Option<usize>) {
         let mut metering = self.metering();
         metering.credit = credit;
+        metering.is_answering = false;
         metering.wake();
+    }
+
+    /// Records that the body was read, or is read no more.
+    fn end_body(&self) {
+        self.metering().is_answering = true;
     }
 
     /// Grants more for content that was used.
@@ -121,20 +134,18 @@ pub(super) fn metered<S>(
     let stream = Metered {
         stream,
         meter: Arc::clone(&meter),
+        ahead: Vec::new(),
     };
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |request: Request<Incoming>| {
         let meter = Arc::clone(&meter);
-        meter.set(Some(BESIDE_CONTENT_MAX));
-        let body = |content| MeteredBody {
-            content,
-            meter: Arc::clone(&meter),
-        };
+        meter.begin(Some(BESIDE_CONTENT_MAX));
+        let body = |content| MeteredBody::new(content, Arc::clone(&meter));
         let answering = routes.call(request.map(body));
         async move {
             let response = answering.await?;
             let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-            meter.set((!is_upgraded).then_some(head_max));
+            meter.begin((!is_upgraded).then_some(head_max));
             Ok(response)
         }
     });
@@ -145,6 +156,30 @@ pub(super) fn metered<S>(
 pub(super) struct Metered<S> {
     stream: S,
     meter: Arc<Meter>,
+    /// What the client sent behind a request that is not answered yet.
+    ahead: Vec<u8>,
+}
+
+impl<S: AsyncRead + Unpin> Metered<S> {
+    /// Reads on while a request is answered, to notice the end of the connection.
+    ///
+    /// Errors: it has ended, or the client goes on sending.
+    fn look_ahead(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let mut piece = [0; 512];
+        loop {
+            let mut piece = ReadBuf::new(&mut piece);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut piece)? {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(()) if piece.filled().is_empty() => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                Poll::Ready(()) => self.ahead.extend_from_slice(piece.filled()),
+            }
+            if self.ahead.len() > AHEAD_MAX {
+                return Err(io::Error::other("requests behind one that is not answered"));
+            }
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
@@ -154,6 +189,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if !this.ahead.is_empty() {
+            let most = this.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&this.ahead[..most]);
+            this.ahead.drain(..most);
+            return Poll::Ready(Ok(()));
+        }
         let Some(credit) = ready!(this.meter.poll_credit(cx)) else {
             return Pin::new(&mut this.stream).poll_read(cx, buffer);
         };
@@ -167,7 +208,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -177,6 +218,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper flushes whenever the connection's task runs.
+        let is_answering = self.meter.metering().is_answering;
+        if is_answering {
+            self.look_ahead(cx)?;
+        }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
@@ -203,6 +249,21 @@ struct MeteredBody {
     meter: Arc<Meter>,
 }
 
+impl MeteredBody {
+    fn new(content: Incoming, meter: Arc<Meter>) -> Self {
+        if content.is_end_stream() {
+            meter.end_body();
+        }
+        Self { content, meter }
+    }
+}
+
+impl Drop for MeteredBody {
+    fn drop(&mut self) {
+        self.meter.end_body();
+    }
+}
+
 impl Body for MeteredBody {
     type Data = Bytes;
     type Error = hyper::Error;
@@ -217,6 +278,9 @@ impl Body for MeteredBody {
             _ => 0,
         };
         self.meter.grant(used);
+        if self.content.is_end_stream() {
+            self.meter.end_body();
+        }
         Poll::Ready(frame)
     }
 
@@ -233,6 +297,7 @@ impl Body for MeteredBody {
 mod tests {
     use std::time::Duration;
 
+    use axum::extract::FromRequest as _;
     use axum::routing::post;
     use hyper::server::conn::http1;
     use hyper_util::rt::TokioIo;
@@ -243,12 +308,25 @@ mod tests {
     use super::*;
 
     const HEAD: &str = "POST / HTTP/1.1\r\nhost: c3po\r\nconnection: close\r\n";
+    const SOON: Duration = Duration::from_secs(1);
     const CHUNKED: &str = "transfer-encoding: chunked\r\n\r\n";
 
-    /// Serves one connection that answers with the length of each body. Returns the client's side of it.
+    /// Serves one connection that answers with the length of each body, and never to "wait". Returns the client's side of it.
     fn serve(tasks: &TaskTracker) -> DuplexStream {
         let (theirs, ours) = duplex(1 << 10);
-        let length = async |body: Bytes| body.len().to_string();
+        let length = async |request: axum::extract::Request| {
+            let body = match request.headers().contains_key("x-unread") {
+                true => {
+                    drop(request);
+                    Bytes::from_static(b"wait")
+                }
+                false => Bytes::from_request(request, &()).await.expect("a body"),
+            };
+            if body == "wait" {
+                std::future::pending::<()>().await;
+            }
+            body.len().to_string()
+        };
         let (stream, service) = metered(ours, Router::new().route("/", post(length)), 16 << 10);
         tasks.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
         theirs
@@ -286,6 +364,32 @@ mod tests {
                 written += 100;
             }
             assert!(written < 10_000, "{written} bytes of {size}{end} were read");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_connection_ends_a_wait_whatever_was_sent_behind_the_request() {
+        let requests = [
+            format!("{HEAD}content-length: 4\r\n\r\nwaitG"),
+            format!("{HEAD}{CHUNKED}4\r\nwait\r\n0\r\n\r\n\r\n"),
+            format!("{HEAD}content-length: 4\r\n\r\nwait{}", "G".repeat(3 << 10)),
+            format!(
+                "{HEAD}content-length: 4\r\n\r\nwait{}",
+                "G".repeat(30 << 10)
+            ),
+            format!("{HEAD}content-length: 400\r\nx-unread: yes\r\n\r\nwait"),
+        ];
+        for request in requests {
+            let tasks = TaskTracker::new();
+            let mut theirs = serve(&tasks);
+            let _ = theirs.write_all(request.as_bytes()).await;
+            tasks.close();
+            assert!(
+                timeout(SOON, tasks.wait()).await.is_err() || request.len() > 8 << 10,
+                "it waits"
+            );
+            drop(theirs);
+            timeout(SOON, tasks.wait()).await.expect("it has ended");
         }
     }
 
