@@ -45,6 +45,8 @@ pub(super) struct Written {
     pub(super) urls: Option<String>,
     pub(super) token: Option<Secret>,
     pub(super) fingerprints: Option<Fingerprints>,
+    /// Whether the file cannot be used, so that its values are not known.
+    pub(super) is_refused: bool,
 }
 
 /// Fingerprints as the file has them: one text, or a list.
@@ -106,18 +108,23 @@ impl Coordinators {
         file: Written,
         problems: &mut Vec<String>,
     ) -> Self {
-        let file_names_any = file.urls.is_some() || file.fingerprints.is_some();
+        let file_names_any = file.urls.is_some() || file.fingerprints.is_some() || file.is_refused;
         let written = file.urls.unwrap_or_else(|| DEFAULT_URL.to_owned());
         let named = variable("C3PO_COORDINATOR_URL");
         let mut urls = targets(named.as_deref().unwrap_or(&written)).unwrap_or_else(|problem| {
             problems.push(problem);
             Vec::new()
         });
+        if file.is_refused && named.is_none() {
+            // The file may name another coordinator than the default one, which any user of this machine may run.
+            urls.clear();
+        }
         // One without a fingerprint, such as ",", must not remove those of the file.
         let pinned = variable("C3PO_FINGERPRINT")
             .map(Fingerprints::One)
             .filter(|pinned| !pinned.texts().is_empty());
-        let is_of_file = named.is_none_or(|_| are_among(&urls, &written))
+        let is_of_file = !file.is_refused
+            && named.is_none_or(|_| are_among(&urls, &written))
             && pinned
                 .as_ref()
                 .is_none_or(|pinned| pinned.are_among(file.fingerprints.as_ref()));

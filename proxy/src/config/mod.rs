@@ -121,21 +121,24 @@ struct File {
     relay_permissions: bool,
     #[serde(default)]
     desktop_notes: bool,
+    /// Whether there is a file that cannot be used.
+    #[serde(skip)]
+    is_refused: bool,
 }
 
 impl File {
-    /// Parses the file. An invalid file counts as missing.
-    fn of(text: Option<&str>, name: &Path, problems: &mut Vec<String>) -> Self {
-        let Some(text) = text else {
-            return Self::default();
-        };
-        toml::from_str(text).unwrap_or_else(|error| {
-            problems.push(format!(
-                "{}: {}",
-                name.display(),
-                error.to_string().trim_end()
-            ));
-            Self::default()
+    /// Parses the file, or reports why it cannot be read or is invalid. Then it has none of the settings.
+    fn of(text: Result<Option<&str>, &str>, name: &Path, problems: &mut Vec<String>) -> Self {
+        let parsed = text.map_err(str::to_owned).and_then(|text| {
+            let parsed = text.map_or_else(|| Ok(Self::default()), toml::from_str);
+            parsed.map_err(|error| format!("{}: {}", name.display(), error.to_string().trim_end()))
+        });
+        parsed.unwrap_or_else(|problem| {
+            problems.push(problem);
+            Self {
+                is_refused: true,
+                ..Self::default()
+            }
         })
     }
 
@@ -145,6 +148,7 @@ impl File {
             urls,
             token,
             fingerprints: self.fingerprint.clone(),
+            is_refused: self.is_refused,
         }
     }
 }
@@ -152,7 +156,7 @@ impl File {
 /// The sources of settings, as parameters for tests.
 struct Sources<'a> {
     variable: &'a dyn Fn(&str) -> Option<String>,
-    file: Option<&'a str>,
+    file: Result<Option<&'a str>, &'a str>,
     file_name: &'a Path,
     cwd: Option<&'a Path>,
     host: String,
@@ -164,19 +168,15 @@ impl Config {
     pub fn read() -> Self {
         let path = Places::of(&variable).config_file;
         let cwd = std::env::current_dir().ok();
-        let (file, unreadable) = match text_of(&path) {
-            Ok(text) => (text, None),
-            Err(problem) => (None, Some(problem)),
-        };
+        let file = text_of(&path);
         let mut config = Self::from_sources(&Sources {
             variable: &variable,
-            file: file.as_deref(),
+            file: file.as_ref().map(Option::as_deref).map_err(String::as_str),
             file_name: &path,
             cwd: cwd.as_deref(),
             host: host_name(),
             client: Client::look(),
         });
-        config.problems.extend(unreadable);
         config.person.login = PersonLogin::read(&config.places.person_file, &mut config.warnings);
         config
     }
@@ -204,9 +204,10 @@ impl Config {
     /// Errors: all problems of the settings.
     pub fn read_coordinators(&self) -> Result<Coordinators, Vec<String>> {
         let path = &self.places.config_file;
-        let text = text_of(path).map_err(|problem| vec![problem])?;
+        let text = text_of(path);
+        let text = text.as_ref().map(Option::as_deref).map_err(String::as_str);
         let mut problems = Vec::new();
-        let file = File::of(text.as_deref(), path, &mut problems);
+        let file = File::of(text, path, &mut problems);
         let read = Coordinators::read(&variable, file.coordinators(), &mut problems);
         if problems.is_empty() {
             Ok(self.person.at(read))
@@ -221,7 +222,7 @@ impl Config {
         let name = Path::new("config.toml");
         Self::from_sources(&Sources {
             variable: &nothing,
-            file: Some(text),
+            file: Ok(Some(text)),
             file_name: name,
             cwd: None,
             host: String::new(),

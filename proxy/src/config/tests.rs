@@ -22,7 +22,7 @@ fn read_below(client: Client, variables: &[(&str, &str)], file: Option<&str>) ->
     };
     Config::from_sources(&Sources {
         variable: &variable,
-        file,
+        file: Ok(file),
         file_name: Path::new("config.toml"),
         cwd: Some(Path::new("/home/ann/Home Assistant")),
         host: "nas2".to_owned(),
@@ -46,7 +46,7 @@ fn a_client_that_answers_one_prompt_gets_a_name_of_its_own() {
         };
         let config = Config::from_sources(&Sources {
             variable: &variable,
-            file: None,
+            file: Ok(None),
             file_name: Path::new("config.toml"),
             cwd: Some(Path::new("/home/ann/web")),
             host: "nas2".to_owned(),
@@ -220,6 +220,43 @@ fn unknown_keys_are_problems_and_secrets_are_not_printed() {
 }
 
 #[test]
+fn a_file_that_cannot_be_used_leaves_a_host_without_the_default_coordinator() {
+    let named = ("C3PO_COORDINATOR_URL", "https://nas:8420");
+    let of = |variables: &[(&str, &str)], file: Result<Option<&str>, &str>| {
+        let on = [
+            &[("C3PO_RELAY_PERMISSIONS", "true"), ("C3PO_TOKEN", "hush")],
+            variables,
+        ]
+        .concat();
+        let config = Config::from_sources(&Sources {
+            variable: &|name| {
+                on.iter()
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, value)| (*value).to_owned())
+            },
+            file,
+            file_name: Path::new("config.toml"),
+            cwd: None,
+            host: "nas2".to_owned(),
+            client: Client::default(),
+        });
+        (
+            config.coordinators.urls.len(),
+            config.relays,
+            config.problems.len(),
+        )
+    };
+    assert_eq!(of(&[], Ok(None)), (1, true, 0));
+    for refused in [
+        Ok(Some("coordinator_url = 'https://nas:8420'\nrelay = true")),
+        Err("cannot read it"),
+    ] {
+        assert_eq!(of(&[], refused), (0, false, 1), "{refused:?}");
+        assert_eq!(of(&[named], refused), (1, false, 1), "{refused:?}");
+    }
+}
+
+#[test]
 fn requests_are_relayed_to_the_coordinators_of_the_host_alone() {
     let file = "coordinator_url = \"https://nas:8420\"\nrelay_permissions = true\n";
     let check = |variables: &[(&str, &str)], file: &str, expected: bool| {
@@ -281,7 +318,7 @@ fn a_token_that_other_users_can_read_is_a_warning() {
         open(folder.path(), 0o755);
         let config = Config::from_sources(&Sources {
             variable: &|_| None,
-            file: Some(text),
+            file: Ok(Some(text)),
             file_name: &path,
             cwd: None,
             host: "nas2".to_owned(),
