@@ -46,6 +46,9 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
+/// The folders in which all files of every version are.
+const PARTS: [&str; 2] = [".claude-plugin", "plugin"];
+
 /// The path of the program. In the repository it is a launcher, which costs every hook a shell.
 const PROGRAM: &str = "plugin/bin/c3po";
 
@@ -98,6 +101,7 @@ impl Bundle {
                 self.folder.display()
             );
         }
+        self.check()?;
         let mut changes = Vec::new();
         for (path, text) in FILES {
             let found = fs::read(self.folder.join(path)).unwrap_or_default();
@@ -149,8 +153,30 @@ impl Bundle {
         }
     }
 
+    /// Checks that nothing of someone else is in the folder. A project's environment may name one of the user that has this name.
+    pub(in crate::commands) fn check(&self) -> Result<()> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.with_context(|| format!("cannot read {}", self.folder.display()))?,
+        };
+        for entry in entries {
+            let entry = entry.with_context(|| format!("cannot read {}", self.folder.display()))?;
+            let is_of_name = PARTS.iter().any(|part| entry.file_name() == *part);
+            if !is_of_name || !entry.file_type()?.is_dir() {
+                bail!(
+                    "{} is not of c3po, which removes all that is in that folder; move it away, or unset XDG_DATA_HOME",
+                    entry.path().display()
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the whole folder. Returns whether it existed.
+    ///
+    /// Errors: it cannot be removed, or has something of someone else.
     pub(in crate::commands) fn remove(&self) -> Result<bool> {
+        self.check()?;
         match fs::remove_dir_all(&self.folder) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -269,6 +295,33 @@ mod tests {
             error.contains("is a symbolic link") && precious.exists(),
             "{error}"
         );
+    }
+
+    #[test]
+    fn nothing_is_removed_from_a_folder_of_someone_else() {
+        for (of_user, is_link) in [
+            ("thesis.txt", false),
+            (".git/config", false),
+            ("plugin", true),
+        ] {
+            let (data, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let bundle = Bundle::in_data(data.path());
+            let path = bundle.folder().join(of_user);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            if is_link {
+                std::os::unix::fs::symlink(other.path(), &path).unwrap();
+            } else {
+                fs::write(&path, "").unwrap();
+            }
+            let this = data.path().join("program");
+            fs::write(&this, "one").unwrap();
+            let refused = [bundle.changes(&this).map(drop), bundle.remove().map(drop)];
+            for refused in refused {
+                let error = refused.unwrap_err().to_string();
+                assert!(error.contains("is not of c3po"), "{error}");
+            }
+            assert!(path.exists(), "{of_user}");
+        }
     }
 
     #[test]
