@@ -17,12 +17,26 @@ export function listView(view) {
   const empty = h("p", { id: "empty", hidden: true }, "Nothing waits for you.");
   /** @type {any[]} */
   let questions = [];
+  /** The element of each question that is shown. @type {Map<string, HTMLElement>} */
+  const shown = new Map();
 
+  // An element that stays is not touched: a press would be lost with its element, and so would the focus.
   function draw() {
-    const now = Date.now();
-    const focused = document.activeElement?.getAttribute("href");
-    list.replaceChildren(...questions.map((message) => item(message, now)));
-    [...list.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+    const ids = new Set(questions.map(({ id }) => id));
+    for (const [id, one] of shown) {
+      if (ids.has(id)) continue;
+      one.remove();
+      shown.delete(id);
+    }
+    let next = list.firstElementChild;
+    for (const message of questions) {
+      const one = shown.get(message.id) ?? item(message);
+      shown.set(message.id, one);
+      const age = one.querySelector(".age");
+      if (age) age.textContent = span(Date.now() - new Date(message.timestamp).getTime());
+      if (one === next) next = one.nextElementSibling;
+      else list.insertBefore(one, next);
+    }
     empty.hidden = questions.length > 0;
   }
 
@@ -37,15 +51,14 @@ export function listView(view) {
   return { look, concerns: () => true };
 }
 
-/** @param {any} message @param {number} now */
-function item(message, now) {
-  const age = span(now - new Date(message.timestamp).getTime());
+/** Returns the element of a question, with room for its age. @param {any} message */
+function item(message) {
   const request = message.question.request;
   const text = message.message;
   // The text of a request mostly begins with its tool.
   const about = request && !text?.startsWith(request.tool) ? `${request.tool}: ${text}` : text;
   return h("li", {}, h("a", { href: `/q/${message.id}` },
-    h("span", { class: "from" }, fromWhom(message), ` ${kind(message)} · ${age}`),
+    h("span", { class: "from" }, fromWhom(message), ` ${kind(message)} · `, h("span", { class: "age" })),
     foreign("span", brief(about ?? message.question.parts[0].text, BRIEF)),
   ));
 }

@@ -131,6 +131,17 @@ async fn the_list_follows_what_waits_and_leads_to_each_question() -> Result<()> 
     desk.wait_for_text("Nothing waits for you").await?;
     let id = desk.ask("Which port?").await?;
     desk.wait_for_text("Which port?").await?;
+    // A press ends on the element on which it began, whatever comes and goes meanwhile.
+    let keep = "window.first = document.querySelector('#waiting a span'); return true";
+    desk.browser.run(keep).await?;
+    let other = desk.ask("Which host?").await?;
+    desk.wait_for_text("Which host?").await?;
+    let path = format!("/api/v1/questions/{other}/answer");
+    desk.send("POST", &path, r#"{"parts": [{"text": "nas"}]}"#)
+        .await?;
+    let is_alone = "document.querySelectorAll('#waiting li').length === 1";
+    desk.browser.wait_for(is_alone).await?;
+    ensure!(desk.browser.run("return window.first.isConnected").await? == true);
     desk.browser.click("#waiting a").await?;
     desk.browser
         .wait_for("document.querySelector('textarea')")
