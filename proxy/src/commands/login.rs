@@ -344,8 +344,8 @@ async fn end(config: &Config, person: &PersonLogin) -> Result<(), Failure> {
     let urls = person.urls();
     if urls.is_empty() {
         return Err(Failure::Stopped {
-            why: "no coordinator got the token: its file is not accepted or names none, and the environment names another \
-                  than config.toml"
+            why: "no coordinator got the token: its file is not accepted or names none, and config.toml names none or \
+                  the environment another one"
                 .to_owned(),
             advice: LISTED.to_owned(),
         });

@@ -6,7 +6,7 @@ use c3po_shared::join::Fingerprint;
 use c3po_shared::login::TOKEN_PREFIX;
 use serde::Deserialize;
 
-use super::coordinators::{Fingerprints, Source, are_among, targets};
+use super::coordinators::{DEFAULT_URL, Fingerprints, Source, are_among, targets};
 use super::{Coordinators, Secret, private, text_of};
 
 /// The person of this host.
@@ -97,9 +97,13 @@ impl PersonLogin {
     /// are for the coordinators of the host's file alone, because other users may have written this one, and a project the
     /// environment.
     pub fn refused(text: &str, coordinators: &Coordinators) -> Vec<Self> {
+        let is_default = targets(DEFAULT_URL).as_ref() == Ok(&coordinators.urls);
         let urls = match coordinators.source {
-            Source::File => coordinators.urls.join(","),
-            Source::Environment | Source::Overridden => String::new(),
+            // Any user of this machine may run one at the default URL.
+            Source::File if !is_default || text.contains(DEFAULT_URL) => {
+                coordinators.urls.join(",")
+            }
+            Source::File | Source::Environment | Source::Overridden => String::new(),
         };
         let is_of_token = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let found = text.split(TOKEN_PREFIX).skip(1).filter_map(|rest| {
@@ -195,6 +199,38 @@ mod tests {
             check(source, &[1, 2], false);
             check(source, &[], false);
         }
+    }
+
+    #[test]
+    fn the_login_of_a_refused_file_goes_to_the_coordinator_of_the_host_alone() {
+        let check = |file: &str, url: &str, source, expected: bool| {
+            let coordinators = Coordinators {
+                urls: vec![format!("ws://{url}/acp")],
+                source,
+                ..Coordinators::default()
+            };
+            let text =
+                format!("x\ncoordinator_url = \"http://{file}\"\ntoken = \"c3po-login_a_b\"\n");
+            let logins = PersonLogin::refused(&text, &coordinators);
+            let [login] = logins.as_slice() else {
+                panic!("{logins:?}");
+            };
+            assert_eq!(login.token.expose(), "c3po-login_a_b");
+            let urls = if expected {
+                coordinators.urls
+            } else {
+                Vec::new()
+            };
+            assert_eq!(login.urls(), urls, "{file} {url} {source:?}");
+        };
+        let default = "127.0.0.1:8420";
+        check("nas:8420", "nas:8420", Source::File, true);
+        check("evil:8420", "nas:8420", Source::File, true);
+        check("nas:8420", "nas:8420", Source::Environment, false);
+        check("nas:8420", "evil:8420", Source::Overridden, false);
+        // Any user of this machine may run one there.
+        check("nas:8420", default, Source::File, false);
+        check(default, default, Source::File, true);
     }
 
     #[test]
