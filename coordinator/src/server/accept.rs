@@ -16,11 +16,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission::{Admission, AdmittedStream, STALL_MAX, farewell};
-use super::metered::metered;
+use super::metered::{Peer, metered};
 use super::tls::{FIRST_BYTE, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
 use crate::request::Services;
@@ -192,7 +193,7 @@ impl Serving {
     /// Serves requests until the client leaves, is too slow, or is upgraded to a link, which has its own task.
     async fn requests(
         self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        stream: impl AsyncRead + AsyncWrite + Peer + Unpin + Send + 'static,
         stop: CancellationToken,
     ) {
         let (stream, service) = metered(stream, self.routes, BUFFER_MAX);
@@ -211,6 +212,12 @@ impl Serving {
         if let Err(error) = outcome {
             tracing::debug!("a connection ended: {error}");
         }
+    }
+}
+
+impl Peer for TlsStream<Intake<AdmittedStream>> {
+    fn has_left(&self) -> bool {
+        self.get_ref().0.stream().has_left()
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::metered::Peer;
 use super::tls::Transport;
 use crate::request::Services;
 
@@ -270,6 +271,12 @@ impl AdmittedStream {
             .as_mut()
             .poll(cx)
             .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl Peer for AdmittedStream {
+    fn has_left(&self) -> bool {
+        self.stream.has_left()
     }
 }
 

@@ -7,19 +7,24 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
 /// How much a request may send beyond its head and its content before it waits for the end of its time, in bytes.
 const BESIDE_CONTENT_MAX: usize = 2 << 10;
@@ -30,8 +35,8 @@ const PIECE_MAX: usize = 4 << 10;
 /// How much that is not content may be read in one turn, with a piece whose content is not used yet, in bytes. Decoding it takes
 /// less than a millisecond.
 const TURN_MAX: usize = 2 * PIECE_MAX;
-/// How much a client may send behind a request that is not answered yet, beside what hyper has read, in bytes.
-const AHEAD_MAX: usize = 4 << 10;
+/// How often a connection that hyper does not read is looked at while its request is answered.
+const LOOKED: Duration = Duration::from_secs(2);
 
 /// How much more of a connection may be read.
 #[derive(Debug)]
@@ -134,7 +139,8 @@ pub(super) fn metered<S>(
     let stream = Metered {
         stream,
         meter: Arc::clone(&meter),
-        ahead: Vec::new(),
+        is_read: false,
+        look: None,
     };
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |request: Request<Incoming>| {
@@ -152,31 +158,46 @@ pub(super) fn metered<S>(
     (stream, service)
 }
 
+/// The other side of a connection.
+pub(super) trait Peer {
+    /// Returns whether it has closed the connection, or its half, whatever it sent before and is not read yet.
+    fn has_left(&self) -> bool;
+}
+
+impl Peer for TcpStream {
+    fn has_left(&self) -> bool {
+        let ready = self.ready(Interest::READABLE).now_or_never();
+        ready.is_some_and(|ready| ready.map_or(true, Ready::is_read_closed))
+    }
+}
+
 /// A stream of which only so much is read as its meter has credit.
 pub(super) struct Metered<S> {
     stream: S,
     meter: Arc<Meter>,
-    /// What the client sent behind a request that is not answered yet.
-    ahead: Vec<u8>,
+    /// Whether a read waits since the last flush, and notices the end.
+    is_read: bool,
+    /// When the connection is looked at next.
+    look: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S: AsyncRead + Unpin> Metered<S> {
-    /// Reads on while a request is answered, to notice the end of the connection.
+impl<S: Peer> Metered<S> {
+    /// Looks from time to time whether the client is there, while its request is answered and the connection is not read.
     ///
-    /// Errors: it has ended, or the client goes on sending.
-    fn look_ahead(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let mut piece = [0; 512];
+    /// Errors: it has left.
+    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if mem::take(&mut self.is_read) || !self.meter.metering().is_answering {
+            self.look = None;
+            return Ok(());
+        }
         loop {
-            let mut piece = ReadBuf::new(&mut piece);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut piece)? {
-                Poll::Pending => return Ok(()),
-                Poll::Ready(()) if piece.filled().is_empty() => {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                Poll::Ready(()) => self.ahead.extend_from_slice(piece.filled()),
+            let look = self.look.get_or_insert_with(|| Box::pin(sleep(LOOKED)));
+            if look.as_mut().poll(cx).is_pending() {
+                return Ok(());
             }
-            if self.ahead.len() > AHEAD_MAX {
-                return Err(io::Error::other("requests behind one that is not answered"));
+            self.look = None;
+            if self.stream.has_left() {
+                return Err(io::ErrorKind::ConnectionReset.into());
             }
         }
     }
@@ -189,12 +210,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !this.ahead.is_empty() {
-            let most = this.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&this.ahead[..most]);
-            this.ahead.drain(..most);
-            return Poll::Ready(Ok(()));
-        }
+        this.is_read = false;
         let Some(credit) = ready!(this.meter.poll_credit(cx)) else {
             return Pin::new(&mut this.stream).poll_read(cx, buffer);
         };
@@ -203,12 +219,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let polled = Pin::new(&mut this.stream).poll_read(cx, &mut part);
         let read = part.filled().len();
         buffer.advance(read);
+        this.is_read = polled.is_pending();
         this.meter.note(polled.is_ready().then_some(read));
         polled
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+impl<S: AsyncWrite + Peer + Unpin> AsyncWrite for Metered<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -219,10 +236,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // hyper flushes whenever the connection's task runs.
-        let is_answering = self.meter.metering().is_answering;
-        if is_answering {
-            self.look_ahead(cx)?;
-        }
+        self.look(cx)?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
@@ -295,32 +309,32 @@ impl Body for MeteredBody {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use axum::extract::FromRequest as _;
+    use axum::extract::{FromRequest as _, Request};
     use axum::routing::post;
     use hyper::server::conn::http1;
     use hyper_util::rt::TokioIo;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
     use tokio::time::timeout;
     use tokio_util::task::TaskTracker;
 
     use super::*;
 
     const HEAD: &str = "POST / HTTP/1.1\r\nhost: c3po\r\nconnection: close\r\n";
-    const SOON: Duration = Duration::from_secs(1);
     const CHUNKED: &str = "transfer-encoding: chunked\r\n\r\n";
+    const SOON: Duration = Duration::from_secs(20);
 
     /// Serves one connection that answers with the length of each body, and never to "wait". Returns the client's side of it.
-    fn serve(tasks: &TaskTracker) -> DuplexStream {
-        let (theirs, ours) = duplex(1 << 10);
-        let length = async |request: axum::extract::Request| {
-            let body = match request.headers().contains_key("x-unread") {
-                true => {
-                    drop(request);
-                    Bytes::from_static(b"wait")
-                }
-                false => Bytes::from_request(request, &()).await.expect("a body"),
+    async fn serve(tasks: &TaskTracker) -> io::Result<TcpStream> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let theirs = TcpStream::connect(listener.local_addr()?).await?;
+        let (ours, _) = listener.accept().await?;
+        let length = async |request: Request| {
+            let body = if request.headers().contains_key("x-unread") {
+                drop(request);
+                Bytes::from_static(b"wait")
+            } else {
+                Bytes::from_request(request, &()).await.expect("a body")
             };
             if body == "wait" {
                 std::future::pending::<()>().await;
@@ -329,78 +343,79 @@ mod tests {
         };
         let (stream, service) = metered(ours, Router::new().route("/", post(length)), 16 << 10);
         tasks.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-        theirs
+        Ok(theirs)
     }
 
     /// Sends the request, and returns the last line of the answer.
-    async fn answer(request: &[u8]) -> String {
+    async fn answer(request: &[u8]) -> io::Result<String> {
         let tasks = TaskTracker::new();
-        let (mut reading, mut writing) = tokio::io::split(serve(&tasks));
-        let request = request.to_vec();
-        tasks.spawn(async move { writing.write_all(&request).await.map(|()| writing) });
+        let (mut reading, mut writing) = serve(&tasks).await?.into_split();
         let mut answer = String::new();
-        let read = reading.read_to_string(&mut answer);
-        timeout(Duration::from_secs(60), read)
-            .await
-            .expect("in time")
-            .expect("read");
-        answer.lines().last().unwrap_or_default().to_owned()
+        let both = async {
+            tokio::try_join!(
+                writing.write_all(request),
+                reading.read_to_string(&mut answer)
+            )
+        };
+        timeout(SOON, both).await??;
+        Ok(answer.lines().last().unwrap_or_default().to_owned())
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn sizes_and_extensions_of_chunks_without_end_are_not_read_on() {
+    #[tokio::test]
+    async fn sizes_and_extensions_of_chunks_without_end_are_not_read_on() -> io::Result<()> {
+        // The buffers of the sockets take some megabytes.
+        const MOST: usize = 64 << 20;
         for (size, end) in [("", "0"), ("1", " "), ("1;", "x")] {
             let tasks = TaskTracker::new();
-            let mut theirs = serve(&tasks);
-            let begin = format!("{HEAD}{CHUNKED}{size}");
-            theirs.write_all(begin.as_bytes()).await.expect("written");
-            let mut written = 0;
-            while written < 1 << 20 {
-                let more = end.repeat(100);
-                let one = timeout(Duration::from_secs(1), theirs.write_all(more.as_bytes()));
-                if one.await.is_err() {
+            let mut theirs = serve(&tasks).await?;
+            theirs
+                .write_all(format!("{HEAD}{CHUNKED}{size}").as_bytes())
+                .await?;
+            let (more, mut written) = (end.repeat(1 << 20), 0);
+            while written < MOST {
+                let one = theirs.write_all(more.as_bytes());
+                if timeout(Duration::from_millis(500), one).await.is_err() {
                     break;
                 }
-                written += 100;
+                written += more.len();
             }
-            assert!(written < 10_000, "{written} bytes of {size}{end} were read");
+            assert!(written < MOST, "{written} bytes of {size}{end} were read");
         }
+        Ok(())
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_end_of_a_connection_ends_a_wait_whatever_was_sent_behind_the_request() {
+    #[tokio::test]
+    async fn the_end_of_a_connection_ends_a_wait_whatever_was_sent_behind_the_request()
+    -> io::Result<()> {
+        let wait = format!("{HEAD}content-length: 4\r\n\r\nwait");
         let requests = [
-            format!("{HEAD}content-length: 4\r\n\r\nwaitG"),
+            format!("{wait}G"),
+            wait.clone() + &"G".repeat(30 << 10),
             format!("{HEAD}{CHUNKED}4\r\nwait\r\n0\r\n\r\n\r\n"),
-            format!("{HEAD}content-length: 4\r\n\r\nwait{}", "G".repeat(3 << 10)),
-            format!(
-                "{HEAD}content-length: 4\r\n\r\nwait{}",
-                "G".repeat(30 << 10)
-            ),
             format!("{HEAD}content-length: 400\r\nx-unread: yes\r\n\r\nwait"),
         ];
         for request in requests {
             let tasks = TaskTracker::new();
-            let mut theirs = serve(&tasks);
-            let _ = theirs.write_all(request.as_bytes()).await;
+            let mut theirs = serve(&tasks).await?;
+            theirs.write_all(request.as_bytes()).await?;
             tasks.close();
-            assert!(
-                timeout(SOON, tasks.wait()).await.is_err() || request.len() > 8 << 10,
-                "it waits"
-            );
+            let waits = timeout(LOOKED + Duration::from_secs(1), tasks.wait()).await;
+            assert!(waits.is_err(), "it waits: {}", request.len());
             drop(theirs);
-            timeout(SOON, tasks.wait()).await.expect("it has ended");
+            timeout(SOON, tasks.wait()).await?;
         }
+        Ok(())
     }
 
     #[tokio::test]
-    async fn bodies_arrive_whole_in_small_chunks_and_with_their_length() {
+    async fn bodies_arrive_whole_in_small_chunks_and_with_their_length() -> io::Result<()> {
         let text = "x".repeat(1 << 20);
         let plain = format!("{HEAD}content-length: {}\r\n\r\n{text}", text.len());
-        assert_eq!(answer(plain.as_bytes()).await, text.len().to_string());
+        assert_eq!(answer(plain.as_bytes()).await?, text.len().to_string());
 
         let chunks = "6\r\n123456\r\n".repeat(50_000);
         let chunked = format!("{HEAD}{CHUNKED}{chunks}0\r\n\r\n");
-        assert_eq!(answer(chunked.as_bytes()).await, "300000");
+        assert_eq!(answer(chunked.as_bytes()).await?, "300000");
+        Ok(())
     }
 }

@@ -56,6 +56,11 @@ impl<S> Intake<S> {
         }
     }
 
+    /// Returns the stream.
+    pub(crate) fn stream(&self) -> &S {
+        &self.stream
+    }
+
     /// Returns whether a long message was just read, and nothing beyond it.
     pub(crate) fn is_behind_long(&self) -> bool {
         self.frames.as_ref().is_some_and(Frames::is_behind_long)
