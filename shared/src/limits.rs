@@ -163,7 +163,7 @@ pub const PUSHES_MAX: usize = 10;
 pub const PUSHES_PER_HOST: usize = 8;
 /// The time in which pushes are counted.
 pub const PUSHES_WITHIN: Duration = Duration::from_secs(300);
-/// The wrong codes within a minute after which a reply topic is ignored for a minute.
+/// The wrong codes within a minute after which answers in words of a reply topic are ignored for a minute; buttons go on.
 pub const WRONG_REPLIES_MAX: usize = 5;
 /// The most people in `notify.toml`.
 pub const NOTIFY_PEOPLE_MAX: usize = 32;

@@ -9,6 +9,8 @@ use c3po_shared::limits::{
 };
 use tokio::time::Instant;
 
+use super::codes;
+
 /// The time in which wrong codes are counted, and for which a topic is then ignored, in seconds.
 const WRONG_WITHIN: u64 = 60;
 
@@ -99,8 +101,11 @@ impl Outage {
 }
 
 /// The wrong codes within a minute that close a topic for replies from before the coordinator began. It may have applied
-/// them before it was started again, and the codes of answered questions count as wrong. No person types so many.
+/// them before it was started again, and then the codes of answered questions count as wrong. No person types so many.
 const WRONG_BEFORE_MAX: usize = 20;
+
+/// How many codes are known to have been used. They are right ones: a person may write to a question once more.
+const USED_MAX: usize = 100;
 
 /// The recent wrong codes in a reply topic, by the time of their messages.
 #[derive(Debug)]
@@ -108,6 +113,8 @@ pub(super) struct WrongReplies {
     /// When the coordinator began to read the topic.
     began: u64,
     times: VecDeque<u64>,
+    /// The latest right codes.
+    used: VecDeque<String>,
     ignored_until: u64,
 }
 
@@ -117,8 +124,20 @@ impl WrongReplies {
         Self {
             began,
             times: VecDeque::new(),
+            used: VecDeque::new(),
             ignored_until: 0,
         }
+    }
+
+    /// Remembers a right code.
+    pub(super) fn note_used(&mut self, code: String) {
+        self.used.push_front(code);
+        self.used.truncate(USED_MAX);
+    }
+
+    /// Returns whether the code was a right one.
+    pub(super) fn was_used(&self, code: &str) -> bool {
+        self.used.iter().any(|used| codes::same(used, code))
     }
 
     /// Returns whether a message of that time is ignored.
@@ -196,6 +215,19 @@ mod tests {
         assert!(wrong.count(161));
         assert!(wrong.ignores(161) && wrong.ignores(220) && !wrong.ignores(221));
         assert!(!wrong.count(221));
+    }
+
+    #[test]
+    fn the_code_of_an_answered_question_is_not_a_wrong_one() {
+        let mut wrong = WrongReplies::since(100);
+        assert!(!wrong.was_used("a1b2c3"));
+        wrong.note_used("a1b2c3".to_owned());
+        for number in 1..USED_MAX {
+            wrong.note_used(number.to_string());
+        }
+        assert!(wrong.was_used("a1b2c3"));
+        wrong.note_used("d4e5f6".to_owned());
+        assert!(!wrong.was_used("a1b2c3") && wrong.was_used("d4e5f6"));
     }
 
     #[test]

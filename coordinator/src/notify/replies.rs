@@ -86,16 +86,27 @@ async fn apply(
     wrong: &mut WrongReplies,
     line: &Line,
 ) -> Result<(), ClientError> {
-    if wrong.ignores(line.time) {
+    let reply = Reply::parse(&line.message);
+    // The code of a button is too long to be guessed.
+    let is_tap = matches!(reply, Reply::Tap(_));
+    if !is_tap && wrong.ignores(line.time) {
         return Ok(());
     }
     let codes = notifier.codes(person).await.map_err(unavailable)?;
     let Some(codes) = codes else {
         return Ok(());
     };
-    let found = match Reply::parse(&line.message) {
+    let found = match reply {
         Reply::Tap(tap) => tapped(notifier, person, &codes, &tap).await?,
-        Reply::Words { code, text } => in_own_words(notifier, &codes, &code, &text).await?,
+        Reply::Words { code, text } => match in_own_words(notifier, &codes, &code, &text).await? {
+            Found::Wrong if wrong.was_used(&code) => Found::Late,
+            found => {
+                if matches!(found, Found::Answer(..)) {
+                    wrong.note_used(code);
+                }
+                found
+            }
+        },
         Reply::Test => return Ok(()),
         Reply::Unreadable => Found::Wrong,
     };
@@ -103,10 +114,10 @@ async fn apply(
         Found::Answer(question, content) => (question, content),
         Found::Late => return Ok(()),
         Found::Wrong => {
-            if wrong.count(line.time) {
+            if !is_tap && wrong.count(line.time) {
                 let name = &person.name;
                 tracing::warn!(
-                    "answers of {name} by ntfy are ignored for a minute: too many wrong codes"
+                    "answers of {name} in words by ntfy are ignored for a minute: too many wrong codes"
                 );
             }
             return Ok(());

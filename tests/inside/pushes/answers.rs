@@ -91,6 +91,10 @@ async fn a_code_answers_one_question_once_and_nothing_else() -> Result<()> {
     for text in [body.to_string(), foreign.to_string(), of_second.to_string()] {
         scene.ntfy.send(REPLIES, PHONE, &text).await?;
     }
+    // Too many wrong codes stop answers in words for a minute, and no buttons.
+    for _ in 0..6 {
+        scene.ntfy.send(REPLIES, PHONE, "a1b2c3 Yes").await?;
+    }
     // A GET, as a preview sends it.
     http::get(scene.ntfy.address(), &format!("/{REPLIES}")).await?;
     scene.ntfy.tap(&no).await?;
