@@ -115,16 +115,15 @@ impl Coordinators {
             problems.push(problem);
             Vec::new()
         });
-        if file.is_refused && named.is_none() {
-            // The file may name another coordinator than the default one, which any user of this machine may run.
+        if file.is_refused {
+            // The file may name a coordinator and its certificate, and any user of this machine may run the default one.
             urls.clear();
         }
         // One without a fingerprint, such as ",", must not remove those of the file.
         let pinned = variable("C3PO_FINGERPRINT")
             .map(Fingerprints::One)
             .filter(|pinned| !pinned.texts().is_empty());
-        let is_of_file = !file.is_refused
-            && named.is_none_or(|_| are_among(&urls, &written))
+        let is_of_file = named.is_none_or(|_| are_among(&urls, &written))
             && pinned
                 .as_ref()
                 .is_none_or(|pinned| pinned.are_among(file.fingerprints.as_ref()));

@@ -93,8 +93,11 @@ impl PersonLogin {
         })
     }
 
-    /// Returns the logins in the text of a file that is not accepted, to be revoked: every token of one, wherever it stands. They
-    /// are for the coordinators of the host's file alone, because other users may have written this one, and a project the
+    /// How many logins are looked for in a file that is not accepted. Other users may have written any number into it.
+    pub const REFUSED_MAX: usize = 8;
+
+    /// Returns the first logins in the text of a file that is not accepted, to be revoked: every token of one, wherever it stands.
+    /// They are for the coordinators of the host's file alone, because other users may have written this one, and a project the
     /// environment.
     pub fn refused(text: &str, coordinators: &Coordinators) -> Vec<Self> {
         let is_default = targets(DEFAULT_URL).as_ref() == Ok(&coordinators.urls);
@@ -106,16 +109,20 @@ impl PersonLogin {
             Source::File | Source::Environment | Source::Overridden => String::new(),
         };
         let is_of_token = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        let found = text.split(TOKEN_PREFIX).skip(1).filter_map(|rest| {
-            let secret = rest.split(|c| !is_of_token(c)).next()?;
-            let (id, _) = secret.split_once('_')?;
-            (!id.is_empty()).then(|| Self {
-                token: Secret(format!("{TOKEN_PREFIX}{secret}")),
-                urls: urls.clone(),
-                fingerprints: Vec::new(),
-            })
-        });
-        found.collect()
+        let mut secrets: Vec<&str> = Vec::new();
+        for rest in text.split(TOKEN_PREFIX).skip(1) {
+            let secret = rest.split(|c| !is_of_token(c)).next().unwrap_or_default();
+            let has_id = secret.split_once('_').is_some_and(|(id, _)| !id.is_empty());
+            if has_id && !secrets.contains(&secret) && secrets.len() < Self::REFUSED_MAX {
+                secrets.push(secret);
+            }
+        }
+        let login = |secret| Self {
+            token: Secret(format!("{TOKEN_PREFIX}{secret}")),
+            urls: urls.clone(),
+            fingerprints: Vec::new(),
+        };
+        secrets.into_iter().map(login).collect()
     }
 
     /// Returns the coordinators that accept it, as link URLs.

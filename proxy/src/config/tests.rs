@@ -220,39 +220,25 @@ fn unknown_keys_are_problems_and_secrets_are_not_printed() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_leaves_a_host_without_the_default_coordinator() {
-    let named = ("C3PO_COORDINATOR_URL", "https://nas:8420");
-    let of = |variables: &[(&str, &str)], file: Result<Option<&str>, &str>| {
-        let on = [
-            &[("C3PO_RELAY_PERMISSIONS", "true"), ("C3PO_TOKEN", "hush")],
-            variables,
-        ]
-        .concat();
+fn a_file_that_cannot_be_used_leaves_a_host_without_a_coordinator() {
+    let named =
+        |name: &str| (name == "C3PO_COORDINATOR_URL").then(|| "https://nas:8420".to_owned());
+    let of = |variable: &dyn Fn(&str) -> Option<String>, file: Result<Option<&str>, &str>| {
         let config = Config::from_sources(&Sources {
-            variable: &|name| {
-                on.iter()
-                    .find(|(key, _)| *key == name)
-                    .map(|(_, value)| (*value).to_owned())
-            },
+            variable,
             file,
             file_name: Path::new("config.toml"),
             cwd: None,
             host: "nas2".to_owned(),
             client: Client::default(),
         });
-        (
-            config.coordinators.urls.len(),
-            config.relays,
-            config.problems.len(),
-        )
+        (config.coordinators.urls.len(), config.problems.len())
     };
-    assert_eq!(of(&[], Ok(None)), (1, true, 0));
-    for refused in [
-        Ok(Some("coordinator_url = 'https://nas:8420'\nrelay = true")),
-        Err("cannot read it"),
-    ] {
-        assert_eq!(of(&[], refused), (0, false, 1), "{refused:?}");
-        assert_eq!(of(&[named], refused), (1, false, 1), "{refused:?}");
+    assert_eq!(of(&|_| None, Ok(None)), (1, 0), "the default one");
+    let unknown = "coordinator_url = 'https://nas:8420'\nrelay = true";
+    for refused in [Ok(Some(unknown)), Err("cannot read it")] {
+        assert_eq!(of(&|_| None, refused), (0, 1), "{refused:?}");
+        assert_eq!(of(&named, refused), (0, 1), "{refused:?}");
     }
 }
 
