@@ -50,10 +50,11 @@ pub(super) async fn run(
     // Before the code is spent: a token that cannot be stored would be lost.
     private::make_folder(file.parent().unwrap_or(file))
         .map_err(|error| unwritable(error.into(), "the code was not used yet"))?;
+    let probe = file.with_extension("new");
     let before = host_file::text(file).and_then(|before| {
-        let before = before.unwrap_or_default();
-        host_file::write(file, &before)?;
-        Ok(before)
+        host_file::write(&probe, "")?;
+        fs::remove_file(&probe)?;
+        Ok(before.unwrap_or_default())
     });
     let before = before.map_err(|error| unwritable(error, "the code was not used yet"))?;
     let typed = code::read(
@@ -62,16 +63,7 @@ pub(super) async fn run(
         &format!("login {}", arguments.url),
         None,
     );
-    let made = match typed {
-        Ok(code) => ask(&config, &url, code).await,
-        Err(failure) => Err(failure),
-    };
-    let made = made.inspect_err(|_| {
-        if before.is_empty() {
-            // The file was made only to see whether it can be.
-            let _ = fs::remove_file(file);
-        }
-    })?;
+    let made = ask(&config, &url, typed?).await?;
     host_file::write(file, &written(&config, &made.token)).map_err(|error| {
         let lost = format!(
             "the code was used; revoke the login {} and get a new code",
@@ -86,16 +78,13 @@ pub(super) async fn run(
 /// Ends the login before: copies of its token would stay valid. Reports it if that failed.
 async fn end_older(config: &Config, text: &str) {
     let older = stored(config, text);
-    for older in &older {
-        if !is_over(config, &end(config, older).await) {
-            let older = harmless(&by_hand(older), false);
-            eprintln!("The login before may still be valid: {older}.");
-        }
+    let mut is_left = !are_all(&older, text);
+    for login in &older {
+        is_left |= !is_over(config, &end(config, login).await);
     }
-    if older.is_empty() && !text.trim().is_empty() {
-        eprintln!(
-            "No token could be read in the file before. A login in it may still be valid: {LISTED}"
-        );
+    if is_left {
+        let next = harmless(&by_hand(&older), false);
+        eprintln!("The login before may still be valid: {next}");
     }
 }
 
@@ -269,17 +258,29 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
     if logins.is_empty() {
         return without_token(printer, file, &text);
     }
-    let mut outcome = Ok(());
-    for (login, ended) in logins.iter().zip(ends) {
+    let mut left = Ok(());
+    for ended in ends {
         if is_over(&config, &ended) {
             printer.line("Logged out: the login is revoked and deleted from this host.")?;
-            continue;
+        } else {
+            left = left.and(ended);
         }
-        let left = "The login is deleted from this host, but no coordinator could revoke it";
-        printer.line(&format!("{left}: {}.", by_hand(login)))?;
-        outcome = outcome.and(ended);
     }
-    outcome
+    if left.is_ok() && are_all(&logins, &text) {
+        return Ok(());
+    }
+    let what = match logins.as_slice() {
+        [_] => "The login is deleted from this host, but no coordinator could revoke it",
+        _ => "The file is deleted, but not every login in it is revoked",
+    };
+    printer.line(&format!("{what}: {}", by_hand(&logins)))?;
+    left.and(Err(Failure::No))
+}
+
+/// Returns whether these are all logins of the file with that text, as far as they can be read.
+fn are_all(logins: &[PersonLogin], text: &str) -> bool {
+    let is_some = !logins.is_empty() || text.trim().is_empty();
+    is_some && logins.len() < PersonLogin::REFUSED_MAX
 }
 
 /// Returns the login of the file with that text, or each one in it if the file is not accepted.
@@ -324,10 +325,14 @@ fn is_over(config: &Config, ended: &Result<(), Failure>) -> bool {
 const LISTED: &str = "`c3po-coordinator logins list` on the coordinator's machine shows this host's logins, and `c3po-coordinator \
                       logins revoke ID` ends one.";
 
-/// Returns how to revoke a login on the machine of the coordinator.
-fn by_hand(person: &PersonLogin) -> String {
-    let id = harmless(id_of(person), false);
-    format!("run `c3po-coordinator logins revoke {id}` on the coordinator's machine")
+/// Returns how to revoke a login on the machine of the coordinator. Several are in a file that is not accepted only, and then
+/// others may have written their ids.
+fn by_hand(logins: &[PersonLogin]) -> String {
+    let [login] = logins else {
+        return LISTED.to_owned();
+    };
+    let id = harmless(id_of(login), false);
+    format!("run `c3po-coordinator logins revoke {id}` on the coordinator's machine.")
 }
 
 fn id_of(person: &PersonLogin) -> &str {

@@ -155,6 +155,14 @@ async fn a_logout_that_did_not_end_the_login_names_the_next_step() -> Result<()>
             "{what}: {out:?}"
         );
     }
+    // Another user wrote many into it: these ids are not for the owner to revoke.
+    let others = (0..50).map(|n| format!("# c3po-login_{n:08}_x\n"));
+    host.set_up(&host.url())?;
+    host.write(&(text + &others.collect::<String>()), 0o666)?;
+    let said = printed(&host.run(&["logout"], "").await?);
+    ensure!(!host.is_valid(&token).await?, "{said}");
+    let is_short = said.contains("logins list") && said.lines().count() < 8;
+    ensure!(is_short && !said.contains("00000001"), "{said}");
     host.write("", 0o600)?;
     let out = host.run(&["logout"], "").await?;
     ensure!(out.status.success() && !host.file.exists(), "{out:?}");
@@ -185,5 +193,25 @@ async fn a_login_ends_the_one_before_in_a_file_that_is_not_accepted() -> Result<
     }
     let mode = fs::metadata(&host.file)?.permissions().mode() & 0o777;
     ensure!(mode == 0o600, "{mode:o}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_login_that_fails_leaves_the_file_as_it_is() -> Result<()> {
+    let host = Host::new().await?;
+    let (token, text) = host.logged_in().await?;
+    host.write(&text, 0o666)?;
+    let words = ["login", &host.url(), "--yes"];
+    let refused = host.run(&words, "wrong").await?;
+    ensure!(refused.status.code() == Some(1), "{refused:?}");
+    let mode = fs::metadata(&host.file)?.permissions().mode() & 0o777;
+    // With another mode it would be accepted, though other users may have written it.
+    ensure!(mode == 0o666, "{mode:o}");
+    ensure!(fs::read_to_string(&host.file)? == text && host.is_valid(&token).await?);
+    let folder = host.file.parent().context("a folder")?;
+    ensure!(
+        fs::read_dir(folder)?.count() == 2,
+        "config.toml and person.toml"
+    );
     Ok(())
 }
