@@ -30,11 +30,10 @@ use tokio::time::{Sleep, sleep};
 const BESIDE_CONTENT_MAX: usize = 2 << 10;
 /// How much may be read for each byte of content, in bytes: chunks of five bytes and more go on.
 const PER_CONTENT: usize = 2;
-/// How much is read at once, in bytes.
-const PIECE_MAX: usize = 4 << 10;
-/// How much that is not content may be read in one turn, with a piece whose content is not used yet, in bytes. Decoding it takes
-/// less than a millisecond.
-const TURN_MAX: usize = 2 * PIECE_MAX;
+/// How much is read at once of a head, and of what may follow it, in bytes.
+const HEAD_PIECE: usize = 4 << 10;
+/// How much that is not content may be read in one turn, in bytes. Decoding it takes less than a millisecond.
+const TURN_MAX: usize = 8 << 10;
 /// How often a connection that hyper does not read is looked at while its request is answered.
 const LOOKED: Duration = Duration::from_secs(2);
 
@@ -46,6 +45,8 @@ struct Meter(Mutex<Metering>);
 struct Metering {
     /// The number of bytes; `None` after an upgrade, whose messages have their own limits.
     credit: Option<usize>,
+    /// Whether a body is read.
+    is_body: bool,
     /// Bytes that were read in this turn and are not used as content.
     in_turn: usize,
     /// Whether a request was read and is not answered yet.
@@ -58,6 +59,7 @@ impl Meter {
     fn new(credit: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Metering {
             credit: Some(credit),
+            is_body: false,
             in_turn: 0,
             is_answering: false,
             waiting: None,
@@ -68,10 +70,19 @@ impl Meter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins with a head or a body, with this credit; `None` ends metering.
-    fn begin(&self, credit: Option<usize>) {
+    /// Begins with the body of a request.
+    fn begin_body(&self) {
+        self.begin(Some(BESIDE_CONTENT_MAX), true);
+    }
+
+    /// Begins with a head, with this credit; `None` ends metering.
+    fn begin_head(&self, credit: Option<usize>) {
+        self.begin(credit, false);
+    }
+
+    fn begin(&self, credit: Option<usize>, is_body: bool) {
         let mut metering = self.metering();
-        metering.credit = credit;
+        (metering.credit, metering.is_body) = (credit, is_body);
         metering.is_answering = false;
         metering.wake();
     }
@@ -89,7 +100,7 @@ impl Meter {
         metering.wake();
     }
 
-    /// Waits for credit, and for the turns of others. Returns how much may be read; `None` if there is no limit.
+    /// Waits for credit, and for the turns of others. Returns how much may be read at once; `None` if there is no limit.
     fn poll_credit(&self, cx: &Context<'_>) -> Poll<Option<usize>> {
         let mut metering = self.metering();
         if metering.credit.is_some() && metering.in_turn >= TURN_MAX {
@@ -101,7 +112,12 @@ impl Meter {
             metering.waiting = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        Poll::Ready(metering.credit)
+        let most = if metering.is_body {
+            usize::MAX
+        } else {
+            HEAD_PIECE
+        };
+        Poll::Ready(metering.credit.map(|credit| credit.min(most)))
     }
 
     /// Records that so much was read, or that there is nothing to read and others have their turns.
@@ -145,13 +161,13 @@ pub(super) fn metered<S>(
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |request: Request<Incoming>| {
         let meter = Arc::clone(&meter);
-        meter.begin(Some(BESIDE_CONTENT_MAX));
+        meter.begin_body();
         let body = |content| MeteredBody::new(content, Arc::clone(&meter));
         let answering = routes.call(request.map(body));
         async move {
             let response = answering.await?;
             let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-            meter.begin((!is_upgraded).then_some(head_max));
+            meter.begin_head((!is_upgraded).then_some(head_max));
             Ok(response)
         }
     });
@@ -211,10 +227,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.is_read = false;
-        let Some(credit) = ready!(this.meter.poll_credit(cx)) else {
+        let Some(most) = ready!(this.meter.poll_credit(cx)) else {
             return Pin::new(&mut this.stream).poll_read(cx, buffer);
         };
-        let most = credit.min(PIECE_MAX).min(buffer.remaining());
+        let most = most.min(buffer.remaining());
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
         let polled = Pin::new(&mut this.stream).poll_read(cx, &mut part);
         let read = part.filled().len();
