@@ -85,6 +85,11 @@ impl Rendezvous {
         self.client.pid
     }
 
+    /// Returns the sockets beside the same client in all folders.
+    pub(super) fn everywhere(&self, sockets: &Sockets) -> Vec<PathBuf> {
+        sockets_of(&safe_folders(sockets), self.client)
+    }
+
     /// Returns whether the client is gone, even if its pid is in use again.
     pub fn is_orphaned(&self) -> bool {
         Process::look(self.client.pid).is_none_or(|process| process.id != self.client)

@@ -52,7 +52,7 @@ pub async fn serve<D: Desk>(
     let (tracker, abandon) = (TaskTracker::new(), CancellationToken::new());
     let serving = async {
         loop {
-            let socket = match HookSocket::bind(&place).await {
+            let socket = match HookSocket::bind(&place, &sockets).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     // Its folder was removed, also while it waited for another proxy.
                     sleep(TURN).await;
@@ -122,10 +122,10 @@ impl HookSocket {
     /// Binds the socket as soon as no other process listens there.
     ///
     /// Errors: it cannot be bound; `WouldBlock` if another process keeps its folder locked.
-    async fn bind(place: &Rendezvous) -> io::Result<Self> {
+    async fn bind(place: &Rendezvous, sockets: &Sockets) -> io::Result<Self> {
         let (mut waits, mut locked) = (false, Duration::ZERO);
         loop {
-            let bound = bind_in_turn(place).await;
+            let bound = bind_in_turn(place, sockets).await;
             let at = |error: io::Error| {
                 io::Error::new(error.kind(), format!("{}: {error}", place.path().display()))
             };
@@ -179,21 +179,21 @@ fn file_at(path: &Path) -> io::Result<(u64, u64)> {
 /// Whose turn it is to listen.
 enum Turn {
     Own(HookSocket),
-    /// A process listens there.
+    /// A process listens there, or beside the same client in another folder.
     OfListener,
     /// A process holds the lock of the folder, and none listens there.
     OfLock,
 }
 
 /// Binds the socket, unless another process listens there or holds the lock.
-async fn bind_in_turn(place: &Rendezvous) -> io::Result<Turn> {
+async fn bind_in_turn(place: &Rendezvous, sockets: &Sockets) -> io::Result<Turn> {
     let folder = place.path().parent().unwrap_or(Path::new("/"));
     // While it is held, no other process looks, removes or binds in this folder. It is never waited for: its holder may be
     // stopped.
     let lock = File::open(folder)?;
     match lock.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) if is_attended(place.path()).await => {
+        Err(TryLockError::WouldBlock) if is_attended_anywhere(place, sockets).await => {
             return Ok(Turn::OfListener);
         }
         Err(TryLockError::WouldBlock) => return Ok(Turn::OfLock),
@@ -208,7 +208,7 @@ async fn bind_in_turn(place: &Rendezvous) -> io::Result<Turn> {
             let _ = fs::remove_file(left.path());
         }
     }
-    if is_attended(place.path()).await {
+    if is_attended_anywhere(place, sockets).await {
         return Ok(Turn::OfListener);
     }
     match fs::remove_file(place.path()) {
@@ -222,6 +222,19 @@ async fn bind_in_turn(place: &Rendezvous) -> io::Result<Turn> {
         path: place.path().to_owned(),
         file: file_at(place.path())?,
     }))
+}
+
+/// Returns whether a process listens beside the same client, in this folder or another one.
+async fn is_attended_anywhere(place: &Rendezvous, sockets: &Sockets) -> bool {
+    let mut paths = place.everywhere(sockets);
+    // Also in a folder that others can use meanwhile.
+    paths.push(place.path().to_owned());
+    for path in paths {
+        if is_attended(&path).await {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns whether a process listens there, even a stopped one that does not answer.

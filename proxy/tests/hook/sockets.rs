@@ -182,6 +182,12 @@ fn a_lock_on_the_folder_keeps_no_session_without_a_socket() {
     eventually("an answer", || answers(&host, b"first"));
     assert!(!place.path().exists());
     drop(lock);
+    // A second one waits, though this folder is free again.
+    host.start(&Clerk::saying("second"), id(), host.stop.clone());
+    // Nothing shows that it waits.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!(answers(&host, b"first"));
     stop_first.cancel();
+    eventually("the second", || answers(&host, b"second"));
     host.end();
 }
