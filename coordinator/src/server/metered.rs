@@ -327,6 +327,7 @@ impl Body for MeteredBody {
 mod tests {
     use axum::extract::{FromRequest as _, Request};
     use axum::routing::post;
+    use futures_util::future::try_join_all;
     use hyper::server::conn::http1;
     use hyper_util::rt::TokioIo;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -410,7 +411,7 @@ mod tests {
             format!("{HEAD}{CHUNKED}4\r\nwait\r\n0\r\n\r\n\r\n"),
             format!("{HEAD}content-length: 400\r\nx-unread: yes\r\n\r\nwait"),
         ];
-        for request in requests {
+        let ends = requests.iter().map(async |request| {
             let tasks = TaskTracker::new();
             let mut theirs = serve(&tasks).await?;
             theirs.write_all(request.as_bytes()).await?;
@@ -419,8 +420,9 @@ mod tests {
             assert!(waits.is_err(), "it waits: {}", request.len());
             drop(theirs);
             timeout(SOON, tasks.wait()).await?;
-        }
-        Ok(())
+            Ok(())
+        });
+        try_join_all(ends).await.map(drop)
     }
 
     #[tokio::test]
