@@ -123,6 +123,19 @@ async fn apply(
             return Ok(());
         }
     };
+    answer(notifier, person, line, &question, content).await
+}
+
+/// Answers the question, as the person of that reply.
+///
+/// Errors: the store is unavailable.
+async fn answer(
+    notifier: &Notifier,
+    person: &Person,
+    line: &Line,
+    question: &Message,
+    content: AnswerContent,
+) -> Result<(), ClientError> {
     let call = format!("{}/{}", person.server, line.id);
     let call = CallId(Uuid::new_v5(&CALLS, call.as_bytes()));
     let answered = answer_by_code(
