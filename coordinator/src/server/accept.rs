@@ -13,6 +13,7 @@ use c3po_shared::limits::{
 use c3po_shared::refusal::{Advice, Refusal};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{sleep, timeout};
@@ -49,6 +50,14 @@ const BUFFER_MAX: usize = 16 << 10;
 pub(super) const BODY_MAX: usize = 1 << 20;
 /// The largest body of a request with a code, in bytes.
 pub(super) const CODE_BODY_MAX: usize = 8 << 10;
+/// When a silent connection is asked whether its other side is there, how often, and how many times in vain: a machine without
+/// power or network closes nothing.
+const ASKED_AFTER: Duration = Duration::from_secs(30);
+const ASKED_EVERY: Duration = Duration::from_secs(10);
+const ASKED_TIMES: u32 = 3;
+/// The deadline for the other side's system to acknowledge bytes, in milliseconds.
+#[cfg(target_os = "linux")]
+const ACKNOWLEDGED_MAX: u32 = 60_000;
 /// The pause after an accept error. The process is out of descriptors or memory, and each accept would fail.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -61,6 +70,13 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     }?;
     // The port can be bound again as soon as the coordinator has ended, even if old connections remain.
     socket.set_reuseaddr(true)?;
+    // Accepted connections inherit these.
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, ASKED_AFTER)?;
+    sockopt::set_tcp_keepintvl(&socket, ASKED_EVERY)?;
+    sockopt::set_tcp_keepcnt(&socket, ASKED_TIMES)?;
+    #[cfg(target_os = "linux")]
+    sockopt::set_tcp_user_timeout(&socket, ACKNOWLEDGED_MAX)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -223,4 +239,23 @@ impl Peer for TlsStream<Intake<AdmittedStream>> {
 
 fn no_tls() -> Refusal {
     Refusal::invalid("plain HTTP request on a TLS port").advise(Advice::WriteHttps)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_machine_that_is_gone_keeps_no_connection() -> io::Result<()> {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let _theirs = tokio::net::TcpStream::connect(listener.local_addr()?).await?;
+        let (ours, _) = listener.accept().await?;
+        let (on, after) = (
+            sockopt::socket_keepalive(&ours)?,
+            sockopt::tcp_keepidle(&ours)?,
+        );
+        assert_eq!((on, after), (true, ASKED_AFTER));
+        assert_eq!(sockopt::tcp_user_timeout(&ours)?, ACKNOWLEDGED_MAX);
+        Ok(())
+    }
 }

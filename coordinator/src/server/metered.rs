@@ -17,7 +17,7 @@ use axum::Router;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, TryFutureExt as _};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
@@ -31,7 +31,9 @@ const BESIDE_CONTENT_MAX: usize = 2 << 10;
 /// How much may be read for each byte of content, in bytes: chunks of five bytes and more go on.
 const PER_CONTENT: usize = 2;
 /// How much is read at once of a head, and of what may follow it, in bytes.
-const HEAD_PIECE: usize = 4 << 10;
+const HEAD_PIECE: usize = 8 << 10;
+/// How much is read at once where the credit is smaller than the buffer, in bytes.
+const PIECE_MAX: usize = 4 << 10;
 /// How much that is not content may be read in one turn, in bytes. Decoding it takes less than a millisecond.
 const TURN_MAX: usize = 8 << 10;
 /// How often a connection that hyper does not read is looked at while its request is answered.
@@ -164,12 +166,11 @@ pub(super) fn metered<S>(
         meter.begin_body();
         let body = |content| MeteredBody::new(content, Arc::clone(&meter));
         let answering = routes.call(request.map(body));
-        async move {
-            let response = answering.await?;
+        // A block would hold the future twice.
+        answering.inspect_ok(move |response| {
             let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
             meter.begin_head((!is_upgraded).then_some(head_max));
-            Ok(response)
-        }
+        })
     });
     (stream, service)
 }
@@ -230,11 +231,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let Some(most) = ready!(this.meter.poll_credit(cx)) else {
             return Pin::new(&mut this.stream).poll_read(cx, buffer);
         };
-        let most = most.min(buffer.remaining());
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
-        let polled = Pin::new(&mut this.stream).poll_read(cx, &mut part);
-        let read = part.filled().len();
-        buffer.advance(read);
+        let before = buffer.filled().len();
+        let polled = if most >= buffer.remaining() {
+            Pin::new(&mut this.stream).poll_read(cx, buffer)
+        } else {
+            // Not a part of the buffer: that would be initialized, and be used memory, before anything has come.
+            let mut piece = [0; PIECE_MAX];
+            let mut part = ReadBuf::new(&mut piece[..most.min(PIECE_MAX)]);
+            let polled = Pin::new(&mut this.stream).poll_read(cx, &mut part);
+            buffer.put_slice(part.filled());
+            polled
+        };
+        let read = buffer.filled().len() - before;
         this.is_read = polled.is_pending();
         this.meter.note(polled.is_ready().then_some(read));
         polled

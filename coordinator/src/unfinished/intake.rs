@@ -127,9 +127,17 @@ impl<S: AsyncRead + Unpin> Intake<S> {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
         }
         let within_frame = self.frames.as_ref().map_or(usize::MAX, Frames::most);
+        let within_message = self.longest.saturating_sub(self.unfinished);
+        if within_message == 0 {
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a longer message than there may be",
+            )));
+        }
         let most = ready!(self.poll_room(cx))
             .min(buffer.remaining())
-            .min(within_frame);
+            .min(within_frame)
+            .min(within_message);
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
@@ -137,12 +145,6 @@ impl<S: AsyncRead + Unpin> Intake<S> {
             frames.note(part.filled());
         }
         self.unfinished += read;
-        if self.unfinished > self.longest {
-            return Poll::Ready(Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a longer message than there may be",
-            )));
-        }
         buffer.advance(read);
         Poll::Ready(Ok(()))
     }
@@ -290,6 +292,24 @@ mod tests {
             ours.read_to_end(&mut Vec::new()).await.expect("read"),
             2 * LONGEST
         );
+    }
+
+    #[tokio::test]
+    async fn input_right_behind_the_longest_message_is_left_for_the_next_one() {
+        let (mut theirs, ours) = duplex(8 * LONGEST);
+        theirs
+            .write_all(&vec![b'x'; 3 * LONGEST])
+            .await
+            .expect("written");
+        let account = Budget::within(None).account(&Room::default(), LONGEST);
+        let mut intake = Intake::new(ours, account, LONGEST, WITHIN);
+        let (mut buffer, mut read) = (vec![0; 8 * LONGEST], 0);
+        while read < LONGEST {
+            read += intake.read(&mut buffer).await.expect("read");
+        }
+        intake.finish();
+        read += intake.read(&mut buffer).await.expect("read");
+        assert_eq!(read, 3 * LONGEST);
     }
 
     #[tokio::test(start_paused = true)]
