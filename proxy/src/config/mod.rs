@@ -204,8 +204,14 @@ impl Config {
     /// Errors: all problems of the settings.
     pub fn read_coordinators(&self) -> Result<Coordinators, Vec<String>> {
         let path = &self.places.config_file;
-        let text = text_of(path);
-        let text = text.as_ref().map(Option::as_deref).map_err(String::as_str);
+        let text = text_of(path).and_then(|text| {
+            // Without its file, this host would have the default coordinator, which any user of the machine may run.
+            text.ok_or_else(|| format!("{} is gone", path.display()))
+        });
+        let text = text
+            .as_ref()
+            .map(|text| Some(text.as_str()))
+            .map_err(String::as_str);
         let mut problems = Vec::new();
         let file = File::of(text, path, &mut problems);
         let read = Coordinators::read(&variable, file.coordinators(), &mut problems);
@@ -338,9 +344,15 @@ fn host(sources: &Sources<'_>) -> String {
 pub(crate) fn text_of(path: &Path) -> Result<Option<String>, String> {
     match std::fs::read_to_string(path) {
         Ok(text) => private::exposed(path).map_or(Ok(Some(text)), Err),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !leads_away(path) => Ok(None),
         Err(error) => Err(format!("cannot read {}: {error}", path.display())),
     }
+}
+
+/// Returns whether the path of a missing file has a link to a place that is not there now.
+fn leads_away(path: &Path) -> bool {
+    path.ancestors()
+        .any(|part| part.is_symlink() && !part.exists())
 }
 
 /// Parses a timeout in seconds; zero is invalid.

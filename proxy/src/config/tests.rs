@@ -243,6 +243,34 @@ fn a_file_that_cannot_be_used_leaves_a_host_without_a_coordinator() {
 }
 
 #[test]
+fn a_file_that_is_gone_leads_no_session_to_the_default_coordinator() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let path = folder.path().join("c3po/config.toml");
+    let mut config = Config::of_file("");
+    config.places.config_file.clone_from(&path);
+    assert!(
+        config.read_coordinators().is_err(),
+        "it was there when the session started"
+    );
+    assert_eq!(text_of(&path), Ok(None), "a host without a file");
+
+    std::os::unix::fs::symlink(folder.path().join("away"), folder.path().join("c3po")).unwrap();
+    assert!(text_of(&path).is_err(), "its place is away");
+    std::fs::create_dir(folder.path().join("away")).unwrap();
+    assert_eq!(text_of(&path), Ok(None));
+    std::os::unix::fs::symlink("elsewhere.toml", &path).unwrap();
+    assert!(text_of(&path).is_err());
+    std::fs::write(
+        folder.path().join("away/elsewhere.toml"),
+        "coordinator_url = \"nas:8420\"",
+    )
+    .unwrap();
+    let read = config.read_coordinators().unwrap();
+    assert_eq!(read.urls, ["ws://nas:8420/acp"]);
+}
+
+#[test]
 fn requests_are_relayed_to_the_coordinators_of_the_host_alone() {
     let file = "coordinator_url = \"https://nas:8420\"\nrelay_permissions = true\n";
     let check = |variables: &[(&str, &str)], file: &str, expected: bool| {
