@@ -8,6 +8,7 @@ use c3po_shared::vocabulary::{Decision, QuestionKind};
 use serde::Deserialize;
 
 use super::codes::{self, Codes};
+use crate::request::labelled;
 
 /// The options of a verdict.
 pub(super) const ALLOW: &str = "allow";
@@ -125,8 +126,7 @@ pub(super) fn in_words(part: &Part, words: &str) -> AnswerContent {
         .parse::<usize>()
         .ok()
         .and_then(|number| number.checked_sub(1));
-    let same = |label: &str| label.trim().eq_ignore_ascii_case(words);
-    let by_label = part.options.iter().find(|option| same(&option.label));
+    let by_label = labelled(part.options.iter(), words);
     let chosen = by_label.or_else(|| part.options.get(number?));
     let answer = PartAnswer {
         id: part.id.clone(),
@@ -186,14 +186,19 @@ mod tests {
         let part = Part {
             id: "q".to_owned(),
             text: String::new(),
-            options: vec![option("Redis"), option("SQLite")],
+            options: ["Redis", "SQLite", "-d", "-D", "US", "Us"]
+                .map(option)
+                .into(),
             multi: false,
             allow_text: true,
         };
         for (words, chosen) in [
             ("redis", Some("id of Redis")),
             ("2", Some("id of SQLite")),
-            ("3", None),
+            ("-D", Some("id of -D")),
+            ("Us", Some("id of Us")),
+            ("us", None),
+            ("7", None),
             ("both", None),
         ] {
             let answer = &in_words(&part, words).parts[0];

@@ -59,7 +59,8 @@ pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
 pub(crate) use persons::Persons;
 pub(crate) use questions::{
-    asked, open as open_questions, open_after, record_shown, show as show_question, with_parts,
+    asked, labelled, open as open_questions, open_after, record_shown, show as show_question,
+    with_parts,
 };
 pub(crate) use target::select;
 pub(crate) use triage::{end as end_triage, hold as hold_for_triage};

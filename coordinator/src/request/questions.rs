@@ -6,7 +6,7 @@ use c3po_shared::catalogue::{self as tools, Sent, Tracked};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
-use c3po_shared::question::{Answer, AnswerContent, PartAnswer, Question, Verdict};
+use c3po_shared::question::{Answer, AnswerContent, Choice, PartAnswer, Question, Verdict};
 use c3po_shared::receipt::{Progress, Receipt, Stage, Step, Via, refused_answer};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::Decision;
@@ -267,11 +267,8 @@ pub(super) fn content_of(message: &Message, text: String) -> AnswerContent {
         .question
         .as_ref()
         .map_or(&[][..], |asked| &asked.parts);
-    let options = parts.iter().flat_map(|part| &part.options);
-    let chosen = options
-        .filter(|option| option.label.eq_ignore_ascii_case(text.trim()))
-        .map(|option| option.id.clone());
-    let options: Vec<_> = chosen.take(1).collect();
+    let chosen = labelled(parts.iter().flat_map(|part| &part.options), &text);
+    let options: Vec<_> = chosen.iter().map(|option| option.id.clone()).collect();
     let part = PartAnswer {
         text: options.is_empty().then_some(text),
         options,
@@ -282,6 +279,19 @@ pub(super) fn content_of(message: &Message, text: String) -> AnswerContent {
         via: Some(Via::Reply),
         ..AnswerContent::default()
     }
+}
+
+/// Returns the option with that label; without one, the only one whose label differs in case alone.
+pub(crate) fn labelled<'a>(
+    options: impl Iterator<Item = &'a Choice> + Clone,
+    text: &str,
+) -> Option<&'a Choice> {
+    let text = text.trim();
+    let exact = options.clone().find(|option| option.label.trim() == text);
+    exact.or_else(|| {
+        let mut alike = options.filter(|option| option.label.trim().eq_ignore_ascii_case(text));
+        alike.next().filter(|_| alike.next().is_none())
+    })
 }
 
 /// Refuses an answer to a question that is not open any more.

@@ -17,6 +17,10 @@ const TEXT: &str = "text";
 const IN_WORDS: &str = "Other (in words below)";
 /// How much of a question is shown, in characters.
 const SHOWN_MAX: usize = 2_000;
+/// How many lines and characters every client shows: Claude Code shows three lines of a dialog.
+const SEEN: (usize, usize) = (3, 200);
+/// The beginning of a longer text.
+const READ_FIRST: &str = "A dialog may show only a part of this: read it first with `c3po questions` or on the page /q.\n";
 
 /// An open dialog.
 pub(super) struct Dialog {
@@ -89,18 +93,25 @@ impl Dialog {
     }
 }
 
-/// Returns the text of the dialog.
+/// Returns the text of the dialog. A text that is too long for some clients begins with a note, and the longest ones lose their
+/// middle.
 fn shown(part: &Part, context: Option<&str>) -> String {
     let text = match context {
         Some(context) => format!("{}\n\n{context}", part.text),
         None => part.text.clone(),
     };
     let text = harmless(&text, true);
-    let mut shown: String = text.chars().take(SHOWN_MAX).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
+    let count = text.chars().count();
+    if text.lines().count() <= SEEN.0 && count <= SEEN.1 {
+        return text;
     }
-    shown
+    if count <= SHOWN_MAX {
+        return READ_FIRST.to_owned() + &text;
+    }
+    let half = SHOWN_MAX / 2;
+    let begin: String = text.chars().take(half).collect();
+    let end: String = text.chars().skip(count - half).collect();
+    format!("{READ_FIRST}{begin}\n[…]\n{end}")
 }
 
 /// Returns the form of the dialog.
@@ -149,10 +160,13 @@ fn answer_in(part: &Part, result: ElicitResult) -> Option<PartAnswer> {
         Value::Array(labels) => labels.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
+    // Two options may have the same label.
+    let most = if part.multi { usize::MAX } else { 1 };
     let options = part
         .options
         .iter()
-        .filter(|option| chosen.contains(&option.label.as_str()));
+        .filter(|option| chosen.contains(&option.label.as_str()))
+        .take(most);
     let answer = PartAnswer {
         options: options.map(|option| option.id.clone()).collect(),
         text: text.filter(|_| part.allow_text).map(str::to_owned),
@@ -197,6 +211,13 @@ mod tests {
         check(&choice, "accept", words, Some((&[], Some("neither"))));
         check(&choice, "accept", json!({"choice": IN_WORDS}), None);
         check(&choice, "accept", json!({}), None);
+        let alike = part(&["Yes", "Yes", "No"]);
+        check(
+            &alike,
+            "accept",
+            json!({"choice": "Yes"}),
+            Some((&["1"], None)),
+        );
         for action in ["decline", "cancel"] {
             check(&choice, action, json!({"choice": "Redis"}), None);
         }
@@ -211,6 +232,35 @@ mod tests {
             "accept",
             json!({"text": "yes"}),
             Some((&[], Some("yes"))),
+        );
+    }
+
+    #[test]
+    fn a_long_text_begins_with_a_note_and_keeps_both_ends() {
+        let of = |text: &str, context| shown(&Question::ask(text, &[]).parts[0], context);
+        assert_eq!(
+            of("Which one?", Some("It is free.")),
+            "Which one?\n\nIt is free."
+        );
+        for (text, context) in [
+            ("a".repeat(201), None),
+            ("Which one?".to_owned(), Some("b\nc\nd")),
+        ] {
+            let shown = of(&text, context);
+            assert!(
+                shown.starts_with(READ_FIRST) && !shown.contains('…'),
+                "{shown}"
+            );
+        }
+        let shown = of(
+            &format!("{} and drop the database?", "Read. ".repeat(400)),
+            None,
+        );
+        let note = shown.strip_prefix(READ_FIRST).expect("a note");
+        assert!(
+            note.starts_with("Read.")
+                && note.contains("\n[…]\n")
+                && note.ends_with(" and drop the database?")
         );
     }
 

@@ -41,7 +41,7 @@ async fn check_the_way_there_and_back(mut scene: Scene) -> Result<()> {
 
     let question = scene.choose("Deploy now?", &["Yes", "Later"]).await?;
     let push = scene.pushed().await?;
-    assert_eq!(push["message"], "Deploy now?");
+    assert_eq!(push["message"], "Deploy now?\n1. Yes\n2. Later");
     scene.ntfy.tap(button(&push, "Later")?).await?;
     let answer = scene.answer(&question).await?;
     assert_eq!(answer["response"], "allow\nLater");

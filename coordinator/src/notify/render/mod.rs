@@ -133,13 +133,14 @@ impl Frame<'_> {
         };
         if self.content == Content::Full {
             let question = message.question.as_deref();
-            let options = question.filter(|_| buttons.is_empty()).map(listed);
-            let options = options.unwrap_or_default();
+            let options = question.map(listed).unwrap_or_default();
             let end = self.codes.filter(|_| words).map(|codes| {
-                let answer = if options.is_empty() {
-                    "your words"
-                } else {
-                    "a number or your words"
+                let is_free =
+                    question.is_none_or(|asked| asked.parts.iter().any(|part| part.allow_text));
+                let answer = match (options.is_empty(), is_free) {
+                    (true, _) => "your words",
+                    (false, true) => "a number or your words",
+                    (false, false) => "a number",
                 };
                 let code = codes.typed(message);
                 format!("\nAnswer in the reply topic: {code} and {answer}")
@@ -209,7 +210,7 @@ impl Frame<'_> {
     }
 
     /// Returns the options that have buttons, with their labels: none without a reply topic, if there are more than two, if
-    /// the text is not shown, and for requests of clients unless the person wants that and the whole text is shown.
+    /// the text is not shown or a part of it is masked, and for requests of clients unless the person wants that and the whole text is shown.
     pub(super) fn buttons(&self, message: &Message) -> Vec<(String, String)> {
         let Some(question) = message.question.as_deref() else {
             return Vec::new();
@@ -217,7 +218,9 @@ impl Frame<'_> {
         let [part] = &question.parts[..] else {
             return Vec::new();
         };
-        if !self.buttons || self.codes.is_none() || self.content != Content::Full {
+        let text = text_of(message);
+        let is_shown = self.content == Content::Full && masked(&text) == text;
+        if !self.buttons || self.codes.is_none() || !is_shown {
             return Vec::new();
         }
         let may_decide = self.person.verdict_buttons && self.is_whole(message, question);

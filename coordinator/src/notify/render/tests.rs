@@ -86,11 +86,32 @@ fn a_question_with_two_options_has_them_as_buttons() {
         push["actions"][2]["url"],
         "https://nas:8420/q/ha::human::0a1b2c3d"
     );
-    assert!(
-        push["message"]
-            .as_str()
-            .is_some_and(|text| text.starts_with("Which database?\nAnswer in"))
-    );
+    assert!(push["message"].as_str().is_some_and(|text| {
+        text.starts_with("Which database?\n1. PostgreSQL\n2. SQLite\nAnswer in")
+    }));
+}
+
+#[test]
+fn a_push_names_the_answers_that_it_takes_and_shows_no_buttons_for_a_masked_text() {
+    let answer = |allow_text: bool, text: &str| {
+        let mut question = question("ask", &["Yes", "No"], Value::Null);
+        question["parts"][0]["allow_text"] = json!(allow_text);
+        pushed(
+            &message(json!({"question": question, "message": text})),
+            |_, _| (),
+        )
+    };
+    for (allow_text, end) in [
+        (true, " and a number or your words"),
+        (false, " and a number"),
+    ] {
+        let push = answer(allow_text, "Go on?");
+        let text = push["message"].as_str().expect("a text");
+        assert!(text.ends_with(end), "{text}");
+        assert_eq!(labels(&push)[..2], ["Yes", "No"]);
+    }
+    let masked = answer(true, "Go on with token=abcdefgh?");
+    assert_eq!(labels(&masked), ["Answer in words"]);
 }
 
 #[test]
