@@ -21,6 +21,8 @@ pub const WAITING_PATH: &str = "/api/v1/questions/waiting";
 const ID_MAX: usize = 40;
 /// The most rules that a client offers to add with an allowance.
 const SUGGESTIONS_MAX: usize = 10;
+/// The most levels of a suggestion.
+const SUGGESTION_DEPTH_MAX: usize = 32;
 
 /// A question to people. Its message carries the text for lists and notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -255,6 +257,12 @@ impl Question {
                 return Err(Refusal::too_large("request", bytes, REQUEST_MAX));
             }
         }
+        // It must be read behind the levels of a list of messages, too.
+        let deepest = self.suggestions().iter().map(JsonText::depth).max();
+        if deepest.is_some_and(|depth| depth > SUGGESTION_DEPTH_MAX) {
+            let error = format!("a suggestion is nested more than {SUGGESTION_DEPTH_MAX} times");
+            return Err(Refusal::invalid(error));
+        }
         check_unique("parts", self.parts.iter().map(|part| &part.id))?;
         self.parts.iter().try_for_each(Part::check)
     }
@@ -461,4 +469,25 @@ fn check_unique<'a>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_suggestion_is_nested_as_deep_as_a_list_can_be_read() {
+        let check = |depth: usize| {
+            let rule = (0..depth).fold(json!(1), |inner, _| json!([inner]));
+            let request = json!({"tool": "Bash", "input": "rm", "suggestions": [rule]});
+            let question = json!({"kind": "permission", "parts": [{"id": "q", "text": "?", "allow_text": true}], "request": request});
+            serde_json::from_value::<Question>(question)
+                .expect("a question")
+                .check()
+        };
+        assert!(check(SUGGESTION_DEPTH_MAX).is_ok());
+        assert!(check(SUGGESTION_DEPTH_MAX + 1).is_err());
+    }
 }

@@ -14,6 +14,23 @@ impl JsonText {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns how many arrays and objects are nested.
+    pub fn depth(&self) -> usize {
+        let (mut depth, mut most, mut in_text, mut is_escaped) = (0_usize, 0, false, false);
+        for byte in self.0.bytes() {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' if in_text => is_escaped = true,
+                b'"' => in_text = !in_text,
+                b'[' | b'{' if !in_text => depth += 1,
+                b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            most = most.max(depth);
+        }
+        most
+    }
 }
 
 impl From<&Value> for JsonText {
@@ -55,6 +72,18 @@ mod tests {
     #[derive(serde::Serialize, serde::Deserialize)]
     struct Inner {
         rules: Vec<JsonText>,
+    }
+
+    #[test]
+    fn the_depth_counts_no_brackets_of_texts() {
+        for (value, depth) in [
+            (json!(1), 0),
+            (json!([]), 1),
+            (json!({"a": [[1]], "b": {}}), 3),
+            (json!(["[[[", "\\\"[{", [0]]), 2),
+        ] {
+            assert_eq!(JsonText::from(&value).depth(), depth, "{value}");
+        }
     }
 
     #[test]
