@@ -37,7 +37,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let arrivals = Arc::new(Arrivals::new(&config));
     let verdicts = Arc::new(Verdicts::default());
     let incoming = Incoming::new(verdicts.clone(), arrivals.clone());
-    let (tracker, relays) = (TaskTracker::new(), config.relays);
+    let tracker = TaskTracker::new();
     let link = Link::of_session(config.clone(), Arc::new(incoming));
     let hop = LastHop::new(arrivals, link.clone());
     let relay = Relay::new(
@@ -48,7 +48,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         stop.clone(),
     );
     tracker.spawn(relay.clone().run());
-    let desk = FrontDesk::new(hop.clone(), relays.then_some(relay));
+    let desk = FrontDesk::new(hop.clone(), relay);
     let mut signals = Signals::listen().context("listening for signals")?;
     tracker.spawn(link::run(link.clone(), stop.clone()));
     tracker.spawn(link::leftovers::send(link.clone(), stop.clone()));

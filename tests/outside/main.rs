@@ -21,6 +21,7 @@ mod pasted;
 mod plugin;
 mod printed;
 mod questions;
+mod relay;
 mod shipping;
 mod store_outages;
 mod terminals;

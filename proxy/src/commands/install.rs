@@ -127,9 +127,6 @@ pub(super) async fn run(
     }
     steps.end(if arguments.dry_run {
         "Nothing was changed. Run this without --dry-run to make the changes."
-    } else if arguments.relay_permissions {
-        "Start Claude Code: the relay counts for new sessions. For the rest, type /reload-plugins in running ones. \
-         `c3po status` shows whether the coordinator answers."
     } else {
         "Start Claude Code, or type /reload-plugins in running sessions. `c3po status` shows whether the coordinator \
          answers."

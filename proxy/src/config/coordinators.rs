@@ -1,5 +1,5 @@
-//! The coordinators' URLs and certificates, and this host's key: the part of the configuration that a running proxy reads
-//! again.
+//! The coordinators' URLs and certificates, this host's key, and whether they get requests of the client: the part of the
+//! configuration that a running proxy reads again.
 
 use c3po_shared::join::Fingerprint;
 use c3po_shared::wire;
@@ -7,11 +7,12 @@ use serde::Deserialize;
 use tokio_tungstenite::tungstenite::http::Uri;
 
 use super::Secret;
+use super::places::relays;
 
 /// The default URL of a coordinator.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8420";
 
-/// The coordinators' URLs and certificates, and this host's key.
+/// The coordinators' URLs and certificates, this host's key, and whether they get requests of the client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coordinators {
     /// The URLs as `ws://…/acp` or `wss://…/acp`, in the order in which they are tried.
@@ -25,6 +26,8 @@ pub struct Coordinators {
     pub fingerprints: Vec<Fingerprint>,
     /// Where the URLs and certificates come from.
     pub source: Source,
+    /// Whether requests of the client are relayed: `C3PO_RELAY_PERMISSIONS`, or `relay_permissions` with a terminal.
+    pub relays: bool,
 }
 
 /// Where the URLs and certificates of the coordinators come from.
@@ -39,12 +42,26 @@ pub enum Source {
     Overridden,
 }
 
+impl Source {
+    /// Returns whether requests are relayed to coordinators of this source, by the variable and by the file. Verdicts come from
+    /// the coordinators of the host, and a project may have set the variables.
+    fn relays(self, by_variable: Option<bool>, by_file: bool) -> bool {
+        match self {
+            Self::File => by_variable.unwrap_or(by_file),
+            Self::Environment => by_variable == Some(true),
+            Self::Overridden => false,
+        }
+    }
+}
+
 /// Their values in the file.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) urls: Option<String>,
     pub(super) token: Option<Secret>,
     pub(super) fingerprints: Option<Fingerprints>,
+    /// Whether the file turns the relay on for this process.
+    pub(super) relays: bool,
     /// Whether the file cannot be used, so that its values are not known.
     pub(super) is_refused: bool,
 }
@@ -157,7 +174,25 @@ impl Coordinators {
             token,
             fingerprints,
             source,
+            relays: source.relays(relays(variable), file.relays),
         }
+    }
+
+    /// Returns these for a file that is gone or invalid since: it turns no relay on.
+    pub(super) fn without_file(self, variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        Self {
+            relays: self.relays && relays(variable) == Some(true),
+            ..self
+        }
+    }
+
+    /// Returns whether all those others are among these, by URLs and certificates.
+    pub fn cover(&self, others: &Self) -> bool {
+        let accepts = |print| self.fingerprints.contains(print);
+        others.urls.iter().all(|url| self.urls.contains(url))
+            && others.fingerprints.iter().all(accepts)
+            // Without a fingerprint, the authorities accepted the certificate.
+            && others.fingerprints.is_empty() == self.fingerprints.is_empty()
     }
 
     /// Returns the id in the host's key; `None` without a key.
@@ -239,7 +274,7 @@ mod tests {
             Vec::new(),
             toml::from_str::<super::super::File>(file).unwrap(),
         );
-        let read = Coordinators::read(&variable, file.coordinators(), &mut problems);
+        let read = Coordinators::read(&variable, file.coordinators(true), &mut problems);
         (read, problems)
     }
 
@@ -397,6 +432,26 @@ mod tests {
         let file = "coordinator_url = \"https://nas:8420\"\n";
         check(&[(pin, &own)], file, Source::Overridden);
         check(&[(url, "https://box:8420")], file, Source::Overridden);
+    }
+
+    #[test]
+    fn others_are_covered_by_their_urls_and_certificates() {
+        let (one, two) = (print("ab"), print("cd"));
+        let of = |urls: &str, prints: &str| {
+            let url = ("C3PO_COORDINATOR_URL", urls);
+            read(&[url, ("C3PO_FINGERPRINT", prints)], "").0
+        };
+        let nas = of("https://nas:1", &one);
+        let both = of("https://box:2,https://nas:1", &format!("{two},{one}"));
+        assert!(nas.cover(&nas) && both.cover(&nas) && !nas.cover(&both));
+        assert!(!of("https://box:2", &one).cover(&nas), "another URL");
+        assert!(
+            !of("https://nas:1", &two).cover(&nas),
+            "another certificate"
+        );
+        let by_authorities = of("https://nas:1", "");
+        assert!(by_authorities.cover(&by_authorities));
+        assert!(!nas.cover(&by_authorities) && !by_authorities.cover(&nas));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use coordinators::{Fingerprints, Written};
 use names::{agent, host_name};
 pub use person::{Person, PersonLogin};
 pub use places::{HookEnvironment, Places, Sockets, may_wait_for_people};
-use places::{base, flag, relays};
+use places::{base, flag};
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -45,7 +45,7 @@ impl fmt::Debug for Secret {
 /// The configuration of this host.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The coordinators' URLs and certificates, and this host's key.
+    /// The coordinators' URLs and certificates, this host's key, and whether they get requests of the client.
     pub coordinators: Coordinators,
     /// The person of this host.
     pub person: Person,
@@ -86,8 +86,6 @@ pub struct Config {
     pub one_shot: bool,
     /// Whether a program reads the session's answers, and takes each for the answer to its own prompt.
     pub headless: bool,
-    /// Whether requests of the client are relayed: `C3PO_RELAY_PERMISSIONS`, or `relay_permissions` with a terminal.
-    pub relays: bool,
     /// Whether the desktop shows a note when the session asks for a person: `C3PO_DESKTOP_NOTES` or `desktop_notes`, with a
     /// terminal.
     pub desktop_notes: bool,
@@ -142,12 +140,14 @@ impl File {
         })
     }
 
-    fn coordinators(&self) -> Written {
+    /// Returns what it says about coordinators, for a process with or without a person at its terminal.
+    fn coordinators(&self, is_of_person: bool) -> Written {
         let (urls, token) = (self.coordinator_url.clone(), self.token.clone());
         Written {
             urls,
             token,
             fingerprints: self.fingerprint.clone(),
+            relays: self.relay_permissions && is_of_person,
             is_refused: self.is_refused,
         }
     }
@@ -214,12 +214,18 @@ impl Config {
             .map_err(String::as_str);
         let mut problems = Vec::new();
         let file = File::of(text, path, &mut problems);
-        let read = Coordinators::read(&variable, file.coordinators(), &mut problems);
+        let of_file = file.coordinators(!self.headless);
+        let read = Coordinators::read(&variable, of_file, &mut problems);
         if problems.is_empty() {
             Ok(self.person.at(read))
         } else {
             Err(problems)
         }
+    }
+
+    /// Returns the coordinators that were read before, for a file that is gone or invalid since: it turns no relay on.
+    pub fn without_file(&self, before: Coordinators) -> Coordinators {
+        before.without_file(&variable)
     }
 
     /// Returns the configuration of that file alone.
@@ -240,7 +246,11 @@ impl Config {
         let variable = sources.variable;
         let (mut problems, mut warnings) = (Vec::new(), Vec::new());
         let file = File::of(sources.file, sources.file_name, &mut problems);
-        let coordinators = Coordinators::read(variable, file.coordinators(), &mut problems);
+        let client = &sources.client;
+        let reader = client::reader(variable("CLAUDE_CODE_ENTRYPOINT").as_deref(), client);
+        let is_of_person = reader == Reader::Person;
+        let of_file = file.coordinators(is_of_person);
+        let coordinators = Coordinators::read(variable, of_file, &mut problems);
         if file.token.is_some() {
             warnings.extend(private::readable(sources.file_name));
             warnings.extend(unsent(sources.file_name, &coordinators));
@@ -253,8 +263,6 @@ impl Config {
             sources.cwd,
             &mut warnings,
         );
-        let client = &sources.client;
-        let reader = client::reader(variable("CLAUDE_CODE_ENTRYPOINT").as_deref(), client);
         // Every program below a session inherits its variables. Without those a hook of the own client names its socket.
         let socket = variable("CLAUDE_CODE_MESSAGING_SOCKET");
         let inherits = |socket: &String| client::of_socket(socket) != Some(client.pid);
@@ -267,10 +275,7 @@ impl Config {
             agent
         };
         let timeout = timeout(variable, file.timeout, &mut problems);
-        let is_of_person = reader == Reader::Person;
         let notes = flag(variable, "C3PO_DESKTOP_NOTES").unwrap_or(file.desktop_notes);
-        let by_file = file.relay_permissions && is_of_person;
-        let relays = relays_to(coordinators.source, relays(variable), by_file);
         Self {
             coordinators,
             person: Person::default(),
@@ -292,7 +297,6 @@ impl Config {
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             one_shot,
             headless: !is_of_person,
-            relays,
             desktop_notes: notes && is_of_person,
             problems,
             warnings,
@@ -309,16 +313,6 @@ fn unsent(file: &Path, coordinators: &Coordinators) -> Option<String> {
              sent: set C3PO_TOKEN, or unset C3PO_COORDINATOR_URL and C3PO_FINGERPRINT"
         )
     })
-}
-
-/// Returns whether requests are relayed to coordinators of that source, by the variable and by the file. Verdicts come from the
-/// coordinators of the host, and a project may have set the variables.
-fn relays_to(source: Source, by_variable: Option<bool>, by_file: bool) -> bool {
-    match source {
-        Source::File => by_variable.unwrap_or(by_file),
-        Source::Environment => by_variable == Some(true),
-        Source::Overridden => false,
-    }
 }
 
 /// Returns the timeout of a wait in seconds: the default if that of the variable or the file is a problem.

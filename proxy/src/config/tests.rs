@@ -275,7 +275,11 @@ fn requests_are_relayed_to_the_coordinators_of_the_host_alone() {
     let file = "coordinator_url = \"https://nas:8420\"\nrelay_permissions = true\n";
     let check = |variables: &[(&str, &str)], file: &str, expected: bool| {
         let on = [&[("C3PO_RELAY_PERMISSIONS", "true")], variables].concat();
-        assert_eq!(read(&on, Some(file)).relays, expected, "{variables:?}");
+        assert_eq!(
+            read(&on, Some(file)).coordinators.relays,
+            expected,
+            "{variables:?}"
+        );
     };
     check(&[], file, true);
     let url = "C3PO_COORDINATOR_URL";
@@ -284,7 +288,9 @@ fn requests_are_relayed_to_the_coordinators_of_the_host_alone() {
     check(&[(url, "https://box:8420")], file, false);
     let by_file = |variables: &[(&str, &str)]| {
         let variables = [&[("CLAUDE_CODE_ENTRYPOINT", "cli")], variables].concat();
-        read(&variables, Some("relay_permissions = true\n")).relays
+        read(&variables, Some("relay_permissions = true\n"))
+            .coordinators
+            .relays
     };
     assert!(by_file(&[]), "to the coordinator of this machine");
     assert!(!by_file(&[(url, "https://box:8420")]), "another one");

@@ -1,4 +1,5 @@
-//! The coordinators' URLs and trusted certificates, read again when the host file has changed.
+//! The coordinators' URLs and trusted certificates, and whether they get requests of the client: read again when the host
+//! file has changed.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::Link;
 use super::trust::Trust;
 use crate::config::{Config, Coordinators};
 
@@ -31,6 +33,13 @@ impl Endpoints {
             coordinators,
             trust,
         })
+    }
+}
+
+impl Link {
+    /// Returns whether a request of the client is relayed now: by the file as it is, also if this link began before.
+    pub async fn relays(&self) -> bool {
+        self.shared.directory.relays(&self.shared.config).await
     }
 }
 
@@ -75,12 +84,9 @@ impl Directory {
         let Some(found) = self.look().await else {
             return;
         };
-        let reading = spawn_blocking({
-            let config = config.clone();
-            move || config.read_coordinators()
-        });
-        let read = timeout(DISK_MAX, reading).await;
-        let Ok(Ok(read)) = read else { return };
+        let Some(read) = read(config).await else {
+            return;
+        };
         let mut now = self.now();
         now.1 = found;
         match read {
@@ -93,8 +99,22 @@ impl Directory {
                 tracing::warn!(
                     "the changed configuration is invalid and not used: {}",
                     problems.join("; ")
-                )
+                );
+                now.0 = Endpoints::of(config.without_file(now.0.coordinators.clone()));
             }
+        }
+    }
+
+    /// Returns whether requests are relayed by the file as it is now. If it names others than the coordinators of the link, it
+    /// counts from the next link on: requests go to the present ones.
+    async fn relays(&self, config: &Config) -> bool {
+        let current = self.entry().coordinators.clone();
+        if self.look().await.is_none() {
+            return current.relays;
+        }
+        match read(config).await {
+            Some(Ok(read)) => read.relays && read.cover(&current),
+            Some(Err(_)) | None => config.without_file(current).relays,
         }
     }
 
@@ -111,6 +131,50 @@ impl Directory {
     }
 }
 
+/// Reads the coordinators again. `None` if the disk takes too long.
+async fn read(config: &Config) -> Option<Result<Coordinators, Vec<String>>> {
+    let config = config.clone();
+    let reading = spawn_blocking(move || config.read_coordinators());
+    timeout(DISK_MAX, reading).await.ok()?.ok()
+}
+
 fn stamp(about: Option<Metadata>) -> Stamp {
     about.map(|about| (about.mtime(), about.mtime_nsec(), about.len(), about.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_relay_follows_the_file_and_other_coordinators_with_the_next_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        let (on, elsewhere) = (
+            "relay_permissions = true\n",
+            "coordinator_url = \"https://nas:8420\"\n",
+        );
+        write(on);
+        let mut config = Config::of_file(on);
+        config.places.config_file.clone_from(&path);
+        let directory = Directory::new(&config);
+        assert!(directory.relays(&config).await);
+        for off in ["", "relay_permissions = maybe\n"] {
+            write(off);
+            assert!(!directory.relays(&config).await, "{off}");
+            directory.refresh(&config).await;
+            assert!(!directory.relays(&config).await, "{off}");
+            write(on);
+            assert!(directory.relays(&config).await, "after {off}");
+        }
+        write(&format!("{elsewhere}{on}"));
+        assert!(!directory.relays(&config).await, "to those of the link");
+        directory.refresh(&config).await;
+        assert!(directory.relays(&config).await);
+        std::fs::remove_file(&path).unwrap();
+        assert!(!directory.relays(&config).await);
+        directory.refresh(&config).await;
+        assert!(!directory.relays(&config).await);
+    }
 }

@@ -46,29 +46,32 @@ const CLEANED: Duration = Duration::from_secs(30);
 /// Answers the hooks of a session: requests for a decision here, and all others by the last hop.
 pub struct FrontDesk {
     hop: LastHop,
-    relay: Option<Arc<Relay>>,
+    relay: Arc<Relay>,
 }
 
 impl FrontDesk {
-    /// Makes the desk of a session. Without `relay`, requests stay at the terminal.
-    pub fn new(hop: LastHop, relay: Option<Arc<Relay>>) -> Self {
+    /// Makes the desk of a session.
+    pub fn new(hop: LastHop, relay: Arc<Relay>) -> Self {
         Self { hop, relay }
     }
 
     fn relay_of(&self, offer: u64) -> Option<&Arc<Relay>> {
-        self.relay.as_ref().filter(|_| offer >= FIRST_OFFER)
+        (offer >= FIRST_OFFER).then_some(&self.relay)
     }
 }
 
 impl Desk for FrontDesk {
     async fn heard(&self, event: Event) -> Answer {
-        let asked = match (&self.relay, event.name) {
-            (Some(_), Name::PermissionRequest) => Asked::of(&event),
+        let asked = match event.name {
+            Name::PermissionRequest => Asked::of(&event),
             _ => None,
         };
         let answer = self.hop.heard(event).await;
-        match (&self.relay, asked) {
-            (Some(relay), Some(asked)) => Arc::clone(relay).ask(asked).await,
+        match asked {
+            Some(asked) if self.relay.link.relays().await => {
+                Arc::clone(&self.relay).ask(asked).await
+            }
+            // It stays at the terminal.
             _ => answer,
         }
     }

@@ -180,7 +180,6 @@ pub(crate) fn run_as(
         channel: false,
         is_plugin: false,
         one_shot: false,
-        relays: false,
         desktop_notes: false,
         headless: false,
         problems: Vec::new(),

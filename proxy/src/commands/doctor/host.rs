@@ -102,7 +102,7 @@ fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure
 }
 
 fn relay(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
-    let found = if config.relays {
+    let found = if config.coordinators.relays {
         "on: people also decide on the permission requests of sessions from elsewhere"
     } else {
         "off: permission requests are decided in the terminal; c3po install --relay-permissions turns it on"
