@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
+use harness::entry::Entry;
 use harness::http;
 use harness::process::{command, program};
 use serde_json::json;
@@ -59,6 +60,31 @@ async fn health_reports_a_coordinator_with_tls_as_healthy() -> Result<()> {
         said.status.success() && String::from_utf8_lossy(&said.stderr).contains("\"ok\""),
         "{said:?}"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_long_request_right_behind_the_handshake_is_answered() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = coordinator(&work, "auto").await?;
+    let entry = Entry::tls(coordinator.address())?;
+    let text = "x".repeat(100_000);
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"text": text}}).to_string();
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        coordinator.address(),
+        body.len()
+    );
+    // The system decides how much of it is read together with the end of the handshake.
+    for number in 0..40 {
+        let mut stream = entry.connect(number).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        let read = timeout(SOON, stream.read_to_end(&mut answer)).await?;
+        ensure!(answer.starts_with(b"HTTP/1.1 "), "{number}: {read:?}");
+    }
     Ok(())
 }
 
