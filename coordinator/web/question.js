@@ -167,7 +167,7 @@ function textOf(message) {
     message.title ? h("h2", {}, foreign("bdi", message.title)) : null,
     foreign("p", text),
     more !== text ? foreign("p", more) : null,
-    message.context ? h("details", {}, h("summary", {}, "Background"), foreign("pre", message.context)) : null,
+    message.context ? h("details", { open: true }, h("summary", {}, "Background"), foreign("pre", message.context)) : null,
   ].filter((child) => child !== null);
 }
 
