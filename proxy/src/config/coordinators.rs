@@ -205,6 +205,11 @@ impl Coordinators {
             .map(|(id, _)| id)
     }
 
+    /// Returns whether they are the default one, at its own place.
+    pub(super) fn are_default(&self) -> bool {
+        targets(DEFAULT_URL).is_ok_and(|default| default == self.urls)
+    }
+
     /// Returns whether this host has joined a coordinator. Such a coordinator is not started by this host.
     pub fn is_joined(&self) -> bool {
         self.key_id().is_some() || !self.fingerprints.is_empty()

@@ -214,6 +214,11 @@ impl Config {
             .map_err(String::as_str);
         let mut problems = Vec::new();
         let file = File::of(text, path, &mut problems);
+        let names_none =
+            file.coordinator_url.is_none() && variable("C3PO_COORDINATOR_URL").is_none();
+        if names_none && problems.is_empty() && !self.coordinators.are_default() {
+            problems.push(format!("{} names no coordinator now", path.display()));
+        }
         let of_file = file.coordinators(!self.headless);
         let read = Coordinators::read(&variable, of_file, &mut problems);
         if problems.is_empty() {

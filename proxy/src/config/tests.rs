@@ -268,6 +268,14 @@ fn a_file_that_is_gone_leads_no_session_to_the_default_coordinator() {
     .unwrap();
     let read = config.read_coordinators().unwrap();
     assert_eq!(read.urls, ["ws://nas:8420/acp"]);
+
+    std::fs::write(folder.path().join("away/elsewhere.toml"), "").unwrap();
+    assert!(
+        config.read_coordinators().is_ok(),
+        "it was the default one before"
+    );
+    config.coordinators = read;
+    assert!(config.read_coordinators().is_err());
 }
 
 #[test]
