@@ -13,6 +13,7 @@ use c3po_shared::limits::{
 use c3po_shared::refusal::{Advice, Refusal};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
@@ -70,15 +71,22 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     }?;
     // The port can be bound again as soon as the coordinator has ended, even if old connections remain.
     socket.set_reuseaddr(true)?;
-    // Accepted connections inherit these.
-    sockopt::set_socket_keepalive(&socket, true)?;
-    sockopt::set_tcp_keepidle(&socket, ASKED_AFTER)?;
-    sockopt::set_tcp_keepintvl(&socket, ASKED_EVERY)?;
-    sockopt::set_tcp_keepcnt(&socket, ASKED_TIMES)?;
-    #[cfg(target_os = "linux")]
-    sockopt::set_tcp_user_timeout(&socket, ACKNOWLEDGED_MAX)?;
+    if let Err(error) = notice_absence(&socket) {
+        tracing::warn!("connections of machines that are gone will last: {error}");
+    }
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+/// Has the system notice machines that are gone. Accepted connections inherit this.
+fn notice_absence(socket: &TcpSocket) -> Result<(), Errno> {
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, ASKED_AFTER)?;
+    sockopt::set_tcp_keepintvl(socket, ASKED_EVERY)?;
+    sockopt::set_tcp_keepcnt(socket, ASKED_TIMES)?;
+    #[cfg(target_os = "linux")]
+    sockopt::set_tcp_user_timeout(socket, ACKNOWLEDGED_MAX)?;
+    Ok(())
 }
 
 /// Publishes the limits of connections as metrics.
