@@ -22,16 +22,16 @@ export function listView(view) {
 
   // An element that stays is not touched: a press would be lost with its element, and so would the focus.
   function draw() {
-    const ids = new Set(questions.map(({ id }) => id));
-    for (const [id, one] of shown) {
-      if (ids.has(id)) continue;
+    const keys = new Set(questions.map(key));
+    for (const [of, one] of shown) {
+      if (keys.has(of)) continue;
       one.remove();
-      shown.delete(id);
+      shown.delete(of);
     }
     let next = list.firstElementChild;
     for (const message of questions) {
-      const one = shown.get(message.id) ?? item(message);
-      shown.set(message.id, one);
+      const one = shown.get(key(message)) ?? item(message);
+      shown.set(key(message), one);
       const age = one.querySelector(".age");
       if (age) age.textContent = span(Date.now() - new Date(message.timestamp).getTime());
       if (one === next) next = one.nextElementSibling;
@@ -50,6 +50,9 @@ export function listView(view) {
   setInterval(draw, AGE);
   return { look, concerns: () => true };
 }
+
+/** Tells questions apart, also if an id is used once more. @param {any} message */
+const key = (message) => `${message.id} ${message.timestamp}`;
 
 /** Returns the element of a question, with room for its age. @param {any} message */
 function item(message) {

@@ -125,7 +125,10 @@ export function questionView(id, view) {
     const me = asked ? null : await call("GET", "/api/v1/me");
     const found = await call("GET", path);
     // An id may be used once more, long after its question has ended.
-    if (asked && asked.message.timestamp !== found.message.timestamp) return location.reload();
+    if (asked && asked.message.timestamp !== found.message.timestamp) {
+      location.reload();
+      return new Promise(() => {});
+    }
     const isFirst = asked === null;
     asked = found;
     const reply = found.reply;
