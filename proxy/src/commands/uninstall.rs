@@ -47,6 +47,7 @@ pub(super) async fn run(
         ));
     }
     let bundle = Bundle::in_data(&config.places.data_dir);
+    bundle.check().map_err(stopped)?;
     let file = SettingsFile::in_folder(&config.places.claude_dir);
     let before = file.read().map_err(stopped)?;
     let changed = without_ours(&before, &file, &bundle).map_err(stopped)? != before;

@@ -161,6 +161,10 @@ impl Bundle {
         };
         for entry in entries {
             let entry = entry.with_context(|| format!("cannot read {}", self.folder.display()))?;
+            // The file manager of macOS leaves it in each folder.
+            if entry.file_name() == ".DS_Store" {
+                continue;
+            }
             let is_of_name = PARTS.iter().any(|part| entry.file_name() == *part);
             if !is_of_name || !entry.file_type()?.is_dir() {
                 bail!(

@@ -85,5 +85,5 @@ fn is_outdated(config: &Config) -> bool {
     };
     bundle
         .changes(&this)
-        .is_ok_and(|changes| !changes.is_empty())
+        .map_or(true, |changes| !changes.is_empty())
 }
