@@ -79,22 +79,26 @@ impl Directory {
         }
     }
 
-    /// Reads the file again if it has changed. An unreadable file changes nothing, until it changes again.
+    /// Reads the file again if it has changed. An unreadable file changes nothing, until it changes again. Without a coordinator
+    /// it is read in any case: the mode of a file or a folder above it is no change of the file.
     pub(super) async fn refresh(&self, config: &Config) {
-        let Some(found) = self.look().await else {
+        let found = self.look().await;
+        if found.is_none() && !self.entry().coordinators.urls.is_empty() {
             return;
-        };
+        }
         let Some(read) = read(config).await else {
             return;
         };
         let mut now = self.now();
-        now.1 = found;
+        let has_changed = found.is_some();
+        now.1 = found.unwrap_or(now.1);
         match read {
             Ok(coordinators) if coordinators == now.0.coordinators => {}
             Ok(coordinators) => {
                 tracing::info!("the configuration has changed and is in use");
                 now.0 = Endpoints::of(coordinators);
             }
+            Err(_) if !has_changed => {}
             Err(problems) => {
                 tracing::warn!(
                     "the changed configuration is invalid and not used: {}",
@@ -145,6 +149,20 @@ fn stamp(about: Option<Metadata>) -> Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn without_a_coordinator_the_file_is_read_again_in_any_case() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, "coordinator_url = \"https://nas:8420\"").unwrap();
+        // It was refused for the mode of a folder, say.
+        let mut config = Config::of_file("coordinator_url");
+        config.places.config_file.clone_from(&path);
+        let directory = Directory::new(&config);
+        assert!(directory.entry().coordinators.urls.is_empty());
+        directory.refresh(&config).await;
+        assert_eq!(directory.entry().coordinators.urls.len(), 1);
+    }
 
     #[tokio::test]
     async fn the_relay_follows_the_file_and_other_coordinators_with_the_next_link() {
