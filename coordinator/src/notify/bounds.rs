@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::codes;
 
-/// The time in which wrong codes are counted, and for which a topic is then ignored, in seconds.
+/// The time in which wrong codes are counted, and for which answers in words are then ignored, in seconds.
 const WRONG_WITHIN: u64 = 60;
 
 /// The recent pushes of this coordinator to a person, each with the host of its sender.

@@ -154,7 +154,6 @@ fn tell_plan(
         steps.tell("settings", Outcome::Would, text)?;
     }
     if bundle.folder().exists() {
-        bundle.check().map_err(stopped)?;
         steps.tell(
             "files",
             Outcome::Would,

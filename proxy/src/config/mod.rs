@@ -140,7 +140,7 @@ impl File {
         })
     }
 
-    /// Returns what it says about coordinators, for a process with or without a person at its terminal.
+    /// Returns its settings of coordinators, for a process with or without a person at its terminal.
     fn coordinators(&self, is_of_person: bool) -> Written {
         let (urls, token) = (self.coordinator_url.clone(), self.token.clone());
         Written {

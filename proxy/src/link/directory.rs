@@ -79,8 +79,8 @@ impl Directory {
         }
     }
 
-    /// Reads the file again if it has changed. An unreadable file changes nothing, until it changes again. Without a coordinator
-    /// it is read in any case: the mode of a file or a folder above it is no change of the file.
+    /// Reads the file again if it has changed. An invalid one only turns the relay off, until it changes again. Without a
+    /// coordinator the file is read in any case, because a new mode of it or of its folder is not seen as a change.
     pub(super) async fn refresh(&self, config: &Config) {
         let found = self.look().await;
         if found.is_none() && !self.entry().coordinators.urls.is_empty() {

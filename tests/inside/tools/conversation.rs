@@ -374,7 +374,7 @@ async fn a_role_and_a_host_can_be_addressed() -> Result<()> {
         )
         .await?;
     assert_eq!(refused, "AGENT_NOT_FOUND");
-    // A reserved name is no role: a message to it would look like one to a person.
+    // A role cannot have a reserved name: a message to it would look like one to a person.
     let to_human = json!({"target": "@Human", "message": "hi"});
     let refused = homeassistant.refusal("send_message", to_human).await?;
     assert_eq!(refused, "INVALID_REQUEST");

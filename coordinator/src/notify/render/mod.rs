@@ -210,7 +210,8 @@ impl Frame<'_> {
     }
 
     /// Returns the options that have buttons, with their labels: none without a reply topic, if there are more than two, if
-    /// the text is not shown or a part of it is masked, and for requests of clients unless the person wants that and the whole text is shown.
+    /// the text is not shown or a part of it is masked, and for requests of clients unless the person wants that and the whole
+    /// text is shown.
     pub(super) fn buttons(&self, message: &Message) -> Vec<(String, String)> {
         let Some(question) = message.question.as_deref() else {
             return Vec::new();
