@@ -120,12 +120,23 @@ pub(super) fn takes_words(question: &Message) -> bool {
     question.requires_response && question.question.as_deref().is_none_or(is_one)
 }
 
+/// Returns whether the options have numbers: none has a label that reads like the number of another one.
+pub(super) fn is_numbered(part: &Part) -> bool {
+    let count = part.options.len();
+    let mut options = part.options.iter().enumerate();
+    options.all(|(at, option)| {
+        numbered(&option.label).is_none_or(|number| number == at || number >= count)
+    })
+}
+
+/// Returns the place of the option with that number.
+fn numbered(words: &str) -> Option<usize> {
+    words.trim().parse::<usize>().ok()?.checked_sub(1)
+}
+
 /// Returns the answer for the words: the option with this label or number, else the words themselves.
 pub(super) fn in_words(part: &Part, words: &str) -> AnswerContent {
-    let number = words
-        .parse::<usize>()
-        .ok()
-        .and_then(|number| number.checked_sub(1));
+    let number = numbered(words).filter(|_| is_numbered(part));
     let by_label = labelled(part.options.iter(), words);
     let chosen = by_label.or_else(|| part.options.get(number?));
     let answer = PartAnswer {
@@ -177,21 +188,38 @@ mod tests {
         }
     }
 
-    #[test]
-    fn words_choose_an_option_by_its_label_or_number() {
-        let option = |label: &str| Choice {
+    fn part(labels: &[&str]) -> Part {
+        let option = |label: &&str| Choice {
             id: format!("id of {label}"),
-            label: label.to_owned(),
+            label: (*label).to_owned(),
         };
-        let part = Part {
+        Part {
             id: "q".to_owned(),
             text: String::new(),
-            options: ["Redis", "SQLite", "-d", "-D", "US", "Us"]
-                .map(option)
-                .into(),
+            options: labels.iter().map(option).collect(),
             multi: false,
             allow_text: true,
-        };
+        }
+    }
+
+    #[test]
+    fn a_label_that_reads_like_the_number_of_another_option_leaves_all_without_numbers() {
+        for (labels, words, chosen) in [
+            (["2", "none"], "2", Some("id of 2")),
+            (["2", "none"], "1", None),
+            (["none", " 01"], "1", None),
+            (["1", "2"], "2", Some("id of 2")),
+            (["10", "20"], "2", Some("id of 20")),
+        ] {
+            let answer = &in_words(&part(&labels), words).parts[0];
+            let found = answer.options.first().map(String::as_str);
+            assert_eq!(found, chosen, "{labels:?} {words}");
+        }
+    }
+
+    #[test]
+    fn words_choose_an_option_by_its_label_or_number() {
+        let part = part(&["Redis", "SQLite", "-d", "-D", "US", "Us"]);
         for (words, chosen) in [
             ("redis", Some("id of Redis")),
             ("2", Some("id of SQLite")),

@@ -50,10 +50,8 @@ pub(super) async fn run(
     // Before the code is spent: a token that cannot be stored would be lost.
     private::make_folder(file.parent().unwrap_or(file))
         .map_err(|error| unwritable(error.into(), "the code was not used yet"))?;
-    let probe = file.with_extension("new");
     let before = host_file::text(file).and_then(|before| {
-        host_file::write(&probe, "")?;
-        fs::remove_file(&probe)?;
+        host_file::try_beside(file, &written(&config, host_file::TOKEN_LIKE))?;
         Ok(before.unwrap_or_default())
     });
     let before = before.map_err(|error| unwritable(error, "the code was not used yet"))?;
@@ -80,7 +78,7 @@ async fn end_older(config: &Config, text: &str) {
     let older = stored(config, text);
     let mut is_left = !are_all(&older, text);
     for login in &older {
-        is_left |= !is_over(config, &end(config, login).await);
+        is_left |= !end(config, login).await.is_over(config);
     }
     if is_left {
         let next = harmless(&by_hand(&older), false);
@@ -250,31 +248,41 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
         Err(error) => return Err(unwritable(error.into(), "no login was revoked")),
     };
     let logins = stored(&config, &text);
-    let mut ends = Vec::new();
-    for login in &logins {
-        ends.push(end(&config, login).await);
-    }
-    fs::remove_file(file).map_err(|error| unwritable(error.into(), "the file is still there"))?;
-    if logins.is_empty() {
-        return without_token(printer, file, &text);
-    }
     let mut left = Ok(());
-    for ended in ends {
-        if is_over(&config, &ended) {
-            printer.line("Logged out: the login is revoked and deleted from this host.")?;
-        } else {
-            left = left.and(ended);
+    let mut is_left = !are_all(&logins, &text);
+    for login in &logins {
+        let ended = end(&config, login).await;
+        match ended {
+            _ if !ended.is_over(&config) => {
+                is_left = true;
+                left = left.and(ended.failure());
+            }
+            Ended::Now => printer.line("Logged out: the login is revoked.")?,
+            _ => printer.line("Logged out: the login had ended before.")?,
         }
     }
-    if left.is_ok() && are_all(&logins, &text) {
-        return Ok(());
+    let is_deleted = remove(file);
+    if is_left && !logins.is_empty() {
+        let what = match logins.as_slice() {
+            [_] => "No coordinator could revoke the login",
+            _ => "Not every login in the file is revoked",
+        };
+        printer.line(&format!("{what}: {}", by_hand(&logins)))?;
     }
-    let what = match logins.as_slice() {
-        [_] => "The login is deleted from this host, but no coordinator could revoke it",
-        _ => "The file is deleted, but not every login in it is revoked",
-    };
-    printer.line(&format!("{what}: {}", by_hand(&logins)))?;
-    left.and(Err(Failure::No))
+    is_deleted.map_err(|error| unwritable(error.into(), "the file is still there"))?;
+    match (logins.is_empty(), is_left) {
+        (true, _) => without_token(printer, file, &text),
+        (false, true) => left.and(Err(Failure::No)),
+        (false, false) => Ok(()),
+    }
+}
+
+/// Removes a file, and the file behind it if it is a link.
+fn remove(file: &Path) -> io::Result<()> {
+    if file.is_symlink() {
+        fs::remove_file(fs::canonicalize(file)?)?;
+    }
+    fs::remove_file(file)
 }
 
 /// Returns whether these are all logins of the file with that text, as far as they can be read.
@@ -305,19 +313,33 @@ fn without_token(printer: &Printer, file: &Path, text: &str) -> Result<(), Failu
     })
 }
 
-/// Returns whether the login has ended, now or before. A token in a file that is not accepted may be damaged, so its refusal does
-/// not show that.
-fn is_over(config: &Config, ended: &Result<(), Failure>) -> bool {
-    match ended {
-        Ok(()) => true,
-        Err(Failure::Refused(refusal)) => {
-            config.person.login.is_some()
-                && matches!(
-                    refusal.code,
-                    ErrorCode::Unauthorized | ErrorCode::LoginNotFound
-                )
+/// How the end of a login went.
+#[derive(Debug)]
+enum Ended {
+    /// It is revoked now.
+    Now,
+    /// Each of its coordinators has answered that it has no such login.
+    Before,
+    /// A coordinator gave another answer or none, or got no token.
+    Not(Failure),
+}
+
+impl Ended {
+    /// Returns whether the login has ended. A token in a file that is not accepted may be damaged, so its refusal does not show that.
+    fn is_over(&self, config: &Config) -> bool {
+        match self {
+            Self::Now => true,
+            Self::Before => config.person.login.is_some(),
+            Self::Not(_) => false,
         }
-        Err(_) => false,
+    }
+
+    /// Returns why it has not ended, if that is known.
+    fn failure(self) -> Result<(), Failure> {
+        match self {
+            Self::Not(failure) => Err(failure),
+            Self::Now | Self::Before => Ok(()),
+        }
     }
 }
 
@@ -342,31 +364,42 @@ fn id_of(person: &PersonLogin) -> &str {
         .map_or("", |(id, _)| id)
 }
 
-/// Revokes the login at the first coordinator that answers.
-///
-/// Errors: none revokes it, or none may get its token.
-async fn end(config: &Config, person: &PersonLogin) -> Result<(), Failure> {
+/// Revokes the login at the first of its coordinators that has it.
+async fn end(config: &Config, person: &PersonLogin) -> Ended {
     let urls = person.urls();
     if urls.is_empty() {
-        return Err(Failure::Stopped {
+        return Ended::Not(Failure::Stopped {
             why: "no coordinator got the token: its file is not accepted or names none, and config.toml names none or \
                   the environment another one"
                 .to_owned(),
             advice: LISTED.to_owned(),
         });
     }
-    let token = person.token.expose();
     let path = format!("{}/{}", login::LOGINS_PATH, id_of(person));
-    let trust = Trust::new(person.certificates(&config.coordinators).to_vec());
-    let bearer = format!("Bearer {token}");
-    let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator answers");
+    let bearer = format!("Bearer {}", person.token.expose());
+    let mut ended = Ended::Before;
     for target in &urls {
         let url = as_written(target);
-        match delete(&url, &trust, &path, &[("Authorization", &bearer)]).await {
-            Ok((200, _)) => return Ok(()),
-            Ok((status, answer)) => return Err(refusal(&url, status, &answer).into()),
-            Err(refusal) => away = refusal,
+        let trust = Trust::new(
+            person
+                .certificates_of(target, &config.coordinators)
+                .to_vec(),
+        );
+        let refused = match delete(&url, &trust, &path, &[("Authorization", &bearer)]).await {
+            Ok((200, _)) => return Ended::Now,
+            Ok((status, answer)) => refusal(&url, status, &answer),
+            // No coordinator has answered: a wrong certificate is UNAUTHORIZED too.
+            Err(away) => {
+                ended = Ended::Not(away.into());
+                continue;
+            }
+        };
+        if !matches!(
+            refused.code,
+            ErrorCode::Unauthorized | ErrorCode::LoginNotFound
+        ) {
+            ended = Ended::Not(refused.into());
         }
     }
-    Err(away.into())
+    ended
 }

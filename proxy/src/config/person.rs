@@ -132,10 +132,29 @@ impl PersonLogin {
 
     /// Returns the certificates that identify its coordinators: those of the host's file, which follows a new certificate,
     /// but not others that the environment names.
-    pub fn certificates<'a>(&'a self, coordinators: &'a Coordinators) -> &'a [Fingerprint] {
+    fn certificates<'a>(&'a self, coordinators: &'a Coordinators) -> &'a [Fingerprint] {
         match coordinators.source {
             Source::File => &coordinators.fingerprints,
             Source::Environment | Source::Overridden => &self.fingerprints,
+        }
+    }
+
+    /// Returns the certificates that identify one of its coordinators: those of the host's file if that names it, else those of
+    /// when the login was made.
+    pub fn certificates_of<'a>(
+        &'a self,
+        target: &str,
+        coordinators: &'a Coordinators,
+    ) -> &'a [Fingerprint] {
+        let is_in_file = coordinators.source == Source::File
+            && coordinators
+                .urls
+                .iter()
+                .any(|url| url.eq_ignore_ascii_case(target));
+        if is_in_file {
+            &coordinators.fingerprints
+        } else {
+            &self.fingerprints
         }
     }
 

@@ -1,6 +1,7 @@
 //! TLS between hosts and coordinator: the certificates that a host trusts, its errors about others, and the port's behaviour.
 
 mod files;
+mod logout;
 mod port;
 mod trust;
 

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::codes::Codes;
 use super::config::{Content, Person};
 use super::mask::masked;
-use super::reply::{ALLOW, DENY, Line, takes_words};
+use super::reply::{ALLOW, DENY, Line, is_numbered, takes_words};
 
 /// The sequence id of the push that only has a number.
 pub(super) const WAITING: &str = "c3po-waiting";
@@ -137,10 +137,13 @@ impl Frame<'_> {
             let end = self.codes.filter(|_| words).map(|codes| {
                 let is_free =
                     question.is_none_or(|asked| asked.parts.iter().any(|part| part.allow_text));
-                let answer = match (options.is_empty(), is_free) {
-                    (true, _) => "your words",
-                    (false, true) => "a number or your words",
-                    (false, false) => "a number",
+                let numbered = question.is_some_and(|asked| asked.parts.iter().all(is_numbered));
+                let answer = match (options.is_empty(), numbered, is_free) {
+                    (true, ..) => "your words",
+                    (false, true, true) => "a number or your words",
+                    (false, true, false) => "a number",
+                    (false, false, true) => "an option or your words",
+                    (false, false, false) => "an option",
                 };
                 let code = codes.typed(message);
                 format!("\nAnswer in the reply topic: {code} and {answer}")
@@ -210,7 +213,7 @@ impl Frame<'_> {
     }
 
     /// Returns the options that have buttons, with their labels: none without a reply topic, if there are more than two, if
-    /// the text is not shown or a part of it is masked, and for requests of clients unless the person wants that and the whole
+    /// something of it is masked or not shown, and for requests of clients unless the person wants that and the whole
     /// text is shown.
     pub(super) fn buttons(&self, message: &Message) -> Vec<(String, String)> {
         let Some(question) = message.question.as_deref() else {
@@ -219,9 +222,7 @@ impl Frame<'_> {
         let [part] = &question.parts[..] else {
             return Vec::new();
         };
-        let text = text_of(message);
-        let is_shown = self.content == Content::Full && masked(&text) == text;
-        if !self.buttons || self.codes.is_none() || !is_shown {
+        if !self.buttons || self.codes.is_none() || !self.is_unmasked(message) {
             return Vec::new();
         }
         let may_decide = self.person.verdict_buttons && self.is_whole(message, question);
@@ -236,6 +237,16 @@ impl Frame<'_> {
         let is_few = part.options.len() <= BUTTONS_MAX && !part.multi;
         let one = |choice: &Choice| (choice.id.clone(), choice.label.clone());
         part.options.iter().filter(|_| is_few).map(one).collect()
+    }
+
+    /// Returns whether the title, the text and the options are shown, and nothing of them is masked.
+    fn is_unmasked(&self, message: &Message) -> bool {
+        let parts = message.question.iter().flat_map(|asked| &asked.parts);
+        let labels = parts.flat_map(|part| part.options.iter().map(|option| option.label.as_str()));
+        let is_plain = |text: &str| masked(text) == text;
+        self.content == Content::Full
+            && is_plain(&text_of(message))
+            && labels.chain([subject(message)]).all(is_plain)
     }
 
     fn actions(
@@ -280,13 +291,17 @@ impl Frame<'_> {
 }
 
 /// Returns the tool of a request of a client, else the title of the message.
-fn about(message: &Message) -> String {
+fn subject(message: &Message) -> &str {
     let question = message.question.as_deref();
-    let about = match question.and_then(|question| question.request.as_ref()) {
+    match question.and_then(|question| question.request.as_ref()) {
         Some(request) => request.tool.as_str(),
         None => message.title.as_deref().unwrap_or_else(|| waits(message)),
-    };
-    harmless(&masked(about), false)
+    }
+}
+
+/// Returns the subject as it is shown.
+fn about(message: &Message) -> String {
+    harmless(&masked(subject(message)), false)
 }
 
 /// Returns the words for a message of which no more is shown.
@@ -423,13 +438,21 @@ fn has_no_ink(c: char) -> bool {
 
 /// Returns the lines of the options.
 fn listed(question: &Question) -> String {
-    let options = question
-        .parts
-        .iter()
-        .flat_map(|part| part.options.iter().enumerate());
-    options
-        .map(|(at, option)| format!("\n{}. {}", at + 1, option.label))
-        .collect()
+    let line = |part: &Part, at: usize, label: &str| {
+        let label = masked(label);
+        if is_numbered(part) {
+            format!("\n{}. {label}", at + 1)
+        } else {
+            format!("\n- {label}")
+        }
+    };
+    let of = |part: &Part| -> String {
+        let options = part.options.iter().enumerate();
+        options
+            .map(|(at, option)| line(part, at, &option.label))
+            .collect()
+    };
+    question.parts.iter().map(of).collect()
 }
 
 /// Returns a text of at most so many bytes. A longer one loses its middle, because commands often do harm at their end.

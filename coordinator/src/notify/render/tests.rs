@@ -112,6 +112,26 @@ fn a_push_names_the_answers_that_it_takes_and_shows_no_buttons_for_a_masked_text
     }
     let masked = answer(true, "Go on with token=abcdefgh?");
     assert_eq!(labels(&masked), ["Answer in words"]);
+    let title = "Drop the one with token=abcdefgh?";
+    let of_title = question("ask", &["Yes", "No"], Value::Null);
+    let of_title = pushed(
+        &message(json!({"question": of_title, "title": title})),
+        |_, _| (),
+    );
+    assert_eq!(labels(&of_title), ["Answer in words"]);
+    let of_label = question("ask", &["Use token=abcdefgh", "No"], Value::Null);
+    let of_label = pushed(&message(json!({"question": of_label})), |_, _| ());
+    assert_eq!(labels(&of_label), ["Answer in words"]);
+    assert!(!of_label.to_string().contains("abcdefgh"), "{of_label}");
+}
+
+#[test]
+fn a_list_with_a_label_that_is_the_number_of_another_option_has_no_numbers() {
+    let question = question("ask", &["2", "none"], Value::Null);
+    let push = pushed(&message(json!({"question": question})), |_, _| ());
+    let text = push["message"].as_str().expect("a text");
+    assert!(text.contains("\n- 2\n- none\n"), "{text}");
+    assert!(text.ends_with(" and an option or your words"), "{text}");
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 
 use super::steps::{Outcome, Steps};
 use super::stopped;
 use crate::commands::failure::Failure;
-use crate::config::{self, Config, private};
+use crate::config::{self, Config, private, text_of};
 
 /// The wanted values of the file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -138,6 +138,17 @@ pub(in crate::commands) fn write(path: &Path, text: &str) -> Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// A text as long as any token.
+pub(in crate::commands) const TOKEN_LIKE: &str =
+    "c3po-login_0123456789_0123456789012345678901234567890123456789012345678901234567890123456789";
+
+/// Writes such a text beside a file and removes it again: its folder and its disk have room for it.
+pub(in crate::commands) fn try_beside(path: &Path, text: &str) -> Result<()> {
+    let beside = path.with_extension("new");
+    write(&beside, text)?;
+    fs::remove_file(&beside).with_context(|| format!("cannot remove {}", beside.display()))
+}
+
 /// Returns the file's text, if it exists.
 pub(in crate::commands) fn text(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
@@ -187,8 +198,9 @@ pub(in crate::commands) fn plan_for(
         return Ok(None);
     }
     let path = &config.places.config_file;
-    let change = text(path)
-        .and_then(|text| plan(text.as_deref(), wanted))
+    // A file that other users may have written would be accepted once its mode is changed.
+    let text = text_of(path).map_err(Error::msg).map_err(stopped)?;
+    let change = plan(text.as_deref(), wanted)
         .with_context(|| path.display().to_string())
         .map_err(stopped)?;
     if let Plan::Conflict { key, line } = change {

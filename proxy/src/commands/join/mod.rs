@@ -3,6 +3,7 @@
 pub(super) mod code;
 mod known;
 
+use anyhow::anyhow;
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::{self, CODE_VARIABLE, Fingerprint, JoinCode, JoinReply, JoinRequest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -14,7 +15,7 @@ use super::claude_code::host_file;
 use super::failure::Failure;
 use super::print::Printer;
 use super::session::CommandSession;
-use crate::config::{self, Config, Secret, private};
+use crate::config::{self, Config, Secret, private, text_of};
 use crate::link::Trust;
 use crate::link::http::post_json;
 
@@ -54,10 +55,13 @@ pub(super) async fn run(
     let joining = look(&config, &arguments)?;
     // Before the code is used up: a key that cannot be stored would be lost.
     let before = &joining.before;
-    host_file::replace(before, &values(&joining.after(Relation::Added), "")).map_err(unwritable)?;
+    let longest = values(&joining.after(Relation::Added), host_file::TOKEN_LIKE);
+    let longest = host_file::replace(before, &longest).map_err(unwritable)?;
     private::make_folder(file.parent().unwrap_or(file))
         .map_err(|error| unwritable(error.into()))?;
-    host_file::write(file, before).map_err(unwritable)?;
+    host_file::try_beside(file, &longest)
+        .and_then(|()| host_file::write(file, before))
+        .map_err(unwritable)?;
 
     let joined = ask(&joining).await?;
     let relation = joining.relation(joined.older_key.is_some());
@@ -90,8 +94,9 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
         );
         return Err(Failure::Usage(why));
     }
-    let before = host_file::text(&config.places.config_file)
-        .map_err(unwritable)?
+    // A file that other users may have written would be accepted once it is rewritten.
+    let before = text_of(&config.places.config_file)
+        .map_err(|problem| unwritable(anyhow!(problem)))?
         .unwrap_or_default();
     let written = Config::of_file(&before).coordinators;
     let older_key = written.key_id().map(str::to_owned);
@@ -249,7 +254,10 @@ fn tell(
         Relation::Added => line(&format!(
             "It serves the same fleet as {others}: this host uses whichever of them answers."
         ))?,
-        Relation::Instead => line(&format!("This host no longer uses {others}."))?,
+        Relation::Instead => line(&format!(
+            "This host no longer uses {others}.{}",
+            left_behind(joining, joined)
+        ))?,
         Relation::Again if !others.is_empty() => line(&format!(
             "It also uses {others}, as {file} named before, and sends its key there. If you do not know that \
              coordinator, revoke this key, delete that file, and join again with a new code."
@@ -265,6 +273,15 @@ fn tell(
     }
     printer
         .line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tests everything.")
+}
+
+/// Returns the sentence about the key for the coordinators before, if the file had one that this coordinator does not know.
+fn left_behind(joining: &Joining, joined: &JoinReply) -> String {
+    let key = joining.older_key.as_deref();
+    let key = key.filter(|_| joined.older_key.is_none());
+    key.map_or_else(String::new, |key| {
+        format!(" Its key there stays valid. To revoke it, run on that machine: `c3po-coordinator keys revoke {key}`.")
+    })
 }
 
 /// Returns the report for a host whose own name differs from its known one.
