@@ -10,6 +10,8 @@ use crate::refusal::Refusal;
 
 /// The placeholder for a host that does not send its name.
 pub const UNKNOWN: &str = "unknown";
+/// By whom an answer in a client's dialog is, before the name of its host.
+const TERMINAL: &str = "terminal";
 
 /// A request to forget an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,17 +60,28 @@ pub struct RenamedHost {
     pub keys: usize,
 }
 
-/// Checks the name that a host chooses when it joins: ASCII letters and digits, `-`, `_`, `.`, apostrophes, and single spaces
-/// between them. So it neither looks like another one nor like the rest of a title.
+/// Checks the name that a host chooses when it joins: ASCII letters and digits, and between them also `-`, `_`, `.`,
+/// apostrophes and single spaces, but no name that is a part of c3po. So it neither looks like another one nor like the rest
+/// of a title.
 ///
 /// Errors: `INVALID_REQUEST`, with the ways to give another name.
 pub fn check_chosen(host: &str) -> Result<(), Refusal> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.'’".contains(c);
     let is_word = |word: &str| !word.is_empty() && word.chars().all(is_plain);
-    if host.split(' ').all(is_word) {
+    let ends = [host.chars().next(), host.chars().next_back()];
+    let is_ended = ends
+        .iter()
+        .all(|end| end.is_some_and(|c| c.is_ascii_alphanumeric()));
+    let is_own = AgentId::from_any(host)
+        .is_some_and(|id| id.is_reserved() || id.look() == TERMINAL || id.look() == UNKNOWN);
+    let error = if is_own {
+        "this name of a host is reserved"
+    } else if is_ended && host.split(' ').all(is_word) {
         return Ok(());
-    }
-    let error = "the name of a host that joins has only ASCII letters and digits, '-', '_', '.', apostrophes and single spaces";
+    } else {
+        "the name of a host that joins begins and ends with an ASCII letter or digit, and between them has only these, '-', \
+         '_', '.', apostrophes and single spaces"
+    };
     Err(Refusal::invalid(error).suggest(
         "Join under another name: `c3po join URL --host NAME`, or set C3PO_HOST. The code was not used.",
     ))
@@ -139,6 +152,15 @@ mod tests {
             "a@b",
             "a/b",
             "n\u{a0}as",
+            "nas.",
+            "nas .",
+            "nas-",
+            "'nas",
+            "nas’",
+            "_nas",
+            "System",
+            "human",
+            "terminal",
         ] {
             assert!(check_chosen(name).is_err(), "{name:?}");
         }

@@ -329,16 +329,30 @@ async fn call_claude(claude: &ClaudeCommand, situation: &Situation) -> Result<()
     for call in situation.calls()? {
         claude.must(&call).await?;
     }
-    if claude.plugin().await?.is_some_and(|plugin| plugin.enabled) {
+    let plugin = claude.plugin().await?.filter(|plugin| plugin.enabled);
+    let Some(plugin) = plugin else {
+        return Err(Failure::Stopped {
+            why: format!(
+                "claude reported that it installed {PLUGIN}, but does not list it as enabled"
+            ),
+            advice: format!(
+                "Check the output of `{}`.",
+                claude.typed(&["plugin", "list"])
+            ),
+        });
+    };
+    let Some(other) = situation.bundle.replaced_by(&plugin) else {
         return Ok(());
-    }
-    let why =
-        format!("claude reported that it installed {PLUGIN}, but does not list it as enabled");
+    };
     Err(Failure::Stopped {
-        why,
+        why: format!(
+            "claude loads {PLUGIN} from {}, not from {}: another program may run in your sessions",
+            other.display(),
+            situation.bundle.folder().display()
+        ),
         advice: format!(
-            "Check the output of `{}`.",
-            claude.typed(&["plugin", "list"])
+            "Run `{}`, then run this again.",
+            claude.typed(&["plugin", "marketplace", "remove", MARKETPLACE])
         ),
     })
 }

@@ -191,6 +191,14 @@ impl Config {
         self
     }
 
+    /// Returns the folder of queued calls. Those that a login sends are beside it: a project may name a state folder in which
+    /// there are any calls.
+    pub fn journal_dir(&self) -> PathBuf {
+        let login = self.person.login.as_ref().filter(|_| self.person.speaks);
+        let beside = login.and(self.places.person_file.parent());
+        beside.unwrap_or(&self.state_dir).join("journal")
+    }
+
     /// Reads the login of this host's person again.
     pub fn read_person(&self) -> Person {
         Person {

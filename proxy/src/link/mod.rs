@@ -45,7 +45,7 @@ use client_session::ClientSession;
 use directory::Directory;
 pub(crate) use failed::{for_host, is_loopback, of_store};
 use journal::Journal;
-pub use journal::QueuedFor;
+pub use journal::{QueuedFor, kept};
 use outgoing_call::{CallResult, OutgoingCall};
 use pending::Pending;
 pub use people::count_questions;
@@ -74,11 +74,6 @@ pub trait Deliveries: Send + Sync {
     }
     /// Called when the link is up as that session of that agent, or, with generation 0, when the session took that name.
     fn begins(&self, agent: &AgentId, generation: u64);
-}
-
-/// Returns the queued and the rejected calls of all agents on this host.
-pub fn kept(config: &Config) -> Vec<QueuedFor> {
-    Journal::new(config.state_dir.join("journal")).kept()
 }
 
 /// A handle to the link. Cheap to clone.
@@ -175,7 +170,7 @@ impl Link {
             config.agent.clone(),
             config.coordinators.urls.first().map_or("", String::as_str),
         );
-        let journal = Journal::new(config.state_dir.join("journal"));
+        let journal = Journal::new(config.journal_dir());
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
         let reach = Some(kind.reach());

@@ -17,6 +17,7 @@ mod no_login;
 mod origins;
 mod people;
 mod person_commands;
+mod person_queue;
 mod places;
 mod quotas;
 mod refused_file;

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use harness::claude::ClaudeCode;
 use harness::skip::skipped;
+use serde_json::Value;
 
 use super::host::{CALL, Host};
 
@@ -163,6 +164,51 @@ async fn a_foreign_marketplace_of_the_same_name_is_left_alone() -> Result<()> {
     Ok(())
 }
 
+/// Returns the verdict of `c3po doctor` about the plugin, and its words.
+async fn examined(host: &Host) -> Result<(String, String)> {
+    let said = host.c3po(&["doctor", "--json"]).await?;
+    let report: Value = serde_json::from_str(&said.out)?;
+    let mut findings = report["findings"].as_array().context("findings")?.iter();
+    let plugin = findings.find(|finding| finding["check"] == "plugin");
+    let plugin = plugin.context("the plugin is not examined")?;
+    let verdict = plugin["verdict"].as_str().context("a verdict")?;
+    Ok((verdict.to_owned(), plugin.to_string()))
+}
+
+#[tokio::test]
+async fn a_plugin_that_the_client_loads_from_elsewhere_is_reported() -> Result<()> {
+    let claude = match real() {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("a plugin from elsewhere", &reason),
+    };
+    let host = Host::new(Some(&claude))?;
+    host.c3po(&["install"]).await?.good()?;
+    ensure!(examined(&host).await?.0 == "ok");
+    // Only the client's own list of marketplaces names the other folder.
+    let other = host.home().join(".claude/plugins/marketplaces/other");
+    fs::create_dir_all(other.parent().context("a folder")?)?;
+    fs::rename(host.installed(), &other)?;
+    host.c3po(&["install"]).await?.good()?;
+    let list = host.home().join(".claude/plugins/known_marketplaces.json");
+    let mut known: Value = serde_json::from_str(&fs::read_to_string(&list)?)?;
+    known["c3po"]["installLocation"] = other.display().to_string().into();
+    fs::write(&list, known.to_string())?;
+
+    let (verdict, said) = examined(&host).await?;
+    ensure!(verdict == "fail", "{said}");
+    ensure!(said.contains(&other.display().to_string()), "{said}");
+    let refused = host.c3po(&["install"]).await?;
+    ensure!(refused.status.code() == Some(1), "{}", refused.out);
+    let pasted = refused.err.split('`').nth(1).context("a command")?;
+    host.run(Path::new("/bin/sh"), &["-c", pasted])
+        .await?
+        .good()?;
+    host.c3po(&["install"]).await?.good()?;
+    let (verdict, said) = examined(&host).await?;
+    ensure!(verdict == "ok", "{said}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_dry_run_lists_the_changes_and_makes_none() -> Result<()> {
     let claude = match real() {
@@ -194,7 +240,7 @@ async fn a_dry_run_lists_the_changes_and_makes_none() -> Result<()> {
     ] {
         assert!(said.contains(part), "{part} is missing in:\n{said}");
     }
-    let document: serde_json::Value = serde_json::from_str(
+    let document: Value = serde_json::from_str(
         &host
             .c3po(&[&install[..], &["--json"]].concat())
             .await?

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::client::Installed;
 use crate::config::private;
 
 /// Every file of the marketplace except the program, by its path.
@@ -85,6 +86,13 @@ impl Bundle {
     /// Returns the path of its program.
     pub(in crate::commands) fn program(&self) -> PathBuf {
         self.folder.join(PROGRAM)
+    }
+
+    /// Returns the folder from which sessions load the plugin, if that is another one.
+    pub(in crate::commands) fn replaced_by<'a>(&self, plugin: &'a Installed) -> Option<&'a Path> {
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let own = real(&self.folder.join("plugin"));
+        plugin.folder.as_deref().filter(|found| real(found) != own)
     }
 
     /// Returns the number of its files.

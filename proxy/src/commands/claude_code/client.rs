@@ -30,6 +30,9 @@ pub(in crate::commands) struct Installed {
     id: String,
     /// Whether sessions load it.
     pub(in crate::commands) enabled: bool,
+    /// The folder from which sessions load it, if its marketplace is a folder.
+    #[serde(rename = "readFromFolder")]
+    pub(in crate::commands) folder: Option<PathBuf>,
 }
 
 /// Its reply to a call.

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +12,7 @@ use c3po_shared::time::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{MARKETPLACE, PLUGIN};
+use crate::config::private;
 
 /// The members of the file.
 pub(in crate::commands) type Members = Map<String, Value>;
@@ -55,9 +57,16 @@ impl SettingsFile {
         let real = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let failed = || format!("cannot write {}", real.display());
         let folder = real.parent().with_context(failed)?;
-        fs::create_dir_all(folder).with_context(failed)?;
+        private::make_folder(folder).with_context(failed)?;
         let temporary = folder.join(format!(".settings.json.c3po-{}", std::process::id()));
-        let mut file = fs::File::create(&temporary).with_context(failed)?;
+        // A leftover of a process with the same number.
+        let _ = fs::remove_file(&temporary);
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary);
+        let mut file = file.with_context(failed)?;
         if let Ok(about) = fs::metadata(&real) {
             file.set_permissions(about.permissions())
                 .with_context(failed)?;

@@ -1,10 +1,12 @@
 //! Checks whether Claude Code is installed and loads our plugin.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::report::Report;
+use crate::commands::claude_code::MARKETPLACE;
 use crate::commands::claude_code::bundle::Bundle;
 use crate::commands::claude_code::client::ClaudeCommand;
 use crate::commands::claude_code::settings::{self, SettingsFile};
@@ -40,36 +42,57 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         }
     };
     let found = claude.typed(&[]).trim().to_owned();
-    match plugin {
-        None => report.warn("plugin", format!("{found} does not have it"), INSTALL),
-        Some(plugin) if !plugin.enabled => report.warn(
+    let bundle = Bundle::in_data(&config.places.data_dir);
+    let other = plugin
+        .as_ref()
+        .and_then(|plugin| bundle.replaced_by(plugin))
+        .filter(|other| bundle.program().exists() || !other.exists());
+    match (&plugin, other) {
+        (None, _) => report.warn("plugin", format!("{found} does not have it"), INSTALL),
+        (Some(plugin), _) if !plugin.enabled => report.warn(
             "plugin",
             format!("{found} has it, disabled"),
             "Enable it with /plugin in a session, or run `c3po install` again.",
         ),
-        Some(_) if is_gone(config) => {
-            let folder = Bundle::in_data(&config.places.data_dir)
-                .folder()
-                .display()
-                .to_string();
-            report.fail(
-                "plugin",
-                format!("{found} has it, but its files in {folder} are gone"),
-                INSTALL,
-            )
-        }
-        Some(_) if is_outdated(config) => report.warn(
+        (_, Some(other)) => elsewhere(&claude, other, &bundle, report),
+        (Some(_), None) if is_gone(config, &bundle) => report.fail(
+            "plugin",
+            format!(
+                "{found} has it, but its files in {} are gone",
+                bundle.folder().display()
+            ),
+            INSTALL,
+        ),
+        (Some(_), None) if is_outdated(&bundle) => report.warn(
             "plugin",
             format!("{found} has it from another build of c3po"),
             INSTALL,
         ),
-        Some(_) => report.ok("plugin", format!("{found} has it, enabled")),
+        (Some(_), None) => report.ok("plugin", format!("{found} has it, enabled")),
     }
 }
 
+/// Reports that sessions load the plugin from another folder than that of `c3po install`.
+fn elsewhere(
+    claude: &ClaudeCommand,
+    other: &Path,
+    bundle: &Bundle,
+    report: &mut Report<'_>,
+) -> Result<(), Failure> {
+    let (program, own) = (claude.typed(&[]), bundle.folder().display());
+    let found = format!(
+        "{} loads it from {}, not from {own}",
+        program.trim(),
+        other.display()
+    );
+    let remove = claude.typed(&["plugin", "marketplace", "remove", MARKETPLACE]);
+    let next =
+        format!("Another program may run in your sessions. Run `{remove}`, then `c3po install`.");
+    report.fail("plugin", found, &next)
+}
+
 /// Returns whether the settings name the plugin's folder of `c3po install`, but the plugin is not there any more.
-fn is_gone(config: &Config) -> bool {
-    let bundle = Bundle::in_data(&config.places.data_dir);
+fn is_gone(config: &Config, bundle: &Bundle) -> bool {
     let Ok(members) = SettingsFile::in_folder(&config.places.claude_dir).read() else {
         return false;
     };
@@ -77,8 +100,7 @@ fn is_gone(config: &Config) -> bool {
 }
 
 /// Returns whether `c3po install` was run by another build than this one.
-fn is_outdated(config: &Config) -> bool {
-    let bundle = Bundle::in_data(&config.places.data_dir);
+fn is_outdated(bundle: &Bundle) -> bool {
     // A plugin that was installed from elsewhere is not compared.
     let (true, Ok(this)) = (bundle.program().exists(), std::env::current_exe()) else {
         return false;

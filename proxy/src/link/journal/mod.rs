@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::lines::{append_to, private};
+use crate::config::Config;
 use crate::config::private::{check_owner, make_state_folder};
 pub(super) use unnamed::Unnamed;
 
@@ -102,6 +103,17 @@ pub struct QueuedFor {
 #[derive(Debug, Clone)]
 pub(super) struct Journal {
     folder: PathBuf,
+}
+
+/// Returns the queued and the rejected calls of all agents on this host, and of its person.
+pub fn kept(config: &Config) -> Vec<QueuedFor> {
+    let of_host = config.state_dir.join("journal");
+    let of_person = config.clone().of_person().journal_dir();
+    let of_person = Some(of_person).filter(|folder| *folder != of_host);
+    let folders = of_person.into_iter().chain([of_host]);
+    folders
+        .flat_map(|folder| Journal::new(folder).kept())
+        .collect()
 }
 
 impl Journal {
@@ -204,7 +216,7 @@ impl Journal {
     }
 
     /// Returns the queued calls of each agent, by name.
-    pub(super) fn kept(&self) -> Vec<QueuedFor> {
+    fn kept(&self) -> Vec<QueuedFor> {
         let agent = |name: String| {
             let stem = name.strip_suffix(".jsonl")?;
             stem.split('~').next()?.parse().ok()
