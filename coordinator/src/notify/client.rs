@@ -1,7 +1,9 @@
 //! HTTP requests to an ntfy server: one connection each, without redirects.
 
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, Bytes, to_bytes};
@@ -15,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, join, split};
 use tokio::net::TcpStream;
 use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;
@@ -90,6 +92,40 @@ impl<'a> Ask<'a> {
 
 /// The most of a response that is parsed at a time, in bytes: a server that sends heads without end must not keep the thread.
 const PARSED_MAX: usize = 8 << 10;
+
+/// A reader that gives others their turn after so much: hyper reads the size of a chunk byte by byte, and it may have no end.
+struct Paced<R> {
+    reader: R,
+    in_turn: usize,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Paced<R> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.in_turn >= PARSED_MAX {
+            this.in_turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut this.reader).poll_read(cx, buffer);
+        this.in_turn = match polled {
+            Poll::Ready(_) => this.in_turn + buffer.filled().len() - before,
+            Poll::Pending => 0,
+        };
+        polled
+    }
+}
+
+/// Returns the stream with its reading side paced.
+fn paced(stream: TcpStream) -> impl Connection {
+    let (reader, writer) = split(stream);
+    join(Paced { reader, in_turn: 0 }, writer)
+}
 
 trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
@@ -259,7 +295,7 @@ async fn connect(server: &Server) -> Result<Box<dyn Connection>, ClientError> {
     let found = found.map_err(ClientError::unreachable)?;
     let found = found.map_err(ClientError::unreachable)?;
     let stream = TcpStream::connect(found.as_slice()).await;
-    let stream = stream.map_err(ClientError::unreachable)?;
+    let stream = paced(stream.map_err(ClientError::unreachable)?);
     if !server.tls {
         return Ok(Box::new(stream));
     }
@@ -297,6 +333,8 @@ async fn text_of(response: Response<Incoming>) -> Result<String, ClientError> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt;
+
     use super::*;
 
     #[tokio::test]
@@ -347,5 +385,21 @@ mod tests {
             never = others => never,
         }
         assert!(turns > 2, "{turns} turns in {DEADLINE:?}");
+    }
+
+    #[tokio::test]
+    async fn a_stream_without_end_is_read_in_turns() {
+        let mut stream = Paced {
+            reader: tokio::io::repeat(b'0'),
+            in_turn: 0,
+        };
+        for _ in 0..3 {
+            let mut read = 0;
+            let mut buffer = vec![0; PARSED_MAX];
+            while let Poll::Ready(part) = futures_util::poll!(pin!(stream.read(&mut buffer))) {
+                read += part.expect("read");
+            }
+            assert!((1..=2 * PARSED_MAX).contains(&read), "{read}");
+        }
     }
 }

@@ -200,7 +200,8 @@ impl Serving {
                     .services
                     .unfinished
                     .account_of_stranger(HANDSHAKE_BYTES_MAX);
-                let intake = Intake::new(admitted, account, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX);
+                let intake =
+                    Intake::new(admitted, account, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX).of_tls();
                 let shaking = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(intake)));
                 match stop.run_until_cancelled(shaking).await {
                     Some(Ok(Ok(mut stream))) => {
@@ -242,6 +243,10 @@ impl Serving {
 impl Peer for TlsStream<Intake<AdmittedStream>> {
     fn has_left(&self) -> bool {
         self.get_ref().0.stream().has_left()
+    }
+
+    fn begin_turn(&mut self) -> bool {
+        self.get_mut().0.begin_turn()
     }
 }
 

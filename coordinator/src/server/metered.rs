@@ -160,6 +160,11 @@ pub(super) fn metered<S>(
 pub(super) trait Peer {
     /// Returns whether it has closed the connection, or its half, whatever it sent before and is not read yet.
     fn has_left(&self) -> bool;
+
+    /// Begins the next turn of reading. Returns whether the one before is over, so that others go first.
+    fn begin_turn(&mut self) -> bool {
+        false
+    }
 }
 
 impl Peer for TcpStream {
@@ -201,7 +206,7 @@ impl<S: Peer> Metered<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+impl<S: AsyncRead + Peer + Unpin> AsyncRead for Metered<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -209,6 +214,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.is_read = false;
+        if this.stream.begin_turn() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let Some(most) = ready!(this.meter.poll_credit(cx)) else {
             return Pin::new(&mut this.stream).poll_read(cx, buffer);
         };

@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Sleep, sleep};
 
 use super::frames::Frames;
+use super::records::Records;
 use super::{Account, Charge};
 
 /// The size of a client's control frame without its payload.
@@ -31,6 +32,8 @@ pub(crate) struct Intake<S> {
     overdue: Option<Pin<Box<Sleep>>>,
     /// The position in the frames; `None` before the upgrade to a WebSocket.
     frames: Option<Frames>,
+    /// The position in the records; `None` without TLS.
+    records: Option<Records>,
 }
 
 impl<S> Intake<S> {
@@ -45,6 +48,15 @@ impl<S> Intake<S> {
             room: None,
             overdue: None,
             frames: None,
+            records: None,
+        }
+    }
+
+    /// Follows the records of TLS from now on.
+    pub(crate) fn of_tls(self) -> Self {
+        Self {
+            records: Some(Records::default()),
+            ..self
         }
     }
 
@@ -75,10 +87,23 @@ impl<S> Intake<S> {
         }
     }
 
-    /// Ends charging: later input has other limits.
+    /// Ends charging: later input has other limits. Records of TLS take turns from now on.
     pub(crate) fn finish(&mut self) {
         self.settle(0);
         self.account = None;
+        self.begin_turn();
+    }
+
+    /// Begins the next turn. Returns whether the one before is over, so that others go first.
+    pub(crate) fn begin_turn(&mut self) -> bool {
+        let Some(records) = &mut self.records else {
+            return false;
+        };
+        let is_over = records.is_turn_over();
+        if is_over {
+            records.begin_turn();
+        }
+        is_over
     }
 
     /// Records that a message of this size is complete. Returns its charge, to be held until the message is processed.
@@ -124,7 +149,7 @@ impl<S: AsyncRead + Unpin> Intake<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.account.is_none() {
-            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+            return self.poll_in_turn(cx, buffer);
         }
         let within_frame = self.frames.as_ref().map_or(usize::MAX, Frames::most);
         let within_message = self.longest.saturating_sub(self.unfinished);
@@ -142,15 +167,45 @@ impl<S: AsyncRead + Unpin> Intake<S> {
             .min(buffer.remaining())
             .min(within_frame)
             .min(within_message);
+        self.unfinished += ready!(self.poll_part(most, cx, buffer))?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads without a budget. Records of TLS are read until others have their turn.
+    fn poll_in_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Some(records) = &self.records else {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        };
+        if records.is_turn_over() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let most = records.most().min(buffer.remaining());
+        self.poll_part(most, cx, buffer).map_ok(drop)
+    }
+
+    /// Reads at most so many bytes. Returns how many.
+    fn poll_part(
+        &mut self,
+        most: usize,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
         if let Some(frames) = &mut self.frames {
             frames.note(part.filled());
         }
-        self.unfinished += read;
+        if let Some(records) = &mut self.records {
+            records.note(part.filled());
+        }
         buffer.advance(read);
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(read))
     }
 }
 
@@ -209,6 +264,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Intake<S> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::task::unconstrained;
     use tokio::time::Instant;
 
     use super::*;
@@ -314,6 +370,35 @@ mod tests {
         intake.finish();
         read += intake.read(&mut buffer).await.expect("read");
         assert_eq!(read, 3 * LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn short_records_of_tls_take_turns() {
+        let (mut theirs, ours) = duplex(1 << 20);
+        let (records, account) = (1_000, Budget::within(None));
+        for _ in 0..records {
+            let record = [&[23, 3, 3, 0, 22][..], &[0; 22]].concat();
+            theirs.write_all(&record).await.expect("written");
+        }
+        drop(theirs);
+        let account = account.account(&Room::default(), LONGEST);
+        let mut ours = Intake::new(ours, account, LONGEST, WITHIN).of_tls();
+        ours.finish();
+        let (mut turns, mut read) = (0, 0);
+        loop {
+            let mut buffer = vec![0; LONGEST];
+            let reading = unconstrained(ours.read(&mut buffer));
+            match futures_util::poll!(std::pin::pin!(reading)) {
+                Poll::Ready(Ok(0)) => break,
+                Poll::Ready(part) => read += part.expect("read"),
+                Poll::Pending => {
+                    assert!(ours.begin_turn() && !ours.begin_turn());
+                    turns += 1;
+                }
+            }
+        }
+        assert_eq!(read, records * 27);
+        assert!(turns >= records / 32, "{turns}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@
 
 mod frames;
 mod intake;
+mod records;
 
 use std::sync::{Arc, Once};
 

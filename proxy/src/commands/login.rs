@@ -18,7 +18,7 @@ use super::join::code;
 use super::print::Printer;
 use crate::config::{Config, PersonLogin, Places, Source, private};
 use crate::link::http::{delete, post_json};
-use crate::link::{Trust, as_written};
+use crate::link::{self, Trust, as_written};
 
 /// The coordinator and the options.
 #[derive(Debug, clap::Args)]
@@ -47,6 +47,7 @@ pub(super) async fn run(
     if !arguments.yes {
         consent(&config, is_moved)?;
     }
+    check_link(file, "the code was not used yet")?;
     // Before the code is spent: a token that cannot be stored would be lost.
     private::make_folder(file.parent().unwrap_or(file))
         .map_err(|error| unwritable(error.into(), "the code was not used yet"))?;
@@ -240,6 +241,7 @@ fn tell(printer: &Printer, file: &Path, made: &LoginReply) -> Result<(), Failure
 /// `c3po logout`
 pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Failure> {
     let file = &config.places.person_file;
+    check_link(file, "no login was revoked")?;
     let text = match fs::read(file) {
         Ok(text) => String::from_utf8_lossy(&text).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -261,7 +263,7 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
             _ => printer.line("Logged out: the login had ended before.")?,
         }
     }
-    let is_deleted = remove(file);
+    let is_deleted = fs::remove_file(file);
     if is_left && !logins.is_empty() {
         let what = match logins.as_slice() {
             [_] => "No coordinator could revoke the login",
@@ -270,6 +272,14 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
         printer.line(&format!("{what}: {}", by_hand(&logins)))?;
     }
     is_deleted.map_err(|error| unwritable(error.into(), "the file is still there"))?;
+    let queued = link::kept(&config).into_iter();
+    for queued in queued.filter(|queued| queued.agent.is_human() && queued.waiting > 0) {
+        printer.line(&format!(
+            "Messages that you queued on this host are still in {}: the next login of this host sends them, unless you \
+             delete that file.",
+            queued.journal.display()
+        ))?;
+    }
     match (logins.is_empty(), is_left) {
         (true, _) => without_token(printer, file, &text),
         (false, true) => left.and(Err(Failure::No)),
@@ -277,12 +287,10 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
     }
 }
 
-/// Removes a file, and the file behind it if it is a link.
-fn remove(file: &Path) -> io::Result<()> {
-    if file.is_symlink() {
-        fs::remove_file(fs::canonicalize(file)?)?;
-    }
-    fs::remove_file(file)
+/// Checks that the login is that of the folder in which its file is.
+fn check_link(file: &Path, state: &str) -> Result<(), Failure> {
+    let problem = PersonLogin::problem_of_link(file).map(anyhow::Error::msg);
+    problem.map_or(Ok(()), |problem| Err(unwritable(problem, state)))
 }
 
 /// Returns whether these are all logins of the file with that text, as far as they can be read.

@@ -62,8 +62,23 @@ struct PersonFile {
 }
 
 impl PersonLogin {
+    /// Returns why a file is not the login of the folder that it is in, if it is a symbolic link: a project may have made that,
+    /// beside a `config.toml` and queued calls of its own.
+    pub fn problem_of_link(path: &Path) -> Option<String> {
+        path.is_symlink().then(|| {
+            format!(
+                "{} is a symbolic link, which a project may have made: remove it, or put the file itself there",
+                path.display()
+            )
+        })
+    }
+
     /// Reads the file. A file without a valid login counts as missing, with a warning unless it is empty.
     pub(super) fn read(path: &Path, warnings: &mut Vec<String>) -> Option<Self> {
+        if let Some(problem) = Self::problem_of_link(path) {
+            warnings.push(problem);
+            return None;
+        }
         let text = text_of(path).unwrap_or_else(|problem| {
             warnings.push(problem);
             None

@@ -310,7 +310,13 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
 
 /// Returns the call with the rest of its message's life in seconds: the time in the queue is a part of it. One that may have been
 /// applied keeps the `least`, because only its own reply has the outcome.
+///
+/// Errors: its life is over, or it is none that is ever queued: a project may have written the journal.
 fn aged(mut call: Call, age: Duration, least: u64) -> Result<Call, Refusal> {
+    if !matches!(call, Call::SendMessage(_) | Call::Reply(_)) {
+        let error = "no such call is queued by c3po, so another program wrote it into the journal";
+        return Err(Refusal::invalid(error));
+    }
     if let Call::SendMessage(SendMessage {
         expires_in: Some(life),
         ..
@@ -399,6 +405,9 @@ async fn on_disk<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
     use super::*;
 
     #[test]
@@ -449,5 +458,26 @@ mod tests {
             Some(Some(1)),
             "it may have been applied"
         );
+    }
+
+    #[test]
+    fn only_calls_that_are_queued_are_sent_from_the_journal() {
+        let sent = |tool: &str, arguments: serde_json::Value| {
+            let arguments = to_raw_value(&arguments).expect("it is JSON");
+            let call = Call::parse(tool, &arguments);
+            aged(call.expect("a call"), Duration::ZERO, 0).is_ok()
+        };
+        let (message, reply) = (
+            json!({"target": "a", "message": "b"}),
+            json!({"message_id": "a::b::0a1b2c3d", "response": "c"}),
+        );
+        assert!(sent("send_message", message) && sent("reply", reply));
+        let part = json!({"message_id": "a::human::0a1b2c3d", "part": {"id": "1", "text": "yes"}});
+        assert!(!sent("answer_in_dialog", part));
+        assert!(!sent(
+            "send_message",
+            json!({"target": "a", "message": "b"})
+        ));
+        assert!(!sent("list_agents", json!({})));
     }
 }

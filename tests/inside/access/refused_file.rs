@@ -215,3 +215,29 @@ async fn a_login_that_fails_leaves_the_file_as_it_is() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn a_link_to_the_file_is_no_login_and_gets_no_request() -> Result<()> {
+    let host = Host::new().await?;
+    let (token, _) = host.logged_in().await?;
+    let elsewhere = host.home.path().join("person.toml");
+    fs::rename(&host.file, &elsewhere)?;
+    std::os::unix::fs::symlink(&elsewhere, &host.file)?;
+    let code = host.gate.login_code("answer").await?;
+    for (words, input) in [
+        (&["logout"][..], ""),
+        (&["login", &host.url(), "--yes"], code.as_str()),
+    ] {
+        let out = host.run(words, input).await?;
+        ensure!(!out.status.success(), "{words:?}: {out:?}");
+        ensure!(printed(&out).contains("is a symbolic link"), "{out:?}");
+    }
+    let out = host.run(&["questions"], "").await?;
+    ensure!(!out.status.success(), "it has the key alone: {out:?}");
+    ensure!(host.is_valid(&token).await?);
+    // The code was not spent.
+    fs::remove_file(&host.file)?;
+    let done = host.run(&["login", &host.url(), "--yes"], &code).await?;
+    ensure!(done.status.success(), "{done:?}");
+    Ok(())
+}

@@ -95,6 +95,8 @@ pub struct QueuedFor {
     pub refused: usize,
     /// Why the last of them was rejected.
     pub why: Option<String>,
+    /// The file of the queued calls.
+    pub journal: PathBuf,
     /// The file of the rejected calls.
     pub file: PathBuf,
 }
@@ -242,6 +244,7 @@ impl Journal {
             waiting: waiting(self.read(&agent)) + of_unnamed,
             refused: refused.lines().count(),
             why: last.map(|last| last.refusal.error),
+            journal: self.lines(&agent),
             agent,
             file,
         }

@@ -113,6 +113,7 @@ fn a_refused_line_is_kept_beside_the_journal() {
         waiting: 1,
         refused: 1,
         why: Some(refusal.error),
+        journal: journal.lines(&agent()),
         file,
     };
     assert_eq!(journal.kept(), [kept]);
