@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use c3po_shared::join::KEY_PREFIX;
 use c3po_shared::limits::{AUDIT_ENTRIES, LOOP_MESSAGES, SENDS_PER_MINUTE};
+use c3po_shared::login::TOKEN_PREFIX;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
@@ -170,6 +172,12 @@ pub enum ConfigError {
         "a token has at least {TOKEN_MIN} characters: set C3PO_TOKEN to a longer one, such as `openssl rand -hex 32`"
     )]
     ShortToken,
+    /// The token is a key or a login, which would get every right, also once it is revoked.
+    #[error(
+        "C3PO_TOKEN (--token) is the key of a host or the login of a person, not the shared token of a coordinator: unset it, or \
+         set another one, such as `openssl rand -hex 32`"
+    )]
+    OtherToken,
     /// The address of the store is malformed.
     #[error("the address of the store (--store or C3PO_STORE) cannot be read: {0}")]
     Store(AddressError),
@@ -196,13 +204,7 @@ impl ServeFlags {
 
     /// Validates the settings and converts them into a configuration.
     pub fn into_config(self) -> Result<Config, ConfigError> {
-        if self
-            .token
-            .as_ref()
-            .is_some_and(|token| token.reveal().len() < TOKEN_MIN)
-        {
-            return Err(ConfigError::ShortToken);
-        }
+        check_token(self.token.as_ref())?;
         let data_dir = self.data_dir()?;
         let store = match self.store.or(self.redis_url) {
             Some(store) => store.reveal().parse().map_err(ConfigError::Store)?,
@@ -238,6 +240,20 @@ impl ServeFlags {
             ntfy: self.ntfy,
         })
     }
+}
+
+/// Checks the shared token.
+fn check_token(token: Option<&Secret>) -> Result<(), ConfigError> {
+    let Some(token) = token.map(Secret::reveal) else {
+        return Ok(());
+    };
+    if token.starts_with(KEY_PREFIX) || token.starts_with(TOKEN_PREFIX) {
+        return Err(ConfigError::OtherToken);
+    }
+    if token.len() < TOKEN_MIN {
+        return Err(ConfigError::ShortToken);
+    }
+    Ok(())
 }
 
 /// Returns whether clients without a credential are admitted. They are with `--open`, and on loopback unless there is a token
@@ -392,6 +408,9 @@ mod tests {
         );
         check(&["--redis-url", "redis://user:hunter2@nas:x"], "'nas:x'");
         check(&["--token", "hunter2"], "at least 16 characters");
+        for other in ["c3po_0a1b2c3d_hunter2", "c3po-login_0a1b2c3d_hunter2"] {
+            check(&["--token", other], "key of a host");
+        }
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::refusal::Refusal;
 
 /// The placeholder for a host that does not send its name.
 pub const UNKNOWN: &str = "unknown";
-/// By whom an answer in a client's dialog is, before the name of its host.
-const TERMINAL: &str = "terminal";
+/// The words beside or in place of the names of people in their answers: `terminal@HOST`, `local (not verified)`.
+const OF_ANSWERS: [&str; 2] = ["terminal", "local"];
 
 /// A request to forget an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -72,8 +72,9 @@ pub fn check_chosen(host: &str) -> Result<(), Refusal> {
     let is_ended = ends
         .iter()
         .all(|end| end.is_some_and(|c| c.is_ascii_alphanumeric()));
-    let is_own = AgentId::from_any(host)
-        .is_some_and(|id| id.is_reserved() || id.look() == TERMINAL || id.look() == UNKNOWN);
+    let is_own = AgentId::from_any(host).is_some_and(|id| {
+        id.is_reserved() || id.look() == UNKNOWN || OF_ANSWERS.contains(&id.look().as_str())
+    });
     let error = if is_own {
         "this name of a host is reserved"
     } else if is_ended && host.split(' ').all(is_word) {
@@ -161,6 +162,7 @@ mod tests {
             "System",
             "human",
             "terminal",
+            "Local",
         ] {
             assert!(check_chosen(name).is_err(), "{name:?}");
         }

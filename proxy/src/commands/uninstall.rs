@@ -13,7 +13,7 @@ use super::claude_code::steps::{Outcome, Steps};
 use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::failure::Failure;
 use super::print::Printer;
-use crate::config::Config;
+use crate::config::{Config, text_of};
 use crate::link::as_written;
 
 /// The options of the removal.
@@ -112,9 +112,13 @@ fn next_steps(config: &Config) -> String {
             config_file.display()
         );
     }
-    if let Some(id) = config.coordinators.key_id() {
-        let urls: Vec<_> = config
-            .coordinators
+    // The environment may have a key of another host.
+    let written = text_of(config_file).ok().flatten();
+    let written = written.map(|text| Config::of_file(&text).coordinators);
+    if let Some(written) = &written
+        && let Some(id) = written.key_id()
+    {
+        let urls: Vec<_> = written
             .urls
             .iter()
             .map(|target| as_written(target))

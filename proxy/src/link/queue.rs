@@ -474,10 +474,6 @@ mod tests {
         assert!(sent("send_message", message) && sent("reply", reply));
         let part = json!({"message_id": "a::human::0a1b2c3d", "part": {"id": "1", "text": "yes"}});
         assert!(!sent("answer_in_dialog", part));
-        assert!(!sent(
-            "send_message",
-            json!({"target": "a", "message": "b"})
-        ));
         assert!(!sent("list_agents", json!({})));
     }
 }

@@ -206,6 +206,12 @@ async fn a_plugin_that_the_client_loads_from_elsewhere_is_reported() -> Result<(
     host.c3po(&["install"]).await?.good()?;
     let (verdict, said) = examined(&host).await?;
     ensure!(verdict == "ok", "{said}");
+    // As after a move of the home folder.
+    let mut settings = host.parsed_settings()?;
+    settings["extraKnownMarketplaces"]["c3po"]["source"]["path"] = "/gone/claude-code".into();
+    host.write_settings(&settings.to_string())?;
+    let (verdict, said) = examined(&host).await?;
+    ensure!(verdict == "fail" && said.contains("/gone"), "{said}");
     Ok(())
 }
 

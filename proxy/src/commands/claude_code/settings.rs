@@ -162,6 +162,12 @@ pub(in crate::commands) fn foreign_marketplace(members: &Members, folder: &Path)
     (!is_marketplace(members, folder)).then(|| source.to_string())
 }
 
+/// Returns the folder of a marketplace with our name, if it is another one.
+pub(in crate::commands) fn foreign_folder(members: &Members, folder: &Path) -> Option<PathBuf> {
+    let path = PathBuf::from(source_of_marketplace(members)?["path"].as_str()?);
+    (path != folder).then_some(path)
+}
+
 /// Returns whether the marketplace with our name is in that folder.
 pub(in crate::commands) fn is_marketplace(members: &Members, folder: &Path) -> bool {
     let path = source_of_marketplace(members).and_then(|source| source["path"].as_str());

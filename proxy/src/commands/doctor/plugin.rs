@@ -1,6 +1,6 @@
 //! Checks whether Claude Code is installed and loads our plugin.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::report::Report;
 use crate::commands::claude_code::MARKETPLACE;
 use crate::commands::claude_code::bundle::Bundle;
-use crate::commands::claude_code::client::ClaudeCommand;
+use crate::commands::claude_code::client::{ClaudeCommand, Installed};
 use crate::commands::claude_code::settings::{self, SettingsFile};
 use crate::commands::failure::Failure;
 use crate::config::Config;
@@ -45,7 +45,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     let bundle = Bundle::in_data(&config.places.data_dir);
     let other = plugin
         .as_ref()
-        .and_then(|plugin| bundle.replaced_by(plugin))
+        .and_then(|plugin| other_folder(plugin, config, &bundle))
         .filter(|other| bundle.program().exists() || !other.exists());
     match (&plugin, other) {
         (None, _) => report.warn("plugin", format!("{found} does not have it"), INSTALL),
@@ -54,7 +54,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
             format!("{found} has it, disabled"),
             "Enable it with /plugin in a session, or run `c3po install` again.",
         ),
-        (_, Some(other)) => elsewhere(&claude, other, &bundle, report),
+        (_, Some(other)) => elsewhere(&claude, &other, &bundle, report),
         (Some(_), None) if is_gone(config, &bundle) => report.fail(
             "plugin",
             format!(
@@ -70,6 +70,16 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         ),
         (Some(_), None) => report.ok("plugin", format!("{found} has it, enabled")),
     }
+}
+
+/// Returns the folder from which sessions load the plugin, if it is another one. `claude` names none that is gone, but the
+/// settings do.
+fn other_folder(plugin: &Installed, config: &Config, bundle: &Bundle) -> Option<PathBuf> {
+    if let Some(other) = bundle.replaced_by(plugin) {
+        return Some(other.to_owned());
+    }
+    let members = SettingsFile::in_folder(&config.places.claude_dir).read();
+    settings::foreign_folder(&members.ok()?, bundle.folder())
 }
 
 /// Reports that sessions load the plugin from another folder than that of `c3po install`.

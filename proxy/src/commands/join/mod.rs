@@ -100,13 +100,11 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
         .unwrap_or_default();
     let written = Config::of_file(&before).coordinators;
     let older_key = written.key_id().map(str::to_owned);
+    // The key of the file alone: with one of the environment, which a project may set, this machine would become another host.
     // A token that a person chose could be guessed from a proof of it.
-    let known_token = config
-        .coordinators
+    let key = written
         .token
         .as_ref()
-        .or(written.token.as_ref());
-    let key = known_token
         .map(Secret::expose)
         .filter(|key| key.starts_with(join::KEY_PREFIX));
     let proof = key.map(|key| join::proof(key, &code.secret()));
