@@ -15,13 +15,24 @@ local fleet, now
 local name, agent, unshown, shown, repeated
 local woken, is_news
 local logged = {}
+-- What most calls need at their end, read at once: whether another coordinator is there, and the position of the last entry of the
+-- log, or false if none is kept. Both are nothing until then.
+local has_peers, log_end
 
 local function begin(keys)
   fleet = string.sub(keys[1], 1, -2)
   woken, is_news = {}, false
+  has_peers, log_end = nil, nil
   -- Lua writes numbers of up to 14 digits without an exponent, which is enough for times in milliseconds.
   local clock = redis.call('TIME')
   now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+end
+
+local function read_end()
+  if has_peers == nil then
+    local found = redis.call('MGET', fleet .. 'peers', fleet .. 'audit_end')
+    has_peers, log_end = found[1] ~= false, found[2]
+  end
 end
 
 -- Selects the agent of the call by the position of its four keys.
@@ -72,7 +83,8 @@ end
 
 -- Records that waits for this agent's inbox or receipts look again after the call.
 local function wake(what, whom)
-  woken[#woken + 1] = what .. ' ' .. whom
+  local at = #woken
+  woken[at + 1], woken[at + 2] = what, whom
 end
 
 -- The latest second that was written as text, and that text: many calls write the same one.
@@ -138,14 +150,20 @@ end
 -- of an entry of the stream is the position of the last log entry in it, so that the id serves to trim and to find both.
 -- Returns the error if the log cannot be written: the change of the call stays, and readers notice that positions are missing.
 local function append_log()
-  local entries, end_key, log_key = logged, fleet .. 'audit_end', fleet .. 'audit'
+  local entries, log_key = logged, fleet .. 'audit'
   logged = {}
-  if #entries == 0 or redis.call('EXISTS', end_key) == 0 then
+  if #entries == 0 then
     return
   end
-  local position = redis.call('INCRBY', end_key, #entries)
+  read_end()
+  if not log_end then
+    return
+  end
+  local position = tonumber(log_end) + #entries
+  local written = string.format('%.0f', position)
+  redis.call('SET', fleet .. 'audit_end', written)
   local text = '[' .. table.concat(entries, ',') .. ']'
-  local added = redis.pcall('XADD', log_key, string.format('%.0f-0', position), 'e', text)
+  local added = redis.pcall('XADD', log_key, written .. '-0', 'e', text)
   if position % SHORTENED_EVERY < #entries then
     shorten_log(log_key, position, redis.call('GET', fleet .. 'audit_most'))
   end
@@ -169,7 +187,11 @@ end
 
 -- Publishes the wakes if another coordinator of the fleet is there. Wakes without an origin are for all coordinators.
 local function publish(origin)
-  if #woken > 0 and (is_news or redis.call('EXISTS', fleet .. 'peers') == 1) then
+  if #woken == 0 then
+    return
+  end
+  read_end()
+  if is_news or has_peers then
     redis.call('SPUBLISH', fleet .. 'wake', (is_news and '-' or origin) .. ' ' .. table.concat(woken, ' '))
   end
 end

@@ -89,7 +89,7 @@ local function put(key, thread, due, args, at, about)
   if args[at + 9] == '1' then
     redis.call('SADD', asked_key(from), id)
   end
-  local kind = read_further_facts(args[at + 5] .. ' 0').kind
+  local kind = string.match(args[at + 5], '^%S+ %S+ %d %d+ %d+ %d+ (%S+)')
   log(about and 'answered' or 'accepted', from,
     { 'key', args[at + 13], 'login', args[at + 14], 'to', name, 'message_id', id, 'about', about or '', 'verb', kind })
   wake('inbox', name)
