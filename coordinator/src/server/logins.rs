@@ -23,6 +23,9 @@ use crate::store::Login;
 pub(super) const NEW_CODE: &str =
     "Get a new one: `c3po-coordinator login NAME` on the coordinator's machine.";
 
+/// The length of a device in a notice, in characters.
+const DEVICE_SHOWN: usize = 60;
+
 /// A link with which one person logs in.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct LoginLink {
@@ -208,23 +211,89 @@ pub(super) async fn revoke(
 async fn changed(server: &AppState, verb: &str, login: &Login, by: &str) {
     let (id, name, scope) = (&login.id, &login.name, login.scope);
     tracing::info!("the login {id} ({scope}) of {name} was {verb}, by {by}");
-    let device = login.device.as_deref().unwrap_or("an unnamed device");
-    let (title, text) = if login.revoked_at.is_some() {
+    let (title, text) = notice(login, by);
+    if let Err(error) = auth::watch::load(&server.auth, server.services.store.as_ref()).await {
+        tracing::debug!("could not reload the logins immediately: {error}");
+    }
+    notify_people(&server.services, title, text).await;
+}
+
+/// Returns the title and the text of the notice to people about a login that was made or revoked. The device is the login's
+/// own statement, so it comes last, quoted and cut: it could look like the facts.
+fn notice(login: &Login, by: &str) -> (&'static str, String) {
+    let (id, name, scope) = (&login.id, &login.name, login.scope);
+    let device = match &login.device {
+        Some(device) => format!("calls itself \"{}\"", quotable(device)),
+        None => "has no name".to_owned(),
+    };
+    if login.revoked_at.is_some() {
         (
             "A login was revoked",
-            format!("The login {id} of {name} on {device} was revoked by {by}."),
+            format!("The login {id} of {name} was revoked by {by}. Its device {device}."),
         )
     } else {
         (
             "Somebody logged in",
             format!(
-                "{name} logged in on {device} with the scope {scope}; the link was made by {by}. If you do not know of \
-                 it, revoke it: `c3po-coordinator logins revoke {id}`."
+                "{name} logged in with the scope {scope}; the login is {id}, and its link was made by {by}. If you do not \
+                 know of it, revoke it: `c3po-coordinator logins revoke {id}`. Its device {device}."
             ),
         )
-    };
-    if let Err(error) = auth::watch::load(&server.auth, server.services.store.as_ref()).await {
-        tracing::debug!("could not reload the logins immediately: {error}");
     }
-    notify_people(&server.services, title, text).await;
+}
+
+/// Returns the beginning of a name without quotation marks, with a mark if it was cut.
+fn quotable(name: &str) -> String {
+    let mut start: String = name.chars().take(DEVICE_SHOWN).collect();
+    if start.len() < name.len() {
+        start.push('…');
+    }
+    start.replace('"', "'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a login of ann at a device of that name.
+    fn login(device: Option<&str>) -> Login {
+        let now = crate::clock::now();
+        Login {
+            id: "0a1b2c3d".to_owned(),
+            hash: String::new(),
+            name: "ann".to_owned(),
+            scope: LoginScope::Admin,
+            created_at: now,
+            expires_at: now,
+            revoked_at: None,
+            made_by: "local".to_owned(),
+            device: device.map(str::to_owned),
+            revision: 1,
+        }
+    }
+
+    #[test]
+    fn a_notice_has_the_facts_first_and_a_short_quoted_device_last() {
+        let device = format!(
+            "vm\" with the scope answer. Revoke 11111111: {}",
+            "x".repeat(400)
+        );
+        let (_, text) = notice(&login(Some(&device)), "local");
+        assert_eq!(
+            text,
+            "ann logged in with the scope admin; the login is 0a1b2c3d, and its link was made by local. If you do not \
+             know of it, revoke it: `c3po-coordinator logins revoke 0a1b2c3d`. Its device calls itself \
+             \"vm' with the scope answer. Revoke 11111111: xxxxxxxxxxxxxxxx…\"."
+        );
+        let revoked = Login {
+            revoked_at: Some(crate::clock::now()),
+            ..login(Some("phone"))
+        };
+        assert_eq!(
+            notice(&revoked, "login-4e5f6a7b").1,
+            "The login 0a1b2c3d of ann was revoked by login-4e5f6a7b. Its device calls itself \"phone\"."
+        );
+        let (_, text) = notice(&login(None), "local");
+        assert!(text.ends_with("Its device has no name."), "{text}");
+    }
 }
