@@ -33,7 +33,7 @@ install: ## build c3po and install it into PREFIX/bin, by default ~/.local/bin
 	@tests/setup/programs quick $(SHIPPED)
 	install -d '$(PREFIX)/bin'
 	install -m 755 $(SHIPPED)/c3po '$(PREFIX)/bin/c3po'
-	@'$(PREFIX)/bin/c3po' man '$(PREFIX)/share/man/man1'
+	@umask go-w && '$(PREFIX)/bin/c3po' man '$(PREFIX)/share/man/man1'
 	@tests/setup/how-to-install '$(PREFIX)/bin'
 
 install-server: ## build a coordinator and install it as a systemd service that serves the network with TLS

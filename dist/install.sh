@@ -28,6 +28,8 @@ fetch() {
 }
 
 main() {
+    # Other users must not be able to replace the programs.
+    umask go-w
     release=${C3PO_RELEASE:-@REPOSITORY@/releases/latest/download}
     arch=$(uname -m)
     case $arch in

@@ -53,6 +53,8 @@ main() {
         unspent "this coordinator has no program for $machine; it has @MACHINES@"
     fi
     folder=${C3PO_BIN_DIR:-$HOME/.local/bin}
+    # Other users must not be able to replace the program.
+    umask go-w
     mkdir -p "$folder"
     fetched=$(mktemp "$folder/.c3po.XXXXXX")
     trap 'rm -f "$fetched"' EXIT

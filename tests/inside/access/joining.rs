@@ -261,7 +261,7 @@ async fn a_host_without_the_program_gets_it_from_the_coordinator_alone() -> Resu
     let line = line(work.path(), &coordinator, "curl ").await?;
     let mut shell = command("sh", home.path());
     shell
-        .args(["-c", &line])
+        .args(["-c", &format!("umask 000; {line}")])
         .env("PATH", "/usr/local/bin:/usr/bin:/bin");
     let installed = shell.output().await?;
     ensure!(installed.status.success(), "{installed:?}");
@@ -270,6 +270,12 @@ async fn a_host_without_the_program_gets_it_from_the_coordinator_alone() -> Resu
         std::fs::read(&fetched)? == std::fs::read(program("c3po")?)?,
         "it is the very program"
     );
+    for path in [".local", ".local/bin", ".local/bin/c3po"] {
+        let mode = std::fs::metadata(home.path().join(path))?
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o755, "{path}: others could replace it");
+    }
     let status = command(&fetched, home.path())
         .arg("status")
         .output()

@@ -4,6 +4,7 @@ mod operations;
 mod release;
 mod server;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -32,6 +33,12 @@ fn dist(name: &str) -> PathBuf {
 /// Returns the contents of an existing text file.
 fn text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// Returns the permission bits of a file or a folder.
+fn mode(path: PathBuf) -> Result<u32> {
+    let found = std::fs::metadata(&path).with_context(|| path.display().to_string())?;
+    Ok(found.permissions().mode() & 0o777)
 }
 
 /// Returns both outputs of a program that succeeded.

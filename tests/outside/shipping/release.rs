@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use harness::process::{command, program};
 use tempfile::TempDir;
 
-use super::{dist, machine, well};
+use super::{dist, machine, mode, well};
 
 /// Packs the built programs as a release in that folder, without debug symbols, which are most of their size.
 async fn release(folder: &Path) -> Result<()> {
@@ -38,8 +38,10 @@ async fn release(folder: &Path) -> Result<()> {
 
 /// Installs from the release in that folder.
 async fn install(home: &Path, folder: &Path) -> Result<std::process::Output> {
-    let mut script = command(dist("install.sh"), home);
+    let mut script = command("sh", home);
     Ok(script
+        .args(["-c", "umask 000; exec \"$0\""])
+        .arg(dist("install.sh"))
         .env("C3PO_RELEASE", format!("file://{}", folder.display()))
         .output()
         .await?)
@@ -63,6 +65,10 @@ async fn an_archive_is_checked_and_installs_c3po_for_its_user() -> Result<()> {
         said.contains(&format!("installed {}", installed.display())),
         "{said}"
     );
+    for path in [".local", ".local/bin", ".local/bin/c3po"] {
+        let mode = mode(home.path().join(path))?;
+        assert_eq!(mode, 0o755, "{path}: others could replace it");
+    }
     let version = well(
         &command(&installed, home.path())
             .arg("--version")

@@ -1,15 +1,14 @@
 //! The coordinator as a service: the location of its files, and whether systemd accepts its unit and rates it as confined.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use harness::process::{command, program};
 use harness::skip::skipped;
 use tempfile::TempDir;
 
-use super::{dist, programs, text, well};
+use super::{dist, mode, programs, text, well};
 
 /// The path of the unit.
 const UNIT: &str = "etc/systemd/system/c3po-coordinator.service";
@@ -26,14 +25,6 @@ async fn install(root: &Path, url: &str) -> Result<String> {
         .env("DESTDIR", root)
         .env("C3PO_PUBLIC_URL", url);
     well(&script.output().await?)
-}
-
-fn mode(path: PathBuf) -> Result<u32> {
-    Ok(fs::metadata(&path)
-        .with_context(|| path.display().to_string())?
-        .permissions()
-        .mode()
-        & 0o777)
 }
 
 #[tokio::test]
