@@ -41,6 +41,9 @@ fn check(folder: &Path) -> anyhow::Result<()> {
         Exposure::Private => Ok(()),
         Exposure::Readable => {
             let closed = fs::set_permissions(folder, Permissions::from_mode(0o700));
+            tracing::info!(
+                "other users could enter or read the data folder {shown} (mode {mode:03o}): it is private now"
+            );
             closed.with_context(|| {
                 format!("removing the permissions of other users from the data folder {shown}")
             })

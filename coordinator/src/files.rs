@@ -1,6 +1,6 @@
 //! Files that are reloaded at runtime, such as rules and certificates, and files that are private to the coordinator.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -48,10 +48,44 @@ pub(crate) fn standing(owner: u32, mode: u32, user: u32) -> Exposure {
     }
 }
 
-/// Opens a file for writing, creating it if it is missing, and makes it private. A symbolic link is not followed.
+/// Returns whether a group has that user as its only member, by the convention that it has the number of its user: such systems
+/// make everything writable for the group.
+pub(crate) fn is_own_group(owner: u32, group: u32, user: u32) -> bool {
+    user != 0 && owner == user && group == user
+}
+
+/// The permission bits with which others write to a file.
+pub(crate) const WRITE: u32 = 0o022;
+/// The permission bits with which others read or write a file.
+pub(crate) const READ_OR_WRITE: u32 = 0o066;
+
+/// Returns the warning about a file that gave others one of these permissions, with the advice; `None` if it did not.
+pub(crate) fn warning(
+    path: &Path,
+    found: &Metadata,
+    permissions: u32,
+    advice: &str,
+) -> Option<String> {
+    let of_own_group = match is_own_group(found.uid(), found.gid(), geteuid().as_raw()) {
+        true => 0o070,
+        false => 0,
+    };
+    let could = match found.mode() & permissions & !of_own_group {
+        0 => return None,
+        given if given & WRITE != 0 => "change",
+        _ => "read",
+    };
+    let (path, mode) = (path.display(), found.mode() & 0o777);
+    Some(format!(
+        "other users could {could} {path} (mode {mode:03o}): {advice}"
+    ))
+}
+
+/// Opens a file for writing, creating it if it is missing, and makes it private. A symbolic link is not followed. Also returns
+/// the owner and the mode that the file had.
 ///
 /// Errors: it is not a regular file, or it belongs to another user.
-pub(crate) fn private(path: &Path) -> io::Result<File> {
+pub(crate) fn private(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let options = OpenOptions::new()
         .write(true)
@@ -82,7 +116,7 @@ pub(crate) fn private(path: &Path) -> io::Result<File> {
     if found.mode() & 0o077 != 0 && (found.uid() == user || user == 0) {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
-    Ok(file)
+    Ok((file, found))
 }
 
 pub(crate) fn refused(why: &str) -> io::Error {
@@ -149,6 +183,39 @@ mod tests {
             "{error}"
         );
         assert!(private(folder.path()).is_err(), "a folder");
+    }
+
+    #[test]
+    fn the_group_of_a_user_has_its_number() {
+        assert!(is_own_group(1000, 1000, 1000));
+        for (owner, group, user) in [(1000, 100, 1000), (1001, 1000, 1000), (0, 0, 0)] {
+            assert!(!is_own_group(owner, group, user), "{owner} {group} {user}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_could_use_has_a_warning_with_its_mode() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("c3po.db");
+        fs::write(&file, "").expect("written");
+        let check = |mode: u32, permissions: u32, expected: Option<&str>| {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).expect("ours");
+            let found = fs::metadata(&file).expect("it is there");
+            let text = expected.map(|could| {
+                let path = file.display();
+                format!("other users could {could} {path} (mode {mode:03o}): restore a backup")
+            });
+            assert_eq!(
+                warning(&file, &found, permissions, "restore a backup"),
+                text,
+                "{mode:o}"
+            );
+        };
+        check(0o600, READ_OR_WRITE, None);
+        check(0o644, WRITE, None);
+        check(0o604, READ_OR_WRITE, Some("read"));
+        check(0o602, READ_OR_WRITE, Some("change"));
+        check(0o666, WRITE, Some("change"));
     }
 
     /// Returns the calls of `take` and `report`, in order, if successive reads return the values of `found`.

@@ -10,7 +10,7 @@ use c3po_shared::text::shell_word;
 use rustix::fs::{OFlags, StatVfsMountFlags, fstatvfs, statvfs};
 use rustix::process::geteuid;
 
-use crate::files::{Exposure, refused, standing};
+use crate::files::{Exposure, is_own_group, refused, standing};
 
 /// The most symbolic links on the way to a file, as Linux has it.
 const LINKS_MAX: usize = 40;
@@ -139,12 +139,6 @@ fn check(part: &Path, found: &Metadata, flags: StatVfsMountFlags, place: Place) 
     Err(refused(&why))
 }
 
-/// Returns whether a group has that user as its only member, by the convention that it has the number of its user: such systems
-/// make everything writable for the group.
-fn is_own_group(owner: u32, group: u32, user: u32) -> bool {
-    user != 0 && owner == user && group == user
-}
-
 fn foreign(part: &Path, owner: u32) -> io::Error {
     let (shown, user) = (part.display(), geteuid().as_raw());
     refused(&format!(
@@ -160,14 +154,6 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-
-    #[test]
-    fn the_group_of_a_user_has_its_number() {
-        assert!(is_own_group(1000, 1000, 1000));
-        for (owner, group, user) in [(1000, 100, 1000), (1001, 1000, 1000), (0, 0, 0)] {
-            assert!(!is_own_group(owner, group, user), "{owner} {group} {user}");
-        }
-    }
 
     #[test]
     fn a_file_that_others_can_write_or_replace_is_not_trusted() -> io::Result<()> {

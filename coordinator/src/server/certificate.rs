@@ -11,6 +11,7 @@ use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use time::{Duration, OffsetDateTime};
 
 use crate::config::CertificateFiles;
+use crate::files;
 
 /// The folder of the certificate inside the data folder.
 const FOLDER: &str = "tls";
@@ -18,6 +19,10 @@ const FOLDER: &str = "tls";
 const LIFE: Duration = Duration::days(3_650);
 /// The tolerance for hosts whose clocks are behind.
 const EARLIER: Duration = Duration::days(1);
+
+/// The advice about a key that others could read or change.
+const EXPOSED: &str = "it is private now. If you do not trust them, make a new certificate: stop the coordinator, delete the \
+    folder of this file, start it, and join each host again";
 
 /// Returns the files of the coordinator's own certificate, creating them if they are missing.
 pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<CertificateFiles> {
@@ -37,9 +42,14 @@ pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<Certificate
     Ok(files)
 }
 
-/// Restores the private mode of a key file that was made readable by others.
+/// Restores the private mode of a key file that was made readable by others, with a warning.
 fn close_to_others(key: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(key)?;
+    if found.is_file()
+        && let Some(warning) = files::warning(key, &found, files::READ_OR_WRITE, EXPOSED)
+    {
+        tracing::warn!("{warning}");
+    }
     if found.is_file() && found.mode() & 0o077 != 0 {
         fs::set_permissions(key, Permissions::from_mode(0o600))
     } else {

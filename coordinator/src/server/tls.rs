@@ -1,5 +1,6 @@
 //! TLS of the port: its certificate, and the fingerprint that hosts pin. Changed files are reloaded at runtime.
 
+use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,6 +30,10 @@ pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 pub(super) const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
 /// The largest file of a certificate or key, in bytes.
 const PEM_MAX: u64 = 1 << 20;
+
+/// The advice about a configured key that others could read or change.
+const EXPOSED_ELSEWHERE: &str =
+    "make a new key and a new certificate, and close the file with `chmod`";
 
 /// The transport of the port: plain HTTP or TLS. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -67,7 +72,10 @@ impl Transport {
             Tls::Off => return Ok(Self::plain()),
             Tls::Auto => certificate::own(data_dir, listen)
                 .context("creating the coordinator's certificate")?,
-            Tls::Files(files) => files.clone(),
+            Tls::Files(files) => {
+                warn_of_others(&files.key);
+                files.clone()
+            }
         };
         let pems = read(&files).map_err(anyhow::Error::msg)?;
         let loaded = load(&pems).with_context(|| {
@@ -153,6 +161,19 @@ impl Transport {
     }
 }
 
+/// Logs a warning if others could change a configured key, or if everyone could read it. A group may have to read it, and its
+/// mode is not changed: it is not a file of the coordinator.
+fn warn_of_others(key: &Path) {
+    const GROUP_READS: u32 = 0o040;
+    let found = fs::metadata(key).ok();
+    let permissions = files::READ_OR_WRITE & !GROUP_READS;
+    let warning =
+        found.and_then(|found| files::warning(key, &found, permissions, EXPOSED_ELSEWHERE));
+    if let Some(warning) = warning {
+        tracing::warn!("{warning}");
+    }
+}
+
 /// A certificate with its chain, and its key, as PEM.
 #[derive(PartialEq, Eq)]
 struct Pems {
@@ -211,8 +232,6 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> anyhow::Result<Fingerprint> 
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use tokio_util::task::TaskTracker;
 
     use super::*;

@@ -1,6 +1,7 @@
 //! The certificate: it is kept across restarts, reloaded when its files change, and never replaced by broken ones.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Result, ensure};
 use harness::certificates::Certificates;
@@ -40,6 +41,7 @@ async fn a_certificate_that_is_replaced_is_shown_to_newcomers_and_older_links_li
         fs::write(&certificate, certificate_text).and_then(|()| fs::write(&key, key_text))
     };
     write(&older)?;
+    fs::set_permissions(&key, Permissions::from_mode(0o644))?;
     let coordinator = coordinator(
         &work,
         &format!("{},{}", certificate.display(), key.display()),
@@ -58,6 +60,8 @@ async fn a_certificate_that_is_replaced_is_shown_to_newcomers_and_older_links_li
             .then_some(())
     };
     eventually("a warning", SOON, warned).await?;
+    let warning = format!("other users could read {} (mode 644): ", key.display());
+    ensure!(fs::read_to_string(&log)?.contains(&warning), "{warning}");
     let newcomer = pinned(&work, "newcomer", &coordinator, &first).await?;
     newcomer.reply("ping", json!({})).await?;
 
@@ -86,5 +90,35 @@ async fn a_certificate_that_is_replaced_is_shown_to_newcomers_and_older_links_li
         told["code"] == "UNAUTHORIZED" && told.to_string().contains(&second),
         "{told}"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_and_a_key_that_others_could_change_are_closed_with_one_warning_each()
+-> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = coordinator(&work, "auto").await?;
+    let data = work.path().join(".local/share/c3po");
+    let (database, key) = (work.path().join("c3po.db"), data.join("tls/key.pem"));
+    coordinator.stop().await?;
+    for file in [&database, &key] {
+        fs::set_permissions(file, Permissions::from_mode(0o666))?;
+    }
+    fs::set_permissions(&data, Permissions::from_mode(0o755))?;
+    // One start with the open files, and one with the closed ones.
+    for _ in 0..2 {
+        coordinator.restart().await?;
+        coordinator.stop().await?;
+    }
+    let log = fs::read_to_string(work.path().join("coordinator.log"))?;
+    for (file, advice) in [(&database, "logins list"), (&key, "make a new certificate")] {
+        let warning = format!("other users could change {} (mode 666): ", file.display());
+        ensure!(log.matches(&warning).count() == 1, "{warning}: {log}");
+        let advised = log.lines().find(|line| line.contains(&warning));
+        ensure!(advised.is_some_and(|line| line.contains(advice)), "{log}");
+        assert_eq!(fs::metadata(file)?.permissions().mode() & 0o777, 0o600);
+    }
+    let folder = format!("the data folder {} (mode 755)", data.display());
+    ensure!(log.matches(&folder).count() == 1, "{folder}: {log}");
     Ok(())
 }

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::ladder::{APPLICATION, VERSION, climb, version};
 use super::{room, upgrade};
 use crate::config::Fleet;
-use crate::files::private;
+use crate::files::{self, private};
 use crate::store::StoreError;
 
 /// The tables and indexes that every database of this version has.
@@ -47,6 +47,10 @@ const CHECKED_MAX: u64 = 8 << 20;
 const LOG_PAGES: u32 = 4_096;
 /// The size of the prepared statement cache of each connection: larger than the number of statements.
 const STATEMENTS: usize = 120;
+
+/// The advice about a database that others could change.
+const CHANGED: &str = "it is private now. If you do not trust them, restore a backup, or check its logins and keys with \
+    `c3po-coordinator logins list` and `c3po-coordinator keys list`";
 
 /// Why a database was not opened. No stored message was changed.
 #[derive(Debug, thiserror::Error)]
@@ -280,7 +284,7 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
-    let file = private(&name).map_err(|source| OpenError::NotWritable {
+    let (file, _) = private(&name).map_err(|source| OpenError::NotWritable {
         path: name.clone(),
         source,
     })?;
@@ -291,7 +295,8 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Creates the file if there is none. SQLite gives its other files the same mode. Existing files are made private.
+/// Creates the file if there is none. SQLite gives its other files the same mode. Existing files are made private, with a
+/// warning if others could change one.
 fn make_file(path: &Path) -> Result<(), OpenError> {
     let beside = ["-wal", "-shm"].map(|end| {
         let mut name = path.as_os_str().to_owned();
@@ -302,7 +307,13 @@ fn make_file(path: &Path) -> Result<(), OpenError> {
         .into_iter()
         .filter(|path| fs::symlink_metadata(path).is_ok());
     for path in [path.to_owned()].into_iter().chain(there) {
-        private(&path).map_err(|source| OpenError::NotWritable { path, source })?;
+        let (_, found) = private(&path).map_err(|source| OpenError::NotWritable {
+            path: path.clone(),
+            source,
+        })?;
+        if let Some(warning) = files::warning(&path, &found, files::WRITE, CHANGED) {
+            tracing::warn!("{warning}");
+        }
     }
     Ok(())
 }
