@@ -8,6 +8,7 @@ mod client;
 mod codes;
 mod config;
 mod mask;
+mod options;
 mod push;
 mod quiet;
 mod render;

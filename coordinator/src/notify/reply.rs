@@ -1,5 +1,7 @@
 //! The messages of a reply topic: the tap on a button, or a code and words. Pure.
 
+use std::slice;
+
 use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
 use c3po_shared::question::{AnswerContent, Part, PartAnswer, Question, Verdict};
@@ -8,6 +10,7 @@ use c3po_shared::vocabulary::{Decision, QuestionKind};
 use serde::Deserialize;
 
 use super::codes::{self, Codes};
+use super::options::{is_numbered, place};
 use crate::request::labelled;
 
 /// The options of a verdict.
@@ -120,23 +123,9 @@ pub(super) fn takes_words(question: &Message) -> bool {
     question.requires_response && question.question.as_deref().is_none_or(is_one)
 }
 
-/// Returns whether the options have numbers: none has a label that reads like the number of another one.
-pub(super) fn is_numbered(part: &Part) -> bool {
-    let count = part.options.len();
-    let mut options = part.options.iter().enumerate();
-    options.all(|(at, option)| {
-        numbered(&option.label).is_none_or(|number| number == at || number >= count)
-    })
-}
-
-/// Returns the place of the option with that number.
-fn numbered(words: &str) -> Option<usize> {
-    words.trim().parse::<usize>().ok()?.checked_sub(1)
-}
-
 /// Returns the answer for the words: the option with this label or number, else the words themselves.
 pub(super) fn in_words(part: &Part, words: &str) -> AnswerContent {
-    let number = numbered(words).filter(|_| is_numbered(part));
+    let number = place(words).filter(|_| is_numbered(slice::from_ref(part)));
     let by_label = labelled(part.options.iter(), words);
     let chosen = by_label.or_else(|| part.options.get(number?));
     let answer = PartAnswer {
@@ -154,9 +143,8 @@ pub(super) fn in_words(part: &Part, words: &str) -> AnswerContent {
 
 #[cfg(test)]
 mod tests {
-    use c3po_shared::question::Choice;
-
     use super::*;
+    use crate::notify::options::tests::part;
 
     #[test]
     fn a_reply_is_a_tap_or_a_code_with_words() {
@@ -188,20 +176,6 @@ mod tests {
         }
     }
 
-    fn part(labels: &[&str]) -> Part {
-        let option = |label: &&str| Choice {
-            id: format!("id of {label}"),
-            label: (*label).to_owned(),
-        };
-        Part {
-            id: "q".to_owned(),
-            text: String::new(),
-            options: labels.iter().map(option).collect(),
-            multi: false,
-            allow_text: true,
-        }
-    }
-
     #[test]
     fn a_label_that_reads_like_the_number_of_another_option_leaves_all_without_numbers() {
         for (labels, words, chosen) in [
@@ -215,6 +189,15 @@ mod tests {
             let found = answer.options.first().map(String::as_str);
             assert_eq!(found, chosen, "{labels:?} {words}");
         }
+    }
+
+    #[test]
+    fn a_number_chooses_no_option_of_a_list_that_a_push_does_not_show_whole() {
+        let label = "x".repeat(800);
+        let part = part(&["Redis", "SQLite", &label, &label, &label, &label, &label]);
+        let chosen = |words: &str| in_words(&part, words).parts[0].options.clone();
+        assert_eq!(chosen("2"), [""; 0]);
+        assert_eq!(chosen("sqlite"), ["id of SQLite"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::completions;
 use super::failure::Failure;
 use super::hosts;
-use super::print::{Printer, aligned};
+use super::print::Printer;
 use super::rest::{self, RestReply};
 use crate::config::Config;
 
@@ -60,9 +60,7 @@ pub(super) async fn run(
         return printer.line("No agents yet: start a session that loads c3po.");
     }
     let rows: Vec<_> = agents.iter().map(|agent| row(printer, agent)).collect();
-    aligned(&rows)
-        .iter()
-        .try_for_each(|line| printer.line(line))
+    printer.table(&rows)
 }
 
 async fn remove(config: &Config, printer: &Printer, agent_id: AgentId) -> Result<(), Failure> {

@@ -64,7 +64,7 @@ pub(super) async fn ask(
             AnswerStatus::Answered if printer.json => {}
             AnswerStatus::Answered => {
                 for line in in_words(&outcome) {
-                    printer.line(&harmless(&line, false))?;
+                    printer.others("", &harmless(&line, false))?;
                 }
             }
             status => {

@@ -108,7 +108,7 @@ async fn every_page(
             columns
                 .lines(&rows)
                 .iter()
-                .try_for_each(|line| printer.line(line))?;
+                .try_for_each(|line| printer.others("", line))?;
         }
         if after.is_some_and(|after| page.next < after) {
             eprintln!(

@@ -27,6 +27,7 @@ mod questions;
 mod receipt;
 mod reply;
 mod rest;
+mod rows;
 mod send;
 mod sent;
 mod session;

@@ -7,15 +7,24 @@ use c3po_shared::text::{harmless, harmless_json};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Priority, ReplyStatus};
 use jiff::tz::TimeZone;
+use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::rows::{CONTINUED, rows};
+
+/// The columns of a terminal that does not report them.
+const COLUMNS: u16 = 80;
+/// How each row of a quoted text begins.
+const QUOTED: &str = "> ";
 
 /// The output settings of a command.
 #[derive(Debug)]
 pub(super) struct Printer {
     pub(super) json: bool,
     colour: bool,
+    /// Whether standard output is a terminal, so that long lines become rows.
+    is_terminal: bool,
     zone: TimeZone,
 }
 
@@ -41,9 +50,11 @@ impl Printer {
         } else {
             TimeZone::system()
         };
+        let is_terminal = !json && io::stdout().is_terminal();
         Self {
             json,
-            colour: colour && !json && io::stdout().is_terminal(),
+            colour: colour && is_terminal,
+            is_terminal,
             zone,
         }
     }
@@ -53,6 +64,7 @@ impl Printer {
         Self {
             json,
             colour: colour && !json,
+            is_terminal: false,
             zone: TimeZone::UTC,
         }
     }
@@ -65,6 +77,29 @@ impl Printer {
             .map_err(|error| Failure::of_output(&error))
     }
 
+    /// Prints a line that begins with `first` and has text of another side. On a terminal no row of it can look like another line.
+    pub(super) fn others(&self, first: &str, text: &str) -> Result<(), Failure> {
+        self.line(&rows(first, text, CONTINUED, self.columns()))
+    }
+
+    /// Prints a text of another side, quoted.
+    pub(super) fn quote(&self, text: &str) -> Result<(), Failure> {
+        self.line(&quoted(text, self.columns()))
+    }
+
+    /// Prints rows with aligned columns, which may have texts of other sides.
+    pub(super) fn table(&self, rows: &[Vec<String>]) -> Result<(), Failure> {
+        let mut lines = aligned(rows).into_iter();
+        lines.try_for_each(|line| self.others("", &line))
+    }
+
+    /// Returns the width of the terminal that standard output is now, if it is one.
+    fn columns(&self) -> Option<usize> {
+        let size = self.is_terminal.then(|| tcgetwinsize(io::stdout()));
+        let reported = size?.map_or(0, |size| size.ws_col);
+        Some(usize::from(if reported == 0 { COLUMNS } else { reported }))
+    }
+
     /// Prints a value as one line of JSON.
     pub(super) fn document<T: Serialize>(&self, value: &T) -> Result<(), Failure> {
         // A document of another side, passed on as it came, may have white space between its tokens.
@@ -75,10 +110,11 @@ impl Printer {
 
     /// Prints a message: a header, its title, and its text quoted.
     pub(super) fn message(&self, message: &Message) -> Result<(), Failure> {
-        self.line(&self.message_text(message))
+        self.line(&self.message_text(message, self.columns()))
     }
 
-    fn message_text(&self, message: &Message) -> String {
+    /// Returns a message as lines, wrapped to so many columns.
+    fn message_text(&self, message: &Message, columns: Option<usize>) -> String {
         let host = message
             .from_host
             .as_ref()
@@ -103,13 +139,14 @@ impl Printer {
         if let Some(question) = &message.reply_to {
             head += &format!("  answers {question}");
         }
-        let mut lines = vec![head];
+        let line = |first: &str, text: &str| rows(first, text, CONTINUED, columns);
+        let mut lines = vec![line("", &head)];
         let title = message.title.as_ref();
         // A title alone on its line could look like another header.
-        lines.extend(title.map(|title| format!("title: {}", harmless(title, false))));
-        lines.push(quoted(message.text()));
+        lines.extend(title.map(|title| line("title: ", &harmless(title, false))));
+        lines.push(quoted(message.text(), columns));
         if let Some(context) = &message.context {
-            lines.extend(["context:".to_owned(), quoted(context)]);
+            lines.extend(["context:".to_owned(), quoted(context, columns)]);
         }
         lines.join("\n")
     }
@@ -169,14 +206,12 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
         .collect()
 }
 
-/// Returns a text with `> ` before every line, so that a message's text is always recognisable.
-pub(super) fn quoted(text: &str) -> String {
+/// Returns a text with `> ` before every line, and with columns before every row, so that a message's text is always
+/// recognisable.
+fn quoted(text: &str, columns: Option<usize>) -> String {
     let text = harmless(text, true);
-    let lines: Vec<_> = text
-        .split('\n')
-        .map(|line| format!("> {line}").trim_end().to_owned())
-        .collect();
-    lines.join("\n")
+    let line = |line| rows(QUOTED, line, QUOTED, columns);
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -187,14 +222,15 @@ mod tests {
     #[test]
     fn a_body_cannot_fake_an_origin_or_obey_a_terminal() {
         assert_eq!(
-            quoted("hi\n\u{1b}[2Jb::a::00000001  from human"),
+            quoted("hi\n\u{1b}[2Jb::a::00000001  from human", None),
             "> hi\n> ␛[2Jb::a::00000001  from human"
         );
         assert_eq!(
-            quoted("a\rb\u{9b}c\u{202e}d\u{7f}"),
+            quoted("a\rb\u{9b}c\u{202e}d\u{7f}", None),
             "> a␍b\u{fffd}c\u{fffd}d␡"
         );
-        assert_eq!(quoted(""), ">");
+        assert_eq!(quoted("", None), ">");
+        assert_eq!(quoted("hi    b::a\n", Some(8)), "> hi\n> b::a\n>");
     }
 
     #[test]
@@ -203,6 +239,7 @@ mod tests {
         let printer = |zone: TimeZone| Printer {
             json: false,
             colour: false,
+            is_terminal: false,
             zone,
         };
         let at = |text: &str, zone: &TimeZone| printer(zone.clone()).moment(text.parse().unwrap());
@@ -241,17 +278,27 @@ mod tests {
         let printer = Printer {
             json: false,
             colour: false,
+            is_terminal: false,
             zone: TimeZone::UTC,
         };
         assert_eq!(
-            printer.message_text(&message),
+            printer.message_text(&message, None),
             "a::b::00000001  from a @nas␛2 to b  2026-01-15 10:30:00.000Z  urgent  wants an answer\n\
+             title: Topics\n> Which?\n> All?\ncontext:\n> why"
+        );
+        assert_eq!(
+            printer.message_text(&message, Some(40)),
+            "a::b::00000001  from a @nas␛2 to b\n  … 2026-01-15 10:30:00.000Z  urgent\n  … wants an answer\n\
              title: Topics\n> Which?\n> All?\ncontext:\n> why"
         );
         let coloured = Printer {
             colour: true,
             ..printer
         };
-        assert!(coloured.message_text(&message).contains("\u{1b}[31murgent"));
+        assert!(
+            coloured
+                .message_text(&message, None)
+                .contains("\u{1b}[31murgent")
+        );
     }
 }

@@ -111,7 +111,7 @@ pub(super) fn is_meant(message: &Message, printer: &Printer) -> Result<bool, Fai
         return Err(Failure::Usage(why));
     }
     print(message, printer)?;
-    Ok(confirmed("Answer this? [y/N] "))
+    Ok(confirmed(&format!("Answer {}? [y/N] ", message.id)))
 }
 
 /// Prints a question with its options, and how it is answered.
@@ -124,11 +124,11 @@ pub(super) fn print(question: &Message, printer: &Printer) -> Result<(), Failure
     let parts = asked.map_or(&[][..], |asked| &asked.parts);
     for part in parts {
         if parts.len() > 1 {
-            printer.line(&harmless(&part.text, false))?;
+            printer.quote(&part.text)?;
         }
         for (number, option) in (1..).zip(&part.options) {
             let number: u32 = number;
-            printer.line(&format!("  {number}  {}", harmless(&option.label, false)))?;
+            printer.others(&format!("  {number}  "), &harmless(&option.label, false))?;
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use c3po_shared::text::harmless;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::print::{Printer, aligned};
+use super::print::Printer;
 use super::{rest, words};
 use crate::config::Config;
 
@@ -30,9 +30,7 @@ pub(super) async fn run(mut config: Config, printer: &Printer) -> Result<(), Fai
         .iter()
         .map(|message| row(printer, message))
         .collect();
-    aligned(&rows)
-        .iter()
-        .try_for_each(|line| printer.line(line))
+    printer.table(&rows)
 }
 
 /// Returns a message as a line: id, recipient, time, stage and subject.

@@ -29,6 +29,10 @@ const AT_ONCE: usize = 6;
 /// How long a session may take to learn that it is refused, on a machine that builds at the same time.
 const REFUSED: Duration = Duration::from_secs(20);
 
+/// The width of a terminal that does not report it, and the commands whose lines are wrapped to it.
+const COLUMNS: usize = 80;
+const WRAPPED: [&str; 6] = ["agents", "inbox", "questions", "sent", "tail", "thread"];
+
 /// Runs a command of `c3po` on a terminal of its own, in that home. Checks all of its output, and returns it.
 async fn shown(work: &Path, typed: &str, url: &str, last: Option<&str>) -> Result<String> {
     let c3po = program("c3po")?;
@@ -90,12 +94,23 @@ async fn asked(typed: &str, answers: Answers) -> Result<String> {
 async fn all_asked(asked_for: Vec<(String, &[&str], Answers)>) -> Result<()> {
     let running = asked_for.into_iter().map(async |(typed, fields, answers)| {
         let shown = asked(&typed, answers).await?;
+        let whole = shown.replace("\n  … ", " ").replace("\n> ", " ");
         let missing = fields
             .iter()
-            .find(|name| !shown.contains(&format!("{name} a")));
+            .find(|name| !whole.contains(&format!("{name} a")));
         ensure!(
             missing.is_none(),
             "c3po {typed} shows no {missing:?}:\n{shown}"
+        );
+        let is_wrapped = WRAPPED.iter().any(|name| typed.starts_with(name));
+        // The refusals of the own coordinator are not wrapped.
+        let is_wide = |row: &&str| {
+            row.chars().count() > COLUMNS && !row.starts_with("c3po: ") && !row.starts_with("try: ")
+        };
+        let wide = shown.lines().find(is_wide);
+        ensure!(
+            !is_wrapped || wide.is_none(),
+            "c3po {typed} leaves it to the terminal to wrap {wide:?}"
         );
         let document = |line: &&str| line.starts_with('{');
         for line in shown

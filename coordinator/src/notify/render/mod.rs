@@ -14,13 +14,14 @@ use serde_json::json;
 use super::codes::Codes;
 use super::config::{Content, Person};
 use super::mask::masked;
-use super::reply::{ALLOW, DENY, Line, is_numbered, takes_words};
+use super::options::{is_numbered, listed};
+use super::reply::{ALLOW, DENY, Line, takes_words};
 
 /// The sequence id of the push that only has a number.
 pub(super) const WAITING: &str = "c3po-waiting";
 /// The most buttons with options.
 const BUTTONS_MAX: usize = 2;
-/// The most lines and characters of a text with buttons for a verdict: a notification has no room for more.
+/// The most lines and characters of a text with buttons: a notification has no room for more.
 const SHOWN_MAX: (usize, usize) = (10, 450);
 /// The largest push, in bytes of JSON. ntfy refuses more than 8,192.
 const JSON_BYTES_MAX: usize = 8_000;
@@ -64,15 +65,12 @@ impl Push {
         }
     }
 
-    /// Gives it this text, the options and the last line. The text and the options are cut until ntfy takes the push; a short
-    /// text leaves its room to the options.
+    /// Gives it this text, the list of the options and the last line. The text is cut until ntfy takes the push.
     fn fill(&mut self, text: &str, options: &str, end: &str) {
         let mut most = PUSH_BYTES_MAX;
         loop {
-            let left = most.saturating_sub(text.len() + end.len());
-            let options = cut(options, left.max(most / 2));
             let left = most.saturating_sub(options.len() + end.len());
-            self.message = cut(text, left) + &options + end;
+            self.message = cut(text, left) + options + end;
             let size = serde_json::to_string(self).map_or(0, |json| json.len());
             let excess = size.saturating_sub(JSON_BYTES_MAX);
             if excess == 0 || most == 0 {
@@ -133,12 +131,11 @@ impl Frame<'_> {
         };
         if self.content == Content::Full {
             let question = message.question.as_deref();
-            let options = question.map(listed).unwrap_or_default();
+            let parts = question.map_or(&[][..], |question| &question.parts);
+            let options = listed(parts);
             let end = self.codes.filter(|_| words).map(|codes| {
-                let is_free =
-                    question.is_none_or(|asked| asked.parts.iter().any(|part| part.allow_text));
-                let numbered = question.is_some_and(|asked| asked.parts.iter().all(is_numbered));
-                let answer = match (options.is_empty(), numbered, is_free) {
+                let is_free = parts.is_empty() || parts.iter().any(|part| part.allow_text);
+                let answer = match (options.is_empty(), is_numbered(parts), is_free) {
                     (true, ..) => "your words",
                     (false, true, true) => "a number or your words",
                     (false, true, false) => "a number",
@@ -148,13 +145,7 @@ impl Frame<'_> {
                 let code = codes.typed(message);
                 format!("\nAnswer in the reply topic: {code} and {answer}")
             });
-            let (about, text) = (about(message), masked(&text_of(message)));
-            let text = if push.title.ends_with(&about) {
-                text
-            } else {
-                format!("{about}\n\n{text}")
-            };
-            push.fill(&text, &options, &end.unwrap_or_default());
+            push.fill(&self.text(message), &options, &end.unwrap_or_default());
         }
         push
     }
@@ -190,31 +181,36 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns whether a push shows all that a verdict decides about: the tool in the title, and the whole text.
+    /// Returns the text as it is shown, below a title that does not fit above it.
+    fn text(&self, message: &Message) -> String {
+        let (about, text) = (about(message), masked(&text_of(message)));
+        if self.title(message).ends_with(&about) {
+            text
+        } else {
+            format!("{about}\n\n{text}")
+        }
+    }
+
+    /// Returns whether a push with buttons shows all that a verdict decides about: also the tool in the title, and each character.
     fn is_whole(&self, message: &Message, question: &Question) -> bool {
         let Some(request) = &question.request else {
             return false;
         };
-        let text = text_of(message);
-        let size = (text.lines().count(), text.chars().count());
-        let is_shown = size.0 <= SHOWN_MAX.0
-            && size.1 <= SHOWN_MAX.1
-            && masked(&text) == text
-            && ![&text, &request.input]
-                .iter()
-                .any(|text| text.contains(has_no_ink));
+        let has_ink = ![&text_of(message), &request.input]
+            .iter()
+            .any(|text| text.contains(has_no_ink));
         let is_hidden = |c: char| c.is_whitespace() || has_no_ink(c);
         let has_tool = !request.tool.is_empty()
             && !request.tool.contains(is_hidden)
             && self
                 .title(message)
                 .ends_with(&format!("] {}", request.tool));
-        is_shown && has_tool && (question.kind != QuestionKind::Choice || has_its_parts(question))
+        has_ink && has_tool && (question.kind != QuestionKind::Choice || has_its_parts(question))
     }
 
     /// Returns the options that have buttons, with their labels: none without a reply topic, if there are more than two, if
-    /// something of it is masked or not shown, and for requests of clients unless the person wants that and the whole
-    /// text is shown.
+    /// something is masked or has no room in a notification, and for requests of clients unless the person wants that and each
+    /// character is shown.
     pub(super) fn buttons(&self, message: &Message) -> Vec<(String, String)> {
         let Some(question) = message.question.as_deref() else {
             return Vec::new();
@@ -222,7 +218,7 @@ impl Frame<'_> {
         let [part] = &question.parts[..] else {
             return Vec::new();
         };
-        if !self.buttons || self.codes.is_none() || !self.is_unmasked(message) {
+        if !self.buttons || self.codes.is_none() || !self.is_shown(message) {
             return Vec::new();
         }
         let may_decide = self.person.verdict_buttons && self.is_whole(message, question);
@@ -239,12 +235,15 @@ impl Frame<'_> {
         part.options.iter().filter(|_| is_few).map(one).collect()
     }
 
-    /// Returns whether the title, the text and the options are shown, and nothing of them is masked.
-    fn is_unmasked(&self, message: &Message) -> bool {
+    /// Returns whether a notification shows the title, the text and the options, and nothing of them is masked.
+    fn is_shown(&self, message: &Message) -> bool {
         let parts = message.question.iter().flat_map(|asked| &asked.parts);
         let labels = parts.flat_map(|part| part.options.iter().map(|option| option.label.as_str()));
         let is_plain = |text: &str| masked(text) == text;
+        let text = self.text(message);
+        let has_room = text.lines().count() <= SHOWN_MAX.0 && text.chars().count() <= SHOWN_MAX.1;
         self.content == Content::Full
+            && has_room
             && is_plain(&text_of(message))
             && labels.chain([subject(message)]).all(is_plain)
     }
@@ -434,25 +433,6 @@ fn has_no_ink(c: char) -> bool {
                 | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
                 | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
         )
-}
-
-/// Returns the lines of the options.
-fn listed(question: &Question) -> String {
-    let line = |part: &Part, at: usize, label: &str| {
-        let label = masked(label);
-        if is_numbered(part) {
-            format!("\n{}. {label}", at + 1)
-        } else {
-            format!("\n- {label}")
-        }
-    };
-    let of = |part: &Part| -> String {
-        let options = part.options.iter().enumerate();
-        options
-            .map(|(at, option)| line(part, at, &option.label))
-            .collect()
-    };
-    question.parts.iter().map(of).collect()
 }
 
 /// Returns a text of at most so many bytes. A longer one loses its middle, because commands often do harm at their end.

@@ -126,6 +126,22 @@ fn a_push_names_the_answers_that_it_takes_and_shows_no_buttons_for_a_masked_text
 }
 
 #[test]
+fn a_question_for_which_a_notification_has_no_room_has_no_buttons() {
+    let check = |text: &str, title: &str, expected: &[&str]| {
+        let question = question("ask", &["Yes", "No"], Value::Null);
+        let asked = message(json!({"question": question, "message": text, "title": title}));
+        assert_eq!(labels(&pushed(&asked, |_, _| ())), expected, "{text}");
+    };
+    let (with, without) = (["Yes", "No", "Answer in words"], ["Answer in words"]);
+    let gap = |count: usize| format!("Keep it?{}\"Yes\" deletes it.", "\n".repeat(count));
+    check(&gap(9), "Notes", &with);
+    check(&gap(10), "Notes", &without);
+    check(&"x".repeat(450), "Notes", &with);
+    check(&"x".repeat(451), "Notes", &without);
+    check(&"x".repeat(300), &"Notes".repeat(40), &without);
+}
+
+#[test]
 fn a_list_with_a_label_that_is_the_number_of_another_option_has_no_numbers() {
     let question = question("ask", &["2", "none"], Value::Null);
     let push = pushed(&message(json!({"question": question})), |_, _| ());
@@ -429,23 +445,26 @@ fn ntfy_takes_the_push_of_every_question() {
 }
 
 #[test]
-fn a_long_list_of_options_leaves_room_for_the_question() {
-    let labels: Vec<_> = (0..10)
+fn each_option_is_shown_whole_beside_a_text_of_any_length() {
+    let mut labels: Vec<_> = (0..10)
         .map(|at| format!("{at}{}", "🤖".repeat(79)))
+        .collect();
+    labels[4] = "Keep the data as it is for one more hour, then delete every copy of it".to_owned();
+    let listed: String = (1..)
+        .zip(&labels)
+        .map(|(number, label)| format!("\n{number}. {label}"))
         .collect();
     let labels: Vec<_> = labels.iter().map(String::as_str).collect();
     let question = question("ask", &labels, Value::Null);
-    let check = |text: &str, shown: usize| {
-        let message = message(json!({"question": question, "message": text}));
+    for length in (0..5_000).step_by(50) {
+        let whole = "Which one? ".repeat(length / 11);
+        let message = message(json!({"question": question, "message": whole}));
         let push = pushed(&message, |_, _| ());
         let text = push["message"].as_str().expect("a text");
-        assert_eq!(text.matches("Which one? ").count(), shown, "{text}");
-        assert!(
-            text.contains("\n1. 0🤖") && text.contains("🤖🤖\nAnswer in"),
-            "{text}"
-        );
-        text.contains("[…]")
-    };
-    assert!(!check("Which one? ", 1), "a short text leaves its room");
-    assert!(check(&"Which one? ".repeat(400), 174));
+        assert!(text.len() <= PUSH_BYTES_MAX, "{}", text.len());
+        let (shown, end) = text.split_once(&listed).expect("all options");
+        assert!(end.ends_with(" and a number or your words"), "{end}");
+        assert!(shown == whole || shown.len() >= 600, "{shown}");
+        assert_eq!(shown == whole, !shown.contains("[…]"), "{shown}");
+    }
 }
