@@ -14,6 +14,8 @@ const BUILT_IN: [&str; 2] = ["files", "dns"];
 pub const NSSWITCH: &str = "/etc/nsswitch.conf";
 /// The system's lookup program and its first argument; the host name follows.
 pub const GETENT: [&str; 2] = ["getent", "ahosts"];
+/// The variables that lead the system's C library to other names than the person wrote: search domains, options, aliases.
+pub const STEERING: [&str; 3] = ["LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES"];
 
 /// Returns the address if the host is an IP address, or `localhost`: 127.0.0.1. The system may resolve that to `[::1]` as well,
 /// where another user may listen.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::CODE_VARIABLE;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
+use c3po_shared::names::STEERING;
 use serde::Deserialize;
 
 use crate::client::{self, Client, Reader};
@@ -104,6 +105,13 @@ fn variable(name: &str) -> Option<String> {
         return value.or_else(|| Some(places::home_of_user()?.display().to_string()));
     }
     value
+}
+
+/// Returns whether the environment leads the resolver of this process to other names, which a project's environment may do.
+pub fn is_resolver_steered() -> bool {
+    let is_set = |name: &&str| std::env::var_os(name).is_some();
+    // Other systems look names up in another process.
+    cfg!(target_os = "linux") && STEERING.iter().any(is_set)
 }
 
 /// The file `config.toml`.

@@ -1,5 +1,5 @@
-//! The addresses of a coordinator's host. A statically linked program runs the system's `getent` if its C library
-//! would need modules of the system.
+//! The addresses of a coordinator's host. The system's `getent` finds them if a statically linked C library would need modules
+//! of the system, or if the environment would lead this process to other names: it runs without those variables.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,6 +9,8 @@ use c3po_shared::names;
 use tokio::net::lookup_host;
 use tokio::process::Command;
 
+use crate::config::is_resolver_steered;
+
 /// Whether the C library is part of this program.
 const OWN_LIBRARY: bool = cfg!(target_feature = "crt-static");
 
@@ -17,21 +19,28 @@ pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     if let Some(itself) = names::itself(host, port) {
         return Ok(vec![itself]);
     }
-    if OWN_LIBRARY
-        && names::need_modules(
-            &tokio::fs::read_to_string(names::NSSWITCH)
-                .await
-                .unwrap_or_default(),
-        )
-    {
+    if is_resolver_steered() || needs_modules().await {
         return by_getent(host, port).await;
     }
     Ok(lookup_host((host, port)).await?.collect())
 }
 
+/// Returns whether the C library of this program would need modules that it cannot load.
+async fn needs_modules() -> bool {
+    OWN_LIBRARY
+        && names::need_modules(
+            &tokio::fs::read_to_string(names::NSSWITCH)
+                .await
+                .unwrap_or_default(),
+        )
+}
+
 async fn by_getent(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let [program, database] = names::GETENT;
     let mut getent = Command::new(program);
+    for name in names::STEERING {
+        getent.env_remove(name);
+    }
     getent
         .args([database, host])
         .stdin(Stdio::null())

@@ -23,6 +23,7 @@ mod quotas;
 mod refused_file;
 mod rights;
 mod secrets;
+mod steered;
 mod status_line;
 mod tenures;
 
