@@ -5,8 +5,10 @@
 const HEADER: usize = 5;
 /// How much may be read at once beyond the present record, in bytes.
 const BEYOND_MAX: usize = 512;
-/// After how many records others have their turn. Decrypting them takes less than a tenth of a millisecond.
+/// After how many records, and after how many bytes in them, others have their turn. Decrypting these takes less than a tenth of
+/// a millisecond.
 const IN_TURN_MAX: usize = 16;
+const BYTES_MAX: usize = 32 << 10;
 
 /// The position in the stream of records of one client.
 #[derive(Debug, Default)]
@@ -16,8 +18,9 @@ pub(super) struct Records {
     known: usize,
     /// The bytes that follow of the record.
     left: usize,
-    /// How many records were read in this turn.
+    /// How many records were read in this turn, and how many bytes.
     in_turn: usize,
+    bytes: usize,
 }
 
 impl Records {
@@ -28,16 +31,17 @@ impl Records {
 
     /// Returns whether so much was read that others have their turn.
     pub(super) fn is_turn_over(&self) -> bool {
-        self.in_turn >= IN_TURN_MAX
+        self.in_turn >= IN_TURN_MAX || self.bytes >= BYTES_MAX
     }
 
     /// Begins the next turn.
     pub(super) fn begin_turn(&mut self) {
-        self.in_turn = 0;
+        (self.in_turn, self.bytes) = (0, 0);
     }
 
     /// Follows bytes that were read.
     pub(super) fn note(&mut self, mut bytes: &[u8]) {
+        self.bytes += bytes.len();
         while !bytes.is_empty() {
             if self.left > 0 {
                 let part = bytes.len().min(self.left);

@@ -26,6 +26,8 @@ pub struct Coordinators {
     pub fingerprints: Vec<Fingerprint>,
     /// Where the URLs and certificates come from.
     pub source: Source,
+    /// Whether the environment has another key than the file, such as one of another host.
+    pub replaces_key: bool,
     /// Whether requests of the client are relayed: `C3PO_RELAY_PERMISSIONS`, or `relay_permissions` with a terminal.
     pub relays: bool,
 }
@@ -128,6 +130,7 @@ impl Coordinators {
         let file_names_any = file.urls.is_some() || file.fingerprints.is_some() || file.is_refused;
         let written = file.urls.unwrap_or_else(|| DEFAULT_URL.to_owned());
         let named = variable("C3PO_COORDINATOR_URL");
+        let is_named = named.is_some();
         let mut urls = targets(named.as_deref().unwrap_or(&written)).unwrap_or_else(|problem| {
             problems.push(problem);
             Vec::new()
@@ -160,10 +163,13 @@ impl Coordinators {
             ));
             urls.retain(|url| !url.starts_with("ws://"));
         }
+        let of_variable = variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned()));
+        let replaces_key =
+            of_variable.is_some() && file.token.is_some() && of_variable != file.token;
         let of_file = file.token.filter(|_| is_of_file);
-        let token = variable("C3PO_TOKEN")
-            .map(|text| Secret(text.trim().to_owned()))
-            .or(of_file);
+        let token = of_variable.or(of_file);
+        // Any user of this machine may run the default coordinator.
+        let by_variable = relays(variable).map(|on| on && (file_names_any || is_named));
         let source = match is_of_file {
             true => Source::File,
             false if file_names_any => Source::Overridden,
@@ -174,7 +180,8 @@ impl Coordinators {
             token,
             fingerprints,
             source,
-            relays: source.relays(relays(variable), file.relays),
+            replaces_key,
+            relays: source.relays(by_variable, file.relays),
         }
     }
 

@@ -8,6 +8,7 @@ pub mod private;
 
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use c3po_shared::ids::AgentId;
@@ -66,6 +67,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// The folders and files of this host.
     pub places: Places,
+    /// The stamp of `config.toml` right before it was read.
+    pub read_at: Stamp,
     /// The folders in which the socket for hooks may be.
     pub sockets: Sockets,
     /// The log filter, in the form of `tracing`: `C3PO_LOG`; default `warn,rmcp=error`.
@@ -176,6 +179,7 @@ impl Config {
     pub fn read() -> Self {
         let path = Places::of(&variable).config_file;
         let cwd = std::env::current_dir().ok();
+        let read_at = stamp(&path);
         let file = text_of(&path);
         let mut config = Self::from_sources(&Sources {
             variable: &variable,
@@ -186,6 +190,7 @@ impl Config {
             client: Client::look(),
         });
         config.person.login = PersonLogin::read(&config.places.person_file, &mut config.warnings);
+        config.read_at = read_at;
         config
     }
 
@@ -307,6 +312,7 @@ impl Config {
             session_id: own("CLAUDE_CODE_SESSION_ID"),
             timeout,
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
+            read_at: None,
             places: Places::of(variable),
             sockets: Sockets::of(variable),
             log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
@@ -353,6 +359,15 @@ fn timeout(
 fn host(sources: &Sources<'_>) -> String {
     let named = (sources.variable)("C3PO_HOST");
     named.map_or_else(|| sources.host.clone(), |host| host.trim().to_owned())
+}
+
+/// The signs of a changed file: its time, its length and its identity. `None` if there is no file.
+pub type Stamp = Option<(i64, i64, u64, u64)>;
+
+/// Returns the stamp of a file.
+pub(crate) fn stamp(path: &Path) -> Stamp {
+    let about = std::fs::metadata(path).ok();
+    about.map(|about| (about.mtime(), about.mtime_nsec(), about.len(), about.ino()))
 }
 
 /// Returns the text of the file, if it exists.

@@ -1,5 +1,7 @@
 //! The login of this host's person, in `person.toml` beside `config.toml`.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use c3po_shared::join::Fingerprint;
@@ -62,12 +64,14 @@ struct PersonFile {
 }
 
 impl PersonLogin {
-    /// Returns why a file is not the login of the folder that it is in, if it is a symbolic link: a project may have made that,
-    /// beside a `config.toml` and queued calls of its own.
+    /// Returns why a file is not the login of the folder that it is in, if it is a link: a project may have made that, beside a
+    /// `config.toml` and queued calls of its own.
     pub fn problem_of_link(path: &Path) -> Option<String> {
-        path.is_symlink().then(|| {
+        let found = fs::symlink_metadata(path).ok()?;
+        let is_link = found.is_symlink() || found.nlink() > 1;
+        is_link.then(|| {
             format!(
-                "{} is a symbolic link, which a project may have made: remove it, or put the file itself there",
+                "{} is a link, which a project may have made: remove it, or put the file itself there",
                 path.display()
             )
         })

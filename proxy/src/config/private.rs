@@ -44,7 +44,8 @@ pub fn make_state_folder(folder: &Path) -> io::Result<()> {
 ///
 /// Errors: it belongs to another user, or cannot be written.
 pub fn append(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    // A pipe that another user made there would keep us.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new()
         .create(true)
         .append(true)
@@ -75,7 +76,7 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
 }
 
 /// Returns why other users could have written an existing file; `None` if they could not.
-pub(super) fn exposed(path: &Path) -> Option<String> {
+pub fn exposed(path: &Path) -> Option<String> {
     let parts = [Some(path), path.parent()].into_iter().flatten();
     parts.filter_map(|part| Some((part, fs::metadata(part).ok()?))).find_map(|(part, found)| {
         let shown = part.display();

@@ -1,8 +1,6 @@
 //! The coordinators' URLs and trusted certificates, and whether they get requests of the client: read again when the host
 //! file has changed.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +10,7 @@ use tokio::time::timeout;
 
 use super::Link;
 use super::trust::Trust;
-use crate::config::{Config, Coordinators};
+use crate::config::{Config, Coordinators, Stamp, stamp};
 
 /// How often the file is checked while there is no link. A check is one system call.
 const LOOK: Duration = Duration::from_secs(1);
@@ -43,9 +41,6 @@ impl Link {
     }
 }
 
-/// The signs of a changed file: its time, its length and its identity. `None` if there is no file.
-type Stamp = Option<(i64, i64, u64, u64)>;
-
 /// The URLs of the coordinators, and the file from which they come.
 #[derive(Debug)]
 pub(super) struct Directory {
@@ -56,11 +51,10 @@ pub(super) struct Directory {
 impl Directory {
     /// Starts with the endpoints of the configuration that was read.
     pub(super) fn new(config: &Config) -> Self {
-        let file = config.places.config_file.clone();
-        let stamp = stamp(std::fs::metadata(&file).ok());
+        let now = (Endpoints::of(config.coordinators.clone()), config.read_at);
         Self {
-            file,
-            now: Mutex::new((Endpoints::of(config.coordinators.clone()), stamp)),
+            file: config.places.config_file.clone(),
+            now: Mutex::new(now),
         }
     }
 
@@ -125,7 +119,7 @@ impl Directory {
     /// Returns the stamp of the file if it differs from that of the last reading.
     async fn look(&self) -> Option<Stamp> {
         let file = self.file.clone();
-        let looking = spawn_blocking(move || stamp(std::fs::metadata(file).ok()));
+        let looking = spawn_blocking(move || stamp(&file));
         let found = timeout(DISK_MAX, looking).await.ok()?.ok()?;
         (found != self.now().1).then_some(found)
     }
@@ -140,10 +134,6 @@ async fn read(config: &Config) -> Option<Result<Coordinators, Vec<String>>> {
     let config = config.clone();
     let reading = spawn_blocking(move || config.read_coordinators());
     timeout(DISK_MAX, reading).await.ok()?.ok()
-}
-
-fn stamp(about: Option<Metadata>) -> Stamp {
-    about.map(|about| (about.mtime(), about.mtime_nsec(), about.len(), about.ino()))
 }
 
 #[cfg(test)]
@@ -176,6 +166,7 @@ mod tests {
         write(on);
         let mut config = Config::of_file(on);
         config.places.config_file.clone_from(&path);
+        config.read_at = stamp(&path);
         let directory = Directory::new(&config);
         assert!(directory.relays(&config).await);
         for off in ["", "relay_permissions = maybe\n"] {
@@ -194,5 +185,18 @@ mod tests {
         assert!(!directory.relays(&config).await);
         directory.refresh(&config).await;
         assert!(!directory.relays(&config).await);
+    }
+
+    #[tokio::test]
+    async fn a_change_right_after_the_file_was_read_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let on = "relay_permissions = true\n";
+        std::fs::write(&path, on).unwrap();
+        let mut config = Config::of_file(on);
+        config.places.config_file.clone_from(&path);
+        config.read_at = stamp(&path);
+        std::fs::write(&path, "").unwrap();
+        assert!(!Directory::new(&config).relays(&config).await);
     }
 }

@@ -49,13 +49,14 @@ async fn send_now_and_then(shared: &Shared, own: &AgentId) {
 }
 
 /// Returns the other agents with queued calls and without a living session. Dead sessions without a name were those for which
-/// they wished.
+/// they wished. None with a key that replaces that of the host: it may be of another host, which would get their agents.
 async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
     let (journal, seats) = (shared.journal.clone(), shared.seats.clone());
-    let (own, targets) = (
-        own.clone(),
-        shared.directory.entry().coordinators.urls.clone(),
-    );
+    let coordinators = shared.directory.entry().coordinators.clone();
+    if coordinators.replaces_key {
+        return Vec::new();
+    }
+    let (own, targets) = (own.clone(), coordinators.urls);
     let looking = tokio::task::spawn_blocking(move || {
         let nobody_lives = |agent: &AgentId| seats.lock(agent).is_ok_and(|seat| seat.is_some());
         let adopted = journal.adopt(|dead| {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::client::Installed;
+use super::settings::is_same;
 use crate::config::private;
 
 /// Every file of the marketplace except the program, by its path.
@@ -90,9 +91,9 @@ impl Bundle {
 
     /// Returns the folder from which sessions load the plugin, if that is another one.
     pub(in crate::commands) fn replaced_by<'a>(&self, plugin: &'a Installed) -> Option<&'a Path> {
-        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let own = real(&self.folder.join("plugin"));
-        plugin.folder.as_deref().filter(|found| real(found) != own)
+        let own = self.folder.join("plugin");
+        let found = plugin.folder.as_deref();
+        found.filter(|found| !is_same(found, &own))
     }
 
     /// Returns the number of its files.

@@ -144,7 +144,7 @@ pub(in crate::commands) const TOKEN_LIKE: &str =
 
 /// Writes such a text beside a file and removes it again: its folder and its disk have room for it.
 pub(in crate::commands) fn try_beside(path: &Path, text: &str) -> Result<()> {
-    let beside = path.with_extension("new");
+    let beside = path.with_extension(format!("room-{}", std::process::id()));
     write(&beside, text)?;
     fs::remove_file(&beside).with_context(|| format!("cannot remove {}", beside.display()))
 }

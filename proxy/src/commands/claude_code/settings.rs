@@ -165,13 +165,19 @@ pub(in crate::commands) fn foreign_marketplace(members: &Members, folder: &Path)
 /// Returns the folder of a marketplace with our name, if it is another one.
 pub(in crate::commands) fn foreign_folder(members: &Members, folder: &Path) -> Option<PathBuf> {
     let path = PathBuf::from(source_of_marketplace(members)?["path"].as_str()?);
-    (path != folder).then_some(path)
+    (!is_same(&path, folder)).then_some(path)
 }
 
 /// Returns whether the marketplace with our name is in that folder.
 pub(in crate::commands) fn is_marketplace(members: &Members, folder: &Path) -> bool {
     let path = source_of_marketplace(members).and_then(|source| source["path"].as_str());
-    path.is_some_and(|path| Path::new(path) == folder)
+    path.is_some_and(|path| is_same(Path::new(path), folder))
+}
+
+/// Returns whether two paths are one folder, also through links.
+pub(in crate::commands) fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    one == other || real(one) == real(other)
 }
 
 fn source_of_marketplace(members: &Members) -> Option<&Value> {

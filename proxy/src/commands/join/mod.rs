@@ -95,7 +95,9 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
         return Err(Failure::Usage(why));
     }
     // A file that other users may have written would be accepted once it is rewritten.
-    let before = text_of(&config.places.config_file)
+    let file = &config.places.config_file;
+    let before = text_of(file).and_then(|text| private::exposed(file).map_or(Ok(text), Err));
+    let before = before
         .map_err(|problem| unwritable(anyhow!(problem)))?
         .unwrap_or_default();
     let written = Config::of_file(&before).coordinators;
