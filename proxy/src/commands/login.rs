@@ -311,7 +311,9 @@ fn stored(config: &Config, text: &str) -> Vec<PersonLogin> {
 fn without_token(printer: &Printer, file: &Path, text: &str) -> Result<(), Failure> {
     let file = file.display();
     if text.trim().is_empty() {
-        return printer.line(&format!("{file} is deleted; it had no login."));
+        return printer.line(&format!(
+            "{file} is deleted; it had no login. If it was emptied, a login may still be valid: {LISTED}"
+        ));
     }
     Err(Failure::Stopped {
         why: format!(
