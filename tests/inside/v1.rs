@@ -236,3 +236,26 @@ async fn values_that_the_description_excludes_are_refused() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn the_oldest_messages_of_an_inbox_are_read_whole_and_in_order() -> Result<()> {
+    let served = Served::start().await?;
+    let _b = served.join("b").await?;
+    // Together they are longer than one part, and one of them is so alone.
+    let lengths = [9_000, 9_000, 9_000, 60_000, 100, 9_000, 9_000, 150_000, 100];
+    for length in lengths {
+        let message = "x".repeat(length);
+        let message = json!({"target": "b", "message": message, "requires_response": false});
+        post(&served, "/api/v1/messages", &[], message).await?;
+    }
+    let lengths_of = async |limit: usize| {
+        let path = format!("/api/pending?limit={limit}");
+        let (_, inbox) = get(&served, &path, "X-Agent-ID: b\r\n").await?;
+        let messages = inbox["messages"].as_array().cloned().unwrap_or_default();
+        let length = |one: &Value| one["message"].as_str().unwrap_or_default().len();
+        anyhow::Ok(messages.iter().map(length).collect::<Vec<_>>())
+    };
+    assert_eq!(lengths_of(1_000).await?, lengths);
+    assert_eq!(lengths_of(5).await?, lengths[..5]);
+    Ok(())
+}
