@@ -11,22 +11,31 @@ const MARKS: usize = r#""\n10. ""#.len();
 /// The room for the list, in bytes of JSON: enough for every question with one part.
 const ROOM: usize = OPTIONS_MAX * (OPTION_LABEL_MAX * char::MAX.len_utf8() + MARKS);
 
-/// Returns whether the options have numbers: the push shows each of them whole, and none has a label that reads like the number
+/// Returns whether the options have numbers: the push shows each of them whole, and none has a label that begins like the number
 /// of another one.
 pub(super) fn is_numbered(parts: &[Part]) -> bool {
     let is_told_apart = |part: &Part| {
         let count = part.options.len();
-        let mut options = part.options.iter().enumerate();
-        options.all(|(at, option)| {
-            place(&option.label).is_none_or(|place| place == at || place >= count)
-        })
+        let mut options = part.options.iter().zip(1..);
+        !options.any(|(option, number)| begins_like_another(&option.label, number, count))
     };
     shown(parts) == all(parts).count() && parts.iter().all(is_told_apart)
 }
 
-/// Returns the place of the option with that number.
+/// Returns whether the label of the option with that number begins like another number up to `count`, or with digits of which a
+/// reader may think so.
+fn begins_like_another(label: &str, number: usize, count: usize) -> bool {
+    let begin = label.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let digits: String = begin.chars().take_while(|c| c.is_numeric()).collect();
+    let is_another = |begin: usize| begin != number && (1..=count).contains(&begin);
+    !digits.is_empty() && digits.parse().map_or(true, is_another)
+}
+
+/// Returns the place of the option with that number, which may be written as in a list: `2.` or `(2)`.
 pub(super) fn place(words: &str) -> Option<usize> {
-    words.trim().parse::<usize>().ok()?.checked_sub(1)
+    let is_mark = |c: char| c.is_whitespace() || ".:#()".contains(c);
+    let number = words.trim_matches(is_mark).parse::<usize>();
+    number.ok()?.checked_sub(1)
 }
 
 /// Returns the lines of the options, each of them whole, and the count of those for which there is no room.

@@ -184,6 +184,13 @@ mod tests {
             (["none", " 01"], "1", None),
             (["1", "2"], "2", Some("id of 2")),
             (["10", "20"], "2", Some("id of 20")),
+            (["2.", "none"], "2", None),
+            (["(2)", "none"], "2.", None),
+            (["2 days", "none"], "2", None),
+            (["②", "none"], "2", None),
+            (["yes", "none"], "2.", Some("id of none")),
+            (["yes", "none"], "(2)", Some("id of none")),
+            (["yes", "none"], "-2", None),
         ] {
             let answer = &in_words(&part(&labels), words).parts[0];
             let found = answer.options.first().map(String::as_str);

@@ -21,7 +21,7 @@ use super::reply::{ALLOW, DENY, Line, takes_words};
 pub(super) const WAITING: &str = "c3po-waiting";
 /// The most buttons with options.
 const BUTTONS_MAX: usize = 2;
-/// The most lines and characters of a text with buttons: a notification has no room for more.
+/// The most lines and columns of a text with buttons: a notification has no room for more.
 const SHOWN_MAX: (usize, usize) = (10, 450);
 /// The largest push, in bytes of JSON. ntfy refuses more than 8,192.
 const JSON_BYTES_MAX: usize = 8_000;
@@ -241,7 +241,7 @@ impl Frame<'_> {
         let labels = parts.flat_map(|part| part.options.iter().map(|option| option.label.as_str()));
         let is_plain = |text: &str| masked(text) == text;
         let text = self.text(message);
-        let has_room = text.lines().count() <= SHOWN_MAX.0 && text.chars().count() <= SHOWN_MAX.1;
+        let has_room = text.lines().count() <= SHOWN_MAX.0 && columns(&text) <= SHOWN_MAX.1;
         self.content == Content::Full
             && has_room
             && is_plain(&text_of(message))
@@ -422,6 +422,13 @@ fn join(lines: impl Iterator<Item = String>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Returns how many columns a text has at most: characters behind the alphabets may be wide.
+fn columns(text: &str) -> usize {
+    text.chars()
+        .map(|c| if c < '\u{1100}' { 1 } else { 2 })
+        .sum()
+}
+
 /// Returns whether a phone shows nothing for a character: the default ignorable code points of Unicode, and blanks that are
 /// neither spaces nor ends of lines.
 fn has_no_ink(c: char) -> bool {
@@ -430,7 +437,7 @@ fn has_no_ink(c: char) -> bool {
             c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
                 | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
                 | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
         )
 }

@@ -138,6 +138,8 @@ fn a_question_for_which_a_notification_has_no_room_has_no_buttons() {
     check(&gap(10), "Notes", &without);
     check(&"x".repeat(450), "Notes", &with);
     check(&"x".repeat(451), "Notes", &without);
+    check(&"備".repeat(225), "Notes", &with);
+    check(&"備".repeat(226), "Notes", &without);
     check(&"x".repeat(300), &"Notes".repeat(40), &without);
 }
 
@@ -288,6 +290,7 @@ fn a_request_with_a_character_without_ink_has_no_buttons() {
         ("echo hello", 2),
         ("echo hello\u{e0072}", 0),
         ("echo\u{3164}hello", 0),
+        ("echo\u{fff9}hello", 0),
         ("echo\u{a0}hello", 0),
         ("echo\u{2003}hello", 0),
         ("echo\u{3000}hello", 0),
@@ -446,8 +449,8 @@ fn ntfy_takes_the_push_of_every_question() {
 
 #[test]
 fn each_option_is_shown_whole_beside_a_text_of_any_length() {
-    let mut labels: Vec<_> = (0..10)
-        .map(|at| format!("{at}{}", "🤖".repeat(79)))
+    let mut labels: Vec<_> = ('a'..='j')
+        .map(|letter| format!("{letter}{}", "🤖".repeat(79)))
         .collect();
     labels[4] = "Keep the data as it is for one more hour, then delete every copy of it".to_owned();
     let listed: String = (1..)
