@@ -164,7 +164,7 @@ impl Fixture {
                 bytes: usize::MAX,
             };
             let excerpt = self.store.thread(thread, stretch).await?;
-            messages.extend(excerpt.messages);
+            messages.extend(excerpt.messages.into_iter().map(|found| found.message));
             let Some(next) = excerpt.next else {
                 return Ok(messages);
             };

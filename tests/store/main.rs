@@ -30,6 +30,7 @@ macro_rules! every_promise {
                 a_thread_has_both_sides_in_order,
                 a_thread_is_the_same_in_stretches_of_any_length,
                 a_thread_goes_on_where_reading_ended_whatever_comes_and_goes,
+                a_thread_has_the_time_at_which_each_message_was_stored,
                 a_reader_of_a_thread_passes_over_what_others_said,
                 the_stages_of_sent_messages_are_read_in_stretches;
             waking:

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use c3po_coordinator::store::{Excerpt, Mark, Stretch};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::PAGE_MAX;
@@ -23,8 +23,15 @@ fn further(first: &Message, from: &str, to: &str, text: &str, millis: u64) -> Me
     }
 }
 
-async fn stretch(fixture: &Fixture, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
-    Ok(fixture.store.thread(thread, stretch).await?)
+/// Returns the messages of that part of a thread, and the mark at which reading continues.
+async fn stretch(
+    fixture: &Fixture,
+    thread: &MessageId,
+    stretch: Stretch<'_>,
+) -> Result<(Vec<Message>, Option<Mark>)> {
+    let Excerpt { messages, next } = fixture.store.thread(thread, stretch).await?;
+    let messages = messages.into_iter().map(|found| found.message);
+    Ok((messages.collect(), next))
 }
 
 pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result<()> {
@@ -57,6 +64,35 @@ pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result
     Ok(())
 }
 
+/// The time of a message is its coordinator's; that of its storing is the clock by which agents are registered.
+pub(crate) async fn a_thread_has_the_time_at_which_each_message_was_stored(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.pair().await?;
+    let first = fixture.say("a", "b", "first").await?;
+    let later = fixture
+        .post(further(&first, "b", "a", &"x".repeat(9_000), 60_000))
+        .await?;
+    let reader = id("a");
+    let all = Stretch {
+        reader: &reader,
+        after: None,
+        limit: PAGE_MAX,
+        bytes: usize::MAX,
+    };
+    let found = fixture.store.thread(&first.id, all).await?.messages;
+    assert_eq!(found.len(), 2);
+    for (found, sent) in found.iter().zip([first, later]) {
+        let kept = fixture.store.message(&sent.id).await?;
+        let kept = kept.ok_or_else(|| anyhow!("{} is not stored", sent.id))?;
+        assert_eq!(
+            (&found.message, found.stored_at),
+            (&sent, kept.history[0].at)
+        );
+    }
+    Ok(())
+}
+
 /// Reads a thread as `b`, each time at most that many messages and bytes beyond the last message.
 async fn read_in_stretches(
     fixture: &Fixture,
@@ -73,19 +109,15 @@ async fn read_in_stretches(
             limit,
             bytes,
         };
-        let excerpt = stretch(fixture, thread, part).await?;
-        let sizes: Vec<usize> = excerpt
-            .messages
-            .iter()
-            .map(|one| one.text().len())
-            .collect();
+        let (messages, next) = stretch(fixture, thread, part).await?;
+        let sizes: Vec<usize> = messages.iter().map(|one| one.text().len()).collect();
         let last = sizes.last().copied().unwrap_or_default();
         ensure!(
             sizes.len() <= limit && sizes.iter().sum::<usize>() - last <= bytes,
             "{limit} {bytes}: {sizes:?}"
         );
-        read.extend(excerpt.messages);
-        let Some(next) = excerpt.next else {
+        read.extend(messages);
+        let Some(next) = next else {
             return Ok(read);
         };
         ensure!(
@@ -163,9 +195,8 @@ pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes
         limit: 3,
         bytes: usize::MAX,
     };
-    let before = stretch(&fixture, &first.id, begin).await?;
-    assert_eq!(before.messages, old[..3]);
-    let after = before.next;
+    let (before, after) = stretch(&fixture, &first.id, begin).await?;
+    assert_eq!(before, old[..3]);
 
     // All but one of the messages that were read, and one that was not.
     for one in [&old[0], &old[2], &old[3]] {
@@ -185,13 +216,7 @@ pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes
         bytes: usize::MAX,
     };
     let rest = stretch(&fixture, &first.id, rest).await?;
-    assert_eq!(
-        rest,
-        Excerpt {
-            messages: [young.as_slice(), &[last]].concat(),
-            next: None
-        }
-    );
+    assert_eq!(rest, ([young.as_slice(), &[last]].concat(), None));
     Ok(())
 }
 
@@ -224,10 +249,10 @@ pub(crate) async fn a_reader_of_a_thread_passes_over_what_others_said(
             limit: 10,
             bytes: 1_000,
         };
-        let excerpt = stretch(&fixture, &thread, part).await?;
-        read.extend(excerpt.messages);
+        let (messages, next) = stretch(&fixture, &thread, part).await?;
+        read.extend(messages);
         calls += 1;
-        let Some(next) = excerpt.next else { break };
+        let Some(next) = next else { break };
         ensure!(calls < 5, "{calls} calls for two messages");
         after = Some(next);
     }

@@ -10,11 +10,13 @@ use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::client_request::{end_request, is_over};
+use super::own::Own;
 use super::questions::{
     Asked, answer_of, asked, check_open, content_of, person, show, store_answer,
 };
 use super::{Caller, Services, begin_read, check_right, correction, send, triage};
 use crate::auth::{Principal, Right};
+use crate::store::stored_at;
 
 /// The next step of a person without a login.
 const LOG_IN: &str = "Log in: a link is made by `c3po-coordinator login NAME`.";
@@ -124,7 +126,10 @@ pub(super) async fn answer_in_dialog(
 ) -> Result<Reply, Refusal> {
     let (principal, id) = (&caller.principal, &report.message_id);
     let asked = show(services, principal, id).await?;
-    if asked.message.from_agent != caller.agent {
+    let own = Own::of(services, caller);
+    if asked.message.from_agent != caller.agent
+        || !own.has(&asked.message, stored_at(&asked.history)).await?
+    {
         return Err(Refusal::message_not_found(id));
     }
     let question = asked.message.question.as_deref();

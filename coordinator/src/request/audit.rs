@@ -9,6 +9,7 @@ use c3po_shared::receipt::furthest;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::sent::{SentMessage, SentMessages};
 
+use super::own::Own;
 use super::view::View;
 use super::{Services, begin_read};
 use crate::auth::Principal;
@@ -95,7 +96,8 @@ pub(super) async fn matching(
     })
 }
 
-/// Returns the latest messages that the agent sent according to the audit, with the stage of each.
+/// Returns the latest messages that the agent sent according to the audit, with the stage of each. Messages of an earlier agent
+/// of its name are left out ([`Own`]).
 ///
 /// Errors: `NOT_SUPPORTED` if no audit is kept, `STORE_UNAVAILABLE`, and those of [`begin_read`].
 pub(crate) async fn sent(
@@ -114,12 +116,19 @@ pub(crate) async fn sent(
         latest.extend(read.into_iter().filter(|entry| is_sent_by(entry, &agent)));
         latest.drain(..latest.len().saturating_sub(SENT_MAX));
     }
-    let mut messages = Vec::new();
+    let (own, mut messages) = (Own::as_agent(services, principal, &agent), Vec::new());
     for entry in latest {
         let (Some(message_id), Some(to)) = (entry.message_id, entry.to) else {
             continue;
         };
         let kept = services.store.message(&message_id).await?;
+        let is_own = match &kept {
+            Some(kept) => own.has_kept(kept).await?,
+            None => own.had(entry.at).await?,
+        };
+        if !is_own {
+            continue;
+        }
         let stage = kept.as_ref().map(|kept| furthest(&kept.history));
         let title = kept.and_then(|kept| kept.message.title.clone());
         messages.push(SentMessage {

@@ -15,7 +15,7 @@ use ring::digest::{SHA256, digest};
 
 use super::deposit::{Draft, deposit, take_turn};
 use super::permission::Permission;
-use super::receipts::tracked;
+use super::receipts::{own_message, tracked};
 use super::{Caller, Services, begin_read};
 use crate::clock;
 use crate::store::{Conclusion, Duty, Quota, StoreError};
@@ -129,9 +129,12 @@ pub(super) async fn conclude(
         return Err(Refusal::invalid(error));
     }
     let _place = begin_read(&caller.principal).await?;
-    let kept = services.store.message(&id).await?;
-    let is_question = |message: &Message| message.to_agent.is_human() && message.requires_response;
-    if !kept.is_some_and(|kept| is_question(&kept.message)) {
+    let Message {
+        to_agent,
+        requires_response,
+        ..
+    } = own_message(services, caller, &id).await?.message;
+    if !to_agent.is_human() || !requires_response {
         return Err(Refusal::message_not_found(&id));
     }
     let conclusion = Conclusion {

@@ -15,7 +15,7 @@ use super::triage::{bare, call_about, sending};
 use super::{Services, begin_read};
 use crate::auth::Principal;
 use crate::clock;
-use crate::store::{SendOutcome, StoreError};
+use crate::store::{SendOutcome, StoreError, stored_at};
 
 /// The correction of an answer to a question.
 #[derive(Debug, Default)]
@@ -51,10 +51,7 @@ pub(crate) async fn find(
 async fn is_asker_gone(services: &Services, asked: &Asked) -> Result<bool, StoreError> {
     let question = &asked.message;
     let agent = services.store.agent(&question.from_agent).await?;
-    Ok(
-        agent
-            .is_none_or(|agent| !agent.existed(&asked.history) && agent.host != question.from_host),
-    )
+    Ok(agent.is_none_or(|agent| !agent.sent(question, stored_at(&asked.history))))
 }
 
 /// Returns the correction of the answer to a question, if there is one.

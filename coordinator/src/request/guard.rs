@@ -105,7 +105,7 @@ async fn has_a_person(services: &Services, thread: &MessageId) -> Result<bool, S
         if excerpt
             .messages
             .iter()
-            .any(|message| message.from_agent == person)
+            .any(|found| found.message.from_agent == person)
         {
             return Ok(true);
         }

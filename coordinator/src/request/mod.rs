@@ -16,6 +16,7 @@ mod identity;
 mod inbox;
 mod notice;
 mod outcome;
+mod own;
 mod page;
 mod page_use;
 mod part;

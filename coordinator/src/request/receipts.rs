@@ -7,10 +7,11 @@ use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, furthest};
 use c3po_shared::refusal::Refusal;
 
+use super::own::Own;
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
 use super::{Caller, Services};
-use crate::store::{Mark, StoreError, StoredMessage, Stretch};
+use crate::store::{InThread, Mark, StoreError, StoredMessage, Stretch};
 
 /// How many copies of a broadcast are summed up.
 const COPIES_MAX: usize = 1_000;
@@ -32,16 +33,13 @@ pub(super) async fn advance(
     Ok(())
 }
 
-/// Returns the message if the caller sent or received it; for any other caller it does not exist.
+/// Returns the message if the caller sent or received it ([`Own`]); for any other caller it does not exist.
 pub(super) async fn own_message(
     services: &Services,
     caller: &Caller,
     id: &MessageId,
 ) -> Result<StoredMessage, Refusal> {
-    match services.store.message(id).await? {
-        Some(kept) if kept.message.concerns(&caller.agent) => Ok(kept),
-        _ => Err(Refusal::message_not_found(id)),
-    }
+    Own::of(services, caller).message(id).await
 }
 
 /// `message_status`
@@ -51,16 +49,36 @@ pub(super) async fn message_status(
     call: tools::MessageStatus,
 ) -> Result<Reply, Refusal> {
     let id = call.message_id;
-    if is_own_broadcast(caller, &id) {
+    if is_broadcast(caller, &id) {
         return Ok(Reply::Tracked(copies(services, caller, id).await?));
     }
     let kept = own_message(services, caller, &id).await?;
     Ok(Reply::Tracked(tracked(kept)))
 }
 
-/// Returns whether the id is that of a broadcast of the caller, which is also the id of its thread.
-fn is_own_broadcast(caller: &Caller, id: &MessageId) -> bool {
+/// Returns whether the id is that of a broadcast of the caller's name, which is also the id of its thread.
+fn is_broadcast(caller: &Caller, id: &MessageId) -> bool {
     id.to() == AgentId::all() && id.from() == caller.agent
+}
+
+/// Refuses a broadcast of an earlier agent of the caller's name, as an unknown one. Its first copy decides.
+async fn check_broadcast(
+    services: &Services,
+    caller: &Caller,
+    broadcast: &MessageId,
+) -> Result<(), Refusal> {
+    let stretch = Stretch {
+        reader: &caller.agent,
+        after: None,
+        limit: 1,
+        bytes: usize::MAX,
+    };
+    let excerpt = services.store.thread(broadcast, stretch).await?;
+    let own = Own::of(services, caller);
+    match excerpt.messages.first() {
+        Some(copy) if own.has(&copy.message, copy.stored_at).await? => Ok(()),
+        _ => Err(Refusal::message_not_found(broadcast)),
+    }
 }
 
 /// Sums up the copies of a broadcast.
@@ -69,6 +87,7 @@ async fn copies(
     caller: &Caller,
     broadcast: MessageId,
 ) -> Result<Tracked, Refusal> {
+    check_broadcast(services, caller, &broadcast).await?;
     let (mut copies, mut after) = (CopiesTracked::default(), None);
     while copies.count < COPIES_MAX {
         let stretch = Stretch {
@@ -116,10 +135,11 @@ pub(super) async fn get_thread(
     call: tools::GetThread,
 ) -> Result<Reply, Refusal> {
     let id = call.message_id;
-    let thread = if is_own_broadcast(caller, &id) {
+    let own = Own::of(services, caller);
+    let thread = if is_broadcast(caller, &id) {
         id
     } else {
-        own_message(services, caller, &id).await?.message.thread_id
+        own.message(&id).await?.message.thread_id
     };
     let cursor = page::cursor::<Mark>(call.cursor.as_deref())?;
     let is_first = cursor.is_none();
@@ -129,7 +149,7 @@ pub(super) async fn get_thread(
         from: Some(from),
     }) = &cursor
     {
-        let begun = begun(services, caller, &thread, at).await?;
+        let begun = begun(&own, &thread, at).await?;
         page::check_within(&begun, *from)?;
         if !page.add(begun, ReadFrom::Thread(at.clone()), *from) {
             return Ok(shown(page, None));
@@ -146,7 +166,10 @@ pub(super) async fn get_thread(
             bytes,
         };
         let excerpt = services.store.thread(&thread, stretch).await?;
-        for message in excerpt.messages {
+        for InThread { message, stored_at } in excerpt.messages {
+            if !own.has(&message, stored_at).await? {
+                continue;
+            }
             let place = ReadFrom::Thread(Mark::of(&message));
             if !page.add(message, place, 0) {
                 return Ok(shown(page, None));
@@ -165,13 +188,8 @@ pub(super) async fn get_thread(
 }
 
 /// Returns the message at that mark of the thread.
-async fn begun(
-    services: &Services,
-    caller: &Caller,
-    thread: &MessageId,
-    at: &Mark,
-) -> Result<Message, Refusal> {
-    let message = own_message(services, caller, &at.id).await?.message;
+async fn begun(own: &Own<'_>, thread: &MessageId, at: &Mark) -> Result<Message, Refusal> {
+    let message = own.message(&at.id).await?.message;
     if message.thread_id == *thread && Mark::of(&message) == *at {
         return Ok(message);
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::AgentId;
-use c3po_shared::receipt::{Step, Via};
+use c3po_shared::message::Message;
+use c3po_shared::receipt::Via;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{State, Status};
 use c3po_shared::wire::SessionChange;
@@ -307,10 +308,15 @@ impl Agent {
         self.held_until > now
     }
 
-    /// Returns whether it existed when a message with that history was stored.
-    pub(crate) fn existed(&self, history: &[Step]) -> bool {
-        let stored = history.first();
-        stored.is_some_and(|stored| self.registered_at <= stored.at)
+    /// Returns whether it existed when a message was stored at that time.
+    pub(crate) fn existed(&self, stored_at: Timestamp) -> bool {
+        self.registered_at <= stored_at
+    }
+
+    /// Returns whether it is the sender of a message that has its name: it existed when that was stored, or is of the same
+    /// host. A name that was freed may belong to an agent of another host now.
+    pub(crate) fn sent(&self, message: &Message, stored_at: Timestamp) -> bool {
+        self.existed(stored_at) || self.host == message.from_host
     }
 
     /// Returns the public record of the agent, without its questions to people.

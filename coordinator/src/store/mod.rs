@@ -50,7 +50,7 @@ use self::logins::{read_codes, read_login};
 pub use self::open::{open, open_within};
 pub use self::page_use::PageUseStore;
 pub use self::quota::{Crowded, Exceeded, Quota};
-pub use self::thread::{Excerpt, Mark, SentStages, Stretch};
+pub use self::thread::{Excerpt, InThread, Mark, SentStages, Stretch};
 pub use self::waiting::WaitStore;
 use self::waiting::Waits;
 pub use self::wake::{Arrival, WAKE_BACKLOG, Wake};
@@ -245,6 +245,20 @@ pub struct StoredMessage {
     pub history: Vec<Step>,
     /// The reply, if there is one.
     pub reply: Option<MessageId>,
+}
+
+impl StoredMessage {
+    /// Returns when it was stored.
+    pub(crate) fn stored_at(&self) -> Timestamp {
+        stored_at(&self.history)
+    }
+}
+
+/// Returns when a message with that history was stored, by the clock that also stamps agents. Without any step, no agent is as
+/// old.
+pub(crate) fn stored_at(history: &[Step]) -> Timestamp {
+    let stored = history.first();
+    stored.map_or(Timestamp::from_millis(0), |stored| stored.at)
 }
 
 /// The outcome of an acknowledgement.

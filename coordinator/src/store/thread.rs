@@ -60,11 +60,20 @@ pub struct Stretch<'a> {
     pub bytes: usize,
 }
 
+/// A message of a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InThread {
+    /// The envelope.
+    pub message: Message,
+    /// When it was stored, by the clock that also stamps agents.
+    pub stored_at: Timestamp,
+}
+
 /// A part of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excerpt {
     /// The messages that the reader sent or received, ordered by time and id. It may be empty even if more follow.
-    pub messages: Vec<Message>,
+    pub messages: Vec<InThread>,
     /// The mark at which reading continues; `None` at the end of the thread.
     pub next: Option<Mark>,
 }

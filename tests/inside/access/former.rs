@@ -20,9 +20,15 @@ use super::{ask, call, code};
 /// Returns a coordinator with the keys of two hosts.
 pub(super) async fn two_hosts() -> Result<(Gate, String, String)> {
     let gate = Gate::start().await?;
-    let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
-    let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let (nas, laptop) = nas_and_laptop(&gate).await?;
     Ok((gate, nas, laptop))
+}
+
+/// Returns the keys of two hosts of the coordinator.
+pub(super) async fn nas_and_laptop(gate: &Gate) -> Result<(String, String)> {
+    let (nas, _) = joined(gate, &invited(gate, &[]).await?, "nas", None).await?;
+    let (laptop, _) = joined(gate, &invited(gate, &[]).await?, "laptop", None).await?;
+    Ok((nas, laptop))
 }
 
 /// Ends the session, and waits until its agent is forgotten.

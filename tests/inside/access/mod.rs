@@ -3,6 +3,7 @@
 mod as_human;
 mod elsewhere;
 mod former;
+mod freed;
 mod hosts;
 mod invites;
 mod join_codes;

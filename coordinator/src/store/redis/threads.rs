@@ -7,7 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::records::{self, corrupt};
 use super::{RedisStore, messages};
-use crate::store::{Excerpt, Mark, Result, SentStages, Stretch};
+use crate::store::{Excerpt, InThread, Mark, Result, SentStages, Stretch};
 
 /// How many messages one call scans, with up to two commands each: no call runs more than 500.
 const STEP: usize = 200;
@@ -21,8 +21,14 @@ pub(super) async fn read(
     thread: &MessageId,
     stretch: Stretch<'_>,
 ) -> Result<Excerpt> {
-    let (envelopes, next) = walk(store, thread, stretch, "env").await?;
-    let messages = envelopes.iter().map(|text| records::envelope(text));
+    let (found, next) = walk(store, thread, stretch, "env").await?;
+    let messages = found.chunks(2).map(|one| match one {
+        [envelope, stored] => Ok(InThread {
+            message: records::envelope(envelope)?,
+            stored_at: Timestamp::from_millis(records::parse(stored)?),
+        }),
+        _ => Err(corrupt("a message without its time")),
+    });
     Ok(Excerpt {
         messages: messages.collect::<Result<_>>()?,
         next,
@@ -51,7 +57,8 @@ pub(super) async fn sent(
     })
 }
 
-/// Returns the envelopes of a part of a thread, or only the ids of the messages that the reader sent, and the mark at its end.
+/// Returns the envelopes of a part of a thread, each with the time of storing, or only the ids of the messages that the reader
+/// sent, and the mark at its end.
 async fn walk(
     store: &RedisStore,
     thread: &MessageId,

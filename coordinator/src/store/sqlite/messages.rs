@@ -19,7 +19,7 @@ use super::{audit, duties, people, quota};
 use crate::store::fill::is_short;
 use crate::store::quota::cost;
 use crate::store::{
-    AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, Wake, counted_host,
+    AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, Wake, counted_host, stored_at,
 };
 
 /// How many messages one step settles: others wait for it, and a full disk must have room for it.
@@ -370,7 +370,8 @@ fn is_asker_gone(work: &Work<'_>, question: &MessageRow) -> Result<bool> {
     let Some(agent) = agents::find(work, &question.from)? else {
         return Ok(true);
     };
-    if agent.existed(&question.history) {
+    let stored_at = stored_at(&question.history);
+    if agent.existed(stored_at) {
         return Ok(false);
     }
     let sql = format!("SELECT {ENVELOPE} FROM messages WHERE position = ?");
@@ -378,7 +379,7 @@ fn is_asker_gone(work: &Work<'_>, question: &MessageRow) -> Result<bool> {
         .connection
         .prepare_cached(&sql)?
         .query_row([question.position], |row| Ok(from_json(row, "envelope")))??;
-    Ok(agent.host != asked.from_host)
+    Ok(!agent.sent(&asked, stored_at))
 }
 
 /// Takes expired messages out of the agent's inbox permanently, as many as one step may. Returns whether these were all.

@@ -1,14 +1,13 @@
 //! Reads threads through their index; only the envelopes of a page are read.
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::message::Message;
-use c3po_shared::receipt::furthest;
+use c3po_shared::receipt::{Step, furthest};
 use rusqlite::{Row, Rows, Statement, named_params};
 
 use super::group::Work;
 use super::messages::{ENVELOPE, MessageRow};
 use super::rows::{from_json, moment, parsed, stamp};
-use crate::store::{Excerpt, Mark, Result, SentStages, Stretch};
+use crate::store::{Excerpt, InThread, Mark, Result, SentStages, Stretch, stored_at};
 
 /// How many messages one step scans, so that one reader does not delay the others.
 const STEP: usize = 1_000;
@@ -41,9 +40,9 @@ pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) ->
         let (from, to): (String, String) = (row.get("from_agent")?, row.get("to_agent")?);
         let reader = stretch.reader.as_str();
         if from == reader || to == reader {
-            let (message, length) = envelope(work, row.get("position")?)?;
+            let (found, length) = in_thread(work, row.get("position")?)?;
             bytes += length;
-            messages.push(message);
+            messages.push(found);
         }
     }
     Ok(Excerpt {
@@ -98,14 +97,22 @@ fn mark(row: &Row<'_>) -> Result<Mark> {
 }
 
 /// Returns the message at that position, and the size of its stored envelope in bytes.
-fn envelope(work: &Work<'_>, position: i64) -> Result<(Message, usize)> {
+fn in_thread(work: &Work<'_>, position: i64) -> Result<(InThread, usize)> {
     let mut query = work.connection.prepare_cached(&format!(
-        "SELECT {ENVELOPE} FROM messages WHERE position = ?"
+        "SELECT {ENVELOPE}, history FROM messages WHERE position = ?"
     ))?;
     query.query_row([position], |row| {
         let length = row.get_ref("envelope")?.as_str().map_or(0, str::len);
-        Ok(from_json(row, "envelope").map(|message| (message, length)))
+        Ok(read_in_thread(row).map(|found| (found, length)))
     })?
+}
+
+fn read_in_thread(row: &Row<'_>) -> Result<InThread> {
+    let history: Vec<Step> = from_json(row, "history")?;
+    Ok(InThread {
+        message: from_json(row, "envelope")?,
+        stored_at: stored_at(&history),
+    })
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ local function walk(index, first, at, behind, most, visit)
 end
 
 -- Reads a part of a thread after a mark in it. Returns {time of acceptance and id of the last message looked at, or '' and ''
--- at the end of the thread, envelope, ...}, in order.
+-- at the end of the thread, envelope, time of storing, ...}, in order.
 -- KEYS: -, thread. ARGV: thread, time and id of the mark or '' and '', the reader, limit of messages to look at, limit of
 -- messages to find, bytes after which to stop, 'env', or 'sent' for only the ids of the messages that the reader sent
 define('thread', SMALL, function(keys, args)
@@ -217,8 +217,12 @@ define('thread', SMALL, function(keys, args)
     if string.sub(id, 1, #sent) == sent or not ids_only and string.find(id, received, 1, true) then
       local kept = redis.call('HMGET', key_of(id), 'facts', ids_only and 'facts' or 'env')
       if read_facts(kept[1], id) then
-        page[#page + 1] = ids_only and id or kept[2]
-        limit, room = limit - 1, room - #page[#page]
+        local found = ids_only and id or kept[2]
+        page[#page + 1] = found
+        if not ids_only then
+          page[#page + 1] = read_further_facts(kept[1]).stored
+        end
+        limit, room = limit - 1, room - #found
       else
         gone[#gone + 1] = id
       end
