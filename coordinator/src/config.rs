@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use c3po_shared::join::KEY_PREFIX;
 use c3po_shared::limits::{AUDIT_ENTRIES, LOOP_MESSAGES, SENDS_PER_MINUTE};
-use c3po_shared::login::TOKEN_PREFIX;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
@@ -18,12 +16,12 @@ pub use crate::fleet::{Fleet, FleetError};
 use crate::listen::listen_address;
 pub use crate::ntfy_flags::NtfyFlags;
 pub use crate::values::{Secret, Tls, TlsError};
-use crate::values::{default_data_dir, message_life, quota, tls, url_of_hosts};
+use crate::values::{
+    TokenError, check_token, default_data_dir, message_life, quota, tls, url_of_hosts,
+};
 
 /// The file of the embedded store, in the data folder.
 const DATABASE: &str = "c3po.db";
-/// The shortest token, in characters.
-const TOKEN_MIN: usize = 16;
 /// The settings of the command line.
 #[derive(Debug, Args)]
 pub struct ServeFlags {
@@ -167,17 +165,9 @@ pub struct Config {
 /// Why the settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The token is short enough to be guessed.
-    #[error(
-        "a token has at least {TOKEN_MIN} characters: set C3PO_TOKEN to a longer one, such as `openssl rand -hex 32`"
-    )]
-    ShortToken,
-    /// The token is a key or a login, which would get every right, also once it is revoked.
-    #[error(
-        "C3PO_TOKEN (--token) is the key of a host or the login of a person, not the shared token of a coordinator: unset it, or \
-         set another one, such as `openssl rand -hex 32`"
-    )]
-    OtherToken,
+    /// The shared token cannot be one.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The address of the store is malformed.
     #[error("the address of the store (--store or C3PO_STORE) cannot be read: {0}")]
     Store(AddressError),
@@ -204,7 +194,9 @@ impl ServeFlags {
 
     /// Validates the settings and converts them into a configuration.
     pub fn into_config(self) -> Result<Config, ConfigError> {
-        check_token(self.token.as_ref())?;
+        self.token
+            .as_ref()
+            .map_or(Ok(()), |token| check_token(token.reveal()))?;
         let data_dir = self.data_dir()?;
         let store = match self.store.or(self.redis_url) {
             Some(store) => store.reveal().parse().map_err(ConfigError::Store)?,
@@ -240,20 +232,6 @@ impl ServeFlags {
             ntfy: self.ntfy,
         })
     }
-}
-
-/// Checks the shared token.
-fn check_token(token: Option<&Secret>) -> Result<(), ConfigError> {
-    let Some(token) = token.map(Secret::reveal) else {
-        return Ok(());
-    };
-    if token.starts_with(KEY_PREFIX) || token.starts_with(TOKEN_PREFIX) {
-        return Err(ConfigError::OtherToken);
-    }
-    if token.len() < TOKEN_MIN {
-        return Err(ConfigError::ShortToken);
-    }
-    Ok(())
 }
 
 /// Returns whether clients without a credential are admitted. They are with `--open`, and on loopback unless there is a token

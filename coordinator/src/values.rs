@@ -8,11 +8,43 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use c3po_shared::join::KEY_PREFIX;
 use c3po_shared::limits::{MESSAGE_LIFE_MAX, MESSAGE_LIFE_MIN};
+use c3po_shared::login::TOKEN_PREFIX;
 use c3po_shared::time::Span;
 
 use crate::address::CertificateFiles;
 use crate::bytes::bytes;
+
+/// The shortest shared token, in characters.
+const TOKEN_MIN: usize = 16;
+
+/// Why a text cannot be the shared token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It is short enough to be guessed.
+    #[error(
+        "a token has at least {TOKEN_MIN} characters: set C3PO_TOKEN to a longer one, such as `openssl rand -hex 32`"
+    )]
+    Short,
+    /// It is a key or a login, which would get every right, also once it is revoked.
+    #[error(
+        "C3PO_TOKEN (--token) is the key of a host or the login of a person, not the shared token of a coordinator: unset it, or \
+         set another one, such as `openssl rand -hex 32`"
+    )]
+    Other,
+}
+
+/// Checks the shared token.
+pub fn check_token(token: &str) -> Result<(), TokenError> {
+    if token.starts_with(KEY_PREFIX) || token.starts_with(TOKEN_PREFIX) {
+        return Err(TokenError::Other);
+    }
+    if token.len() < TOKEN_MIN {
+        return Err(TokenError::Short);
+    }
+    Ok(())
+}
 
 /// Whether clients use TLS, and which certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]

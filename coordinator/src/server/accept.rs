@@ -1,5 +1,6 @@
 //! Accepts connections and serves each in its own task, with a deadline for every read that may stall.
 
+use std::convert::identity;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -194,7 +195,9 @@ impl Serving {
         // Boxed, because the serving futures are large and there are many silent connections.
         match self.transport.acceptor() {
             None => Box::pin(self.requests(admitted, stop)).await,
-            Some(_) if first != FIRST_BYTE => farewell(admitted, "Bad Request", &no_tls()).await,
+            Some(_) if first != FIRST_BYTE => {
+                farewell(admitted, identity, "Bad Request", &no_tls()).await
+            }
             Some(acceptor) => {
                 let account = self
                     .services

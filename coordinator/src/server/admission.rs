@@ -1,5 +1,6 @@
 //! Connection limit: a slot is taken before anything is read; connections over the limit get a 503.
 
+use std::convert::identity;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -153,10 +154,10 @@ impl Admission {
         self.tasks.spawn(async move {
             let status = "Service Unavailable";
             match acceptor {
-                None => farewell(stream, status, &refusal).await,
+                None => farewell(stream, identity, status, &refusal).await,
                 Some(acceptor) => {
                     if let Ok(Ok(stream)) = timeout(FAREWELL_MAX, acceptor.accept(stream)).await {
-                        farewell(stream, status, &refusal).await;
+                        farewell(stream, |tls| tls.into_inner().0, status, &refusal).await;
                     }
                 }
             }
@@ -165,18 +166,28 @@ impl Admission {
     }
 }
 
-/// Sends the reason of a rejection, best effort.
-pub(super) async fn farewell(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+/// Sends the reason of a rejection, best effort, and waits until the client closes: closing with unread input could discard the
+/// response there. Nothing behind it is decrypted: `below` returns the stream to which the client writes.
+pub(super) async fn farewell<S, R>(
+    mut stream: S,
+    below: fn(S) -> R,
     status: &str,
     refusal: &Refusal,
-) {
-    let _ = timeout(FAREWELL_MAX, say_why(&mut stream, status, refusal)).await;
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+    R: AsyncRead + Unpin,
+{
+    let saying = async {
+        say_why(&mut stream, status, refusal).await?;
+        let (mut rest, mut unread) = (below(stream), [0; 1024]);
+        while rest.read(&mut unread).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = timeout(FAREWELL_MAX, saying).await;
 }
 
-/// Sends the reason and waits until the client closes. Closing with unread input could discard the response at the client.
 async fn say_why(
-    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    stream: &mut (impl AsyncWrite + Unpin),
     status: &str,
     refusal: &Refusal,
 ) -> io::Result<()> {
@@ -194,10 +205,7 @@ async fn say_why(
         body.len()
     );
     stream.write_all(answer.as_bytes()).await?;
-    stream.shutdown().await?;
-    let mut unread = [0; 1024];
-    while stream.read(&mut unread).await? > 0 {}
-    Ok(())
+    stream.shutdown().await
 }
 
 /// A number of slots, some of them taken.

@@ -169,7 +169,7 @@ impl Coordinators {
         let of_file = file.token.filter(|_| is_of_file);
         let token = of_variable.or(of_file);
         // Any user of this machine may run the default coordinator.
-        let by_variable = relays(variable).map(|on| on && (file_names_any || is_named));
+        let by_variable = relays(variable).filter(|on| !on || file_names_any || is_named);
         let source = match is_of_file {
             true => Source::File,
             false if file_names_any => Source::Overridden,

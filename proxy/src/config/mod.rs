@@ -204,8 +204,8 @@ impl Config {
         self
     }
 
-    /// Returns the folder of queued calls. Those that a login sends are beside it: a project may name a state folder in which
-    /// there are any calls.
+    /// Returns the folder of queued calls. The calls of a person with a login are beside it: a project may name a state folder in
+    /// which there are any calls.
     pub fn journal_dir(&self) -> PathBuf {
         let login = self.person.login.as_ref().filter(|_| self.person.speaks);
         let beside = login.and(self.places.person_file.parent());

@@ -15,8 +15,8 @@ local fleet, now
 local name, agent, unshown, shown, repeated
 local woken, is_news
 local logged = {}
--- What most calls need at their end, read at once: whether another coordinator is there, and the position of the last entry of the
--- log, or false if none is kept. Both are nothing until then.
+-- Most calls need these at their end, and read them at once: whether another coordinator is there, and the position of the last
+-- entry of the log, or false if none is kept. Both are nothing until then.
 local has_peers, log_end
 
 local function begin(keys)
