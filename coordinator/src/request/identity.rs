@@ -95,9 +95,22 @@ pub(crate) async fn check_reader(
     if let Some(agent) = services.store.agent(name).await? {
         return belongs_to(&agent, host);
     }
-    match services.store.host_of(name).await? {
+    match former_host(services, name).await? {
         Some(of) if of != host => Err(foreign(name, &of, host)),
         _ => Ok(()),
+    }
+}
+
+/// Returns the host of an agent that was deleted, if it is known: that of the person with this name, which stays that host's, or
+/// the one for which the name is reserved.
+pub(super) async fn former_host(
+    services: &Services,
+    name: &AgentId,
+) -> Result<Option<String>, Refusal> {
+    let store = services.store.as_ref();
+    match services.persons.host_of(store, name).await? {
+        Some(host) => Ok(Some(host)),
+        None => Ok(store.host_of(name).await?),
     }
 }
 

@@ -7,7 +7,7 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::Refusal;
 
 use super::Services;
-use super::identity::belongs_to;
+use super::identity::{belongs_to, former_host};
 use crate::auth::{Principal, Right};
 
 /// The readers that see an event.
@@ -76,7 +76,8 @@ impl View {
     }
 }
 
-/// Returns whether the principal may act as the agent, which is not of another host, nor was.
+/// Returns whether the principal may act as the agent, which is not of another host, nor was. An agent that is gone and of no
+/// known host is nobody's.
 async fn is_own(
     services: &Services,
     principal: &Principal,
@@ -94,8 +95,8 @@ async fn is_own(
     if let Some(agent) = services.store.agent(agent).await? {
         return Ok(belongs_to(&agent, own).is_ok());
     }
-    let of = services.store.host_of(agent).await?;
-    Ok(of.is_none_or(|host| host == own))
+    let of = former_host(services, agent).await?;
+    Ok(of.is_some_and(|host| host == own))
 }
 
 #[cfg(test)]

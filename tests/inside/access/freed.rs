@@ -193,6 +193,11 @@ async fn the_next_agent_of_a_freed_name_gets_nothing_of_the_one_before() -> Resu
         let early = read(&gate, &laptop, "deploy", &thread(&known.answered)).await?;
         assert_eq!(early.status, 404, "{}", early.body);
         assert_eq!(sent(&gate, &laptop, "deploy").await?, Vec::<Value>::new());
+        let events = "/api/v1/events?after=0&limit=100&agent=deploy";
+        let events = ask(&gate, "GET", events, Some(&laptop), None, "").await?;
+        let id = known.answered.as_str().unwrap_or_default();
+        assert_eq!(events.status, 200, "{}", events.body);
+        ensure!(!events.body.contains(id), "{}", events.body);
 
         let (mut next, welcome) = session(&gate, &laptop, "deploy").await?;
         ensure!(welcome["agent_id"] == "deploy", "{welcome}");
@@ -220,6 +225,17 @@ async fn the_next_agent_of_a_freed_name_gets_nothing_of_the_one_before() -> Resu
         let own = json!({"target": "peer", "message": "of the laptop"});
         let own = next.call("send_message", own).await?["id"].take();
         assert_eq!(sent(&gate, &laptop, "deploy").await?, [own]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_name_of_a_hosts_person_stays_that_hosts_without_an_agent() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (nas, laptop) = nas_and_laptop(&gate).await?;
+    for (key, status) in [(&nas, 200), (&laptop, 403)] {
+        let read = read(&gate, key, "nas-cli", "/api/pending").await?;
+        assert_eq!(read.status, status, "{}", read.body);
     }
     Ok(())
 }
