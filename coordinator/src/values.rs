@@ -36,7 +36,7 @@ pub enum TokenError {
 }
 
 /// Checks the shared token.
-pub fn check_token(token: &str) -> Result<(), TokenError> {
+pub(crate) fn check_token(token: &str) -> Result<(), TokenError> {
     if token.starts_with(KEY_PREFIX) || token.starts_with(TOKEN_PREFIX) {
         return Err(TokenError::Other);
     }

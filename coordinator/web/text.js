@@ -7,6 +7,8 @@ const INVISIBLE = /(?![\n\t ])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Z}\p{Default_Ign
 
 /** So many blanks inside a line or at its beginning, or so many ends of lines, that what follows them is out of sight. */
 const GAP = /((?<=\S)[ \t]{17,}|[ \t]{81,}|\n(?:[ \t]*\n){4,})/u;
+/** The same where columns of words may be apart. */
+const WIDE_GAP = /([ \t]{81,}|\n(?:[ \t]*\n){4,})/u;
 
 /** How many marks a letter may have: a higher pile leaves its box. */
 const MARKS_MAX = 4;
@@ -14,8 +16,8 @@ const MARKS_MAX = 4;
 /** @typedef {{text: string, isEscape: boolean}} Piece */
 
 /**
- * Splits a text into pieces to be shown as they are, and escapes. Joiners inside words and emoji are kept unless `strict`, and
- * gaps are counted if so.
+ * Splits a text into pieces to be shown as they are, and escapes; gaps are counted. Joiners inside words and emoji, and columns,
+ * are kept unless `strict`.
  * @param {string} text
  * @param {boolean} strict
  * @returns {Piece[]}
@@ -30,7 +32,7 @@ export function pieces(text, strict) {
     else found.push({ text: shown, isEscape });
   };
   let marks = 0;
-  const parts = strict ? text.split(GAP) : [text.replaceAll("\r\n", "\n")];
+  const parts = strict ? text.split(GAP) : text.replaceAll("\r\n", "\n").split(WIDE_GAP);
   parts.forEach((part, index) => {
     if (index % 2 === 1) {
       const ends = part.split("\n").length - 1;

@@ -120,7 +120,7 @@ pub const CALLS_WITHOUT_KEY: usize = 256;
 
 /// The most simultaneous reads of texts and long lists, changes of many messages, and sends of many copies, under one key.
 /// A further one waits as above.
-pub const READS_PER_KEY: usize = 4;
+pub const READS_PER_KEY: usize = 2;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub const READS_WITHOUT_KEY: usize = 16;
 

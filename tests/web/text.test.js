@@ -23,14 +23,17 @@ test("a request shows every character that has no ink", () => {
   assert.equal(shown("a\r\nb", false), "a\nb");
 });
 
-test("a request counts the blanks and the ends of lines that move a text out of sight", () => {
+test("the blanks and the ends of lines that move a text out of sight are counted", () => {
   assert.equal(shown(`a${" ".repeat(6_000)}b`, true), "a[6000 blanks]b");
   assert.equal(shown(`a${"\t".repeat(17)}b`, true), "a[17 blanks]b");
   assert.equal(shown(`a${"\n".repeat(1_500)}b`, true), "a[1500 line ends]\nb");
   assert.equal(shown("a\n \n\t\n\n\nb", true), "a[5 line ends]\nb");
   assert.equal(shown(`${" ".repeat(81)}b`, true), "[81 blanks]b");
   for (const usual of [`a${" ".repeat(16)}b`, `a\n${" ".repeat(80)}b`, "a\n\n\n\nb"]) assert.equal(shown(usual, true), usual);
-  assert.equal(shown(`a${" ".repeat(6_000)}b`, false), `a${" ".repeat(6_000)}b`);
+  assert.equal(shown(`a${" ".repeat(6_000)}b`, false), "a[6000 blanks]b");
+  assert.equal(shown(`a${"\n".repeat(1_500)}b`, false), "a[1500 line ends]\nb");
+  const columns = `a${" ".repeat(40)}b\r\n\r\n\r\nc`;
+  assert.equal(shown(columns, false), columns.replaceAll("\r", ""));
 });
 
 test("a letter has no pile of marks", () => {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -93,10 +94,16 @@ impl<'a> Ask<'a> {
 /// The most of a response that is parsed at a time, in bytes: a server that sends heads without end must not keep the thread.
 const PARSED_MAX: usize = 8 << 10;
 
-/// A reader that gives others their turn after so much: hyper reads the size of a chunk byte by byte, and it may have no end.
+/// How much of a stream may be read without any content, in bytes: hyper reads the size of a chunk byte by byte, and it may have
+/// no end.
+const BESIDE_CONTENT_MAX: usize = 64 << 10;
+
+/// A reader that gives others their turn after so much, and fails once there is too much without content.
 struct Paced<R> {
     reader: R,
     in_turn: usize,
+    /// The bytes since the latest content; `None` for a response with a deadline.
+    beside: Option<Arc<AtomicUsize>>,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Paced<R> {
@@ -113,18 +120,29 @@ impl<R: AsyncRead + Unpin> AsyncRead for Paced<R> {
         }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.reader).poll_read(cx, buffer);
+        let read = buffer.filled().len() - before;
         this.in_turn = match polled {
-            Poll::Ready(_) => this.in_turn + buffer.filled().len() - before,
+            Poll::Ready(_) => this.in_turn + read,
             Poll::Pending => 0,
         };
+        let beside = this.beside.as_ref();
+        if beside.is_some_and(|beside| beside.fetch_add(read, Relaxed) > BESIDE_CONTENT_MAX) {
+            let error = "the server sent no content for long";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+        }
         polled
     }
 }
 
 /// Returns the stream with its reading side paced.
-fn paced(stream: TcpStream) -> impl Connection {
+fn paced(stream: TcpStream, beside: Option<Arc<AtomicUsize>>) -> impl Connection {
     let (reader, writer) = split(stream);
-    join(Paced { reader, in_turn: 0 }, writer)
+    let reader = Paced {
+        reader,
+        in_turn: 0,
+        beside,
+    };
+    join(reader, writer)
 }
 
 trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -162,7 +180,7 @@ pub(super) async fn send(server: &Server, ask: Ask<'_>) -> Result<String, Client
 /// Errors: as for [`send`].
 pub(super) async fn send_once(server: &Server, ask: Ask<'_>) -> Result<String, ClientError> {
     let exchange = async {
-        let stream = connect(server).await?;
+        let stream = connect(server, None).await?;
         let (mut sender, connection) = handshake(stream).await.map_err(ClientError::unreachable)?;
         let asking = async move {
             let response = sender.send_request(request(server, ask)?).await;
@@ -181,6 +199,8 @@ pub(super) struct Lines {
     connection: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_connected: bool,
     chunks: BodyDataStream,
+    /// The bytes that were read since the latest content.
+    beside: Arc<AtomicUsize>,
     unfinished: BytesMut,
 }
 
@@ -188,8 +208,9 @@ pub(super) struct Lines {
 ///
 /// Errors: as for [`send`].
 pub(super) async fn open(server: &Server, ask: Ask<'_>) -> Result<Lines, ClientError> {
+    let beside = Arc::new(AtomicUsize::new(0));
     let opening = async {
-        let stream = connect(server).await?;
+        let stream = connect(server, Some(Arc::clone(&beside))).await?;
         let (mut sender, connection) = handshake(stream).await.map_err(ClientError::unreachable)?;
         // Its error also ends the response.
         let mut connection = Box::pin(async move { drop(connection.await) });
@@ -207,6 +228,7 @@ pub(super) async fn open(server: &Server, ask: Ask<'_>) -> Result<Lines, ClientE
             connection,
             is_connected,
             chunks: Body::empty().into_data_stream(),
+            beside: Arc::clone(&beside),
             unfinished: BytesMut::new(),
         };
         Ok((lines, response))
@@ -243,6 +265,7 @@ impl Lines {
             let Some(chunk) = next.transpose().map_err(ClientError::unreachable)? else {
                 return Ok(None);
             };
+            self.beside.store(0, Relaxed);
             self.unfinished.extend_from_slice(&chunk);
         }
     }
@@ -289,13 +312,16 @@ async fn within<T>(
     timeout(deadline, work).await.unwrap_or_else(late)
 }
 
-async fn connect(server: &Server) -> Result<Box<dyn Connection>, ClientError> {
+async fn connect(
+    server: &Server,
+    beside: Option<Arc<AtomicUsize>>,
+) -> Result<Box<dyn Connection>, ClientError> {
     let (host, port) = (server.host.clone(), server.port);
     let found = spawn_blocking(move || names::addresses(&host, port)).await;
     let found = found.map_err(ClientError::unreachable)?;
     let found = found.map_err(ClientError::unreachable)?;
     let stream = TcpStream::connect(found.as_slice()).await;
-    let stream = paced(stream.map_err(ClientError::unreachable)?);
+    let stream = paced(stream.map_err(ClientError::unreachable)?, beside);
     if !server.tls {
         return Ok(Box::new(stream));
     }
@@ -343,6 +369,7 @@ mod tests {
             connection: Box::pin(std::future::pending()),
             is_connected: true,
             chunks: Body::from(vec![b'\n'; 4 << 20]).into_data_stream(),
+            beside: Arc::default(),
             unfinished: BytesMut::new(),
         };
         let reading = async { while let Ok(Some(_)) = lines.next().await {} };
@@ -392,6 +419,7 @@ mod tests {
         let mut stream = Paced {
             reader: tokio::io::repeat(b'0'),
             in_turn: 0,
+            beside: None,
         };
         for _ in 0..3 {
             let mut read = 0;
@@ -401,5 +429,28 @@ mod tests {
             }
             assert!((1..=2 * PARSED_MAX).contains(&read), "{read}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_never_has_content_is_given_up() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("its address"));
+        std::thread::spawn(move || {
+            use std::io::{Read, Write};
+            let (mut stream, _) = listener.accept().expect("a client");
+            stream.read_exact(&mut [0; 4]).expect("a request");
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\none\n\n\r\n";
+            let zeros = "0".repeat(1 << 16);
+            stream.write_all(head.as_bytes()).expect("written");
+            while stream.write_all(zeros.as_bytes()).is_ok() {}
+        });
+        let server = Server::parse(&url).expect("a server");
+        let mut lines = open(&server, Ask::get("/", None)).await.expect("opened");
+        let first = lines.next().await.expect("a line");
+        assert_eq!(first.as_deref(), Some("one"));
+        let rest = timeout(Duration::from_secs(20), async {
+            while lines.next().await.is_ok_and(|line| line.is_some()) {}
+        });
+        assert!(rest.await.is_ok(), "it is read for ever");
     }
 }

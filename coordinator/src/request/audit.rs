@@ -17,6 +17,8 @@ use crate::auth::Principal;
 /// How many entries one page scans. If few of them match, the next page continues the scan.
 const LOOKED_AT_MAX: usize = 20_000;
 
+/// How many entries are read at once: the store does nothing else meanwhile.
+pub(super) const READ_AT_ONCE: usize = 100;
 /// The number of sent messages to return.
 const SENT_MAX: usize = 20;
 /// How many of the latest audit entries, of all agents, are scanned for these messages.
@@ -53,7 +55,7 @@ pub(super) async fn matching(
     let _reading = begin_read(principal).await?;
     let (mut entries, mut next, mut looked_at) = (Vec::new(), query.after.unwrap_or_default(), 0);
     while looked_at < LOOKED_AT_MAX {
-        let read = services.store.audit(next, AUDIT_PAGE_MAX).await?;
+        let read = services.store.audit(next, READ_AT_ONCE).await?;
         if read.is_empty() && next > services.store.audit_end().await? {
             // A backup was restored: the log continues at an earlier position.
             return Ok(AuditPage {
@@ -110,7 +112,7 @@ pub(crate) async fn sent(
     let end = services.store.audit_end().await?;
     let (mut after, mut latest) = (end.saturating_sub(SENT_LOOK), VecDeque::new());
     while after < end {
-        let read = services.store.audit(after, AUDIT_PAGE_MAX).await?;
+        let read = services.store.audit(after, READ_AT_ONCE).await?;
         let Some(last) = read.last() else { break };
         after = last.position;
         latest.extend(read.into_iter().filter(|entry| is_sent_by(entry, &agent)));

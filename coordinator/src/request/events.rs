@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::audit::{AuditPage, Entry, LogQuery};
-use c3po_shared::limits::{AUDIT_PAGE_MAX, EVENT_READERS};
+use c3po_shared::limits::EVENT_READERS;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::yield_now;
@@ -14,8 +14,6 @@ use super::view::View;
 use super::{Services, audit, begin_read};
 use crate::auth::Principal;
 
-/// How many entries of the log a stream reads at once.
-const PAGE: usize = AUDIT_PAGE_MAX;
 /// How long a stream waits for further entries after the first one, so that a busy log is read in pages.
 const GATHER: Duration = Duration::from_millis(10);
 /// How long a stream is silent at most. It then also looks at the log, in case that a hint was lost.
@@ -104,7 +102,11 @@ impl Events {
                 let Ok(_reading) = begin_read(&principal).await else {
                     return Ok(Next::Quiet);
                 };
-                let read = self.services.store.audit(self.after, PAGE).await?;
+                let read = self
+                    .services
+                    .store
+                    .audit(self.after, audit::READ_AT_ONCE)
+                    .await?;
                 let is_behind = !read.is_empty();
                 if let Some(next) = self.take(read).await? {
                     return Ok(next);
