@@ -18,7 +18,7 @@ use crate::auth::Principal;
 const LOOKED_AT_MAX: usize = 20_000;
 
 /// How many entries are read at once: the store does nothing else meanwhile.
-pub(super) const READ_AT_ONCE: usize = 100;
+pub(super) const READ_AT_ONCE: usize = 40;
 /// The number of sent messages to return.
 const SENT_MAX: usize = 20;
 /// How many of the latest audit entries, of all agents, are scanned for these messages.

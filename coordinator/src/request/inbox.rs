@@ -1,14 +1,17 @@
 //! Reads an inbox page by page, and takes messages out of it.
 
 use c3po_shared::catalogue::{self as tools, Acked, Inbox, Reply};
-use c3po_shared::ids::MessageId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
 use super::{CHANGED_AT_ONCE, Caller, Services, begin_read};
-use crate::store::{Placed, Selection};
+use crate::store::{Placed, Selection, Store, StoreError};
+
+/// How many bytes of messages are read at once: the store does nothing else meanwhile.
+const READ_AT_ONCE: usize = 8 << 10;
 
 /// `get_messages`
 pub(super) async fn get_messages(
@@ -27,9 +30,10 @@ pub(super) async fn get_messages(
         limit: limit + 1,
         bytes: PAGE_BYTES,
     };
+    let store = services.store.as_ref();
     let (placed, pending) = futures_util::try_join!(
-        services.store.inbox(&caller.agent, selection),
-        services.store.pending(&caller.agent)
+        placed(store, &caller.agent, selection),
+        store.pending(&caller.agent)
     )?;
     let mut from = begins_at(cursor.as_ref(), &placed)?;
     let last = placed
@@ -58,6 +62,32 @@ pub(super) async fn get_messages(
         count: pending.count,
         next_cursor,
     }))
+}
+
+/// Returns the selected messages of an inbox. They are read in parts, so that others have their turns at the store.
+pub(crate) async fn placed(
+    store: &dyn Store,
+    agent: &AgentId,
+    selection: Selection<'_>,
+) -> Result<Vec<Placed>, StoreError> {
+    let (mut placed, mut left) = (Vec::new(), selection);
+    loop {
+        let next = Selection {
+            bytes: left.bytes.min(READ_AT_ONCE),
+            ..left
+        };
+        let part = store.inbox(agent, next).await?;
+        let is_over = !next.is_filled_by(&part);
+        for one in part {
+            left.after = one.position;
+            left.limit -= 1;
+            left.bytes = left.bytes.saturating_sub(one.bytes);
+            placed.push(one);
+        }
+        if is_over || left.limit == 0 || left.bytes == 0 {
+            return Ok(placed);
+        }
+    }
 }
 
 /// Returns the character at which the first message of a page begins. The message that the cursor points into must exist.

@@ -54,6 +54,7 @@ pub(crate) use identity::{
     check_host, check_name, check_read, check_reader, check_right, check_speaker, drop_number,
     settle_name,
 };
+pub(crate) use inbox::placed;
 pub(crate) use notice::notify_people;
 pub(crate) use page_use::{left as page_use_left, record as record_page_use};
 pub(crate) use permission::explain as explain_policy;

@@ -14,11 +14,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
+use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
 use super::metered::Peer;
-use super::tls::Transport;
+use super::tls::{HANDSHAKE_BYTES_MAX, Transport};
 use crate::request::Services;
+use crate::unfinished::Intake;
 
 /// Descriptors that are not connections: those of the store, the listener, the runtime and rejected connections.
 const RESERVED: usize = 64;
@@ -151,13 +153,19 @@ impl Admission {
             return;
         };
         let acceptor = self.transport.acceptor();
+        let account = self
+            .services
+            .unfinished
+            .account_of_stranger(HANDSHAKE_BYTES_MAX);
         self.tasks.spawn(async move {
             let status = "Service Unavailable";
             match acceptor {
                 None => farewell(stream, identity, status, &refusal).await,
                 Some(acceptor) => {
-                    if let Ok(Ok(stream)) = timeout(FAREWELL_MAX, acceptor.accept(stream)).await {
-                        farewell(stream, |tls| tls.into_inner().0, status, &refusal).await;
+                    let intake = Intake::new(stream, account, HANDSHAKE_BYTES_MAX, FAREWELL_MAX);
+                    if let Ok(Ok(stream)) = timeout(FAREWELL_MAX, acceptor.accept(intake)).await {
+                        let below = |tls: TlsStream<Intake<_>>| tls.into_inner().0.into_stream();
+                        farewell(stream, below, status, &refusal).await;
                     }
                 }
             }

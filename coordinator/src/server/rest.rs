@@ -28,14 +28,12 @@ use super::endpoint::{
 use super::written::Paid;
 use super::{AppState, description};
 use crate::clock;
-use crate::request::{Asking, begin_call, begin_read, room_for_texts};
-use crate::store::{Agent, Selection, Store, StoreError};
+use crate::request::{Asking, begin_call, begin_read, placed, room_for_texts};
+use crate::store::{Agent, Selection};
 use crate::unfinished::Charge;
 
 /// The limit of message bytes in a page of an inbox, so that no request loads a whole inbox into memory.
 const PAGE_BYTES: usize = 256 << 10;
-/// How many bytes of messages are read at once: the store does nothing else meanwhile.
-const PAGE_PART: usize = 24 << 10;
 /// How many agents of the list are read at once.
 const LISTED_AT_ONCE: usize = 32;
 /// The bytes of one part of the list. Each client that reads slowly holds as many, and one record at most.
@@ -201,36 +199,21 @@ pub(super) async fn pending(
     let charge = room_for_texts(&server.services, &principal).await?;
     let _reading = begin_read(&principal).await?;
     let store = server.services.store.as_ref();
-    let count = store.pending(&agent).await?.count;
-    let messages = oldest(store, &agent, limit).await?;
-    Ok(Charged(PendingMessages { count, messages }, charge))
-}
-
-/// Returns the oldest messages of an inbox. They are read in parts, so that others have their turns at the store.
-async fn oldest(
-    store: &dyn Store,
-    agent: &AgentId,
-    limit: usize,
-) -> Result<Vec<Message>, StoreError> {
-    let (mut messages, mut bytes, mut after) = (Vec::new(), 0, 0);
-    loop {
-        let selection = Selection {
-            after,
-            limit: limit - messages.len(),
-            bytes: PAGE_PART.min(PAGE_BYTES - bytes),
-            ..Selection::default()
-        };
-        let part = store.inbox(agent, selection).await?;
-        let is_over = !selection.is_filled_by(&part);
-        for placed in part {
-            bytes += placed.bytes;
-            after = placed.position;
-            messages.push(placed.message);
-        }
-        if is_over || messages.len() >= limit || bytes >= PAGE_BYTES {
-            return Ok(messages);
-        }
-    }
+    let selection = Selection {
+        limit,
+        bytes: PAGE_BYTES,
+        ..Selection::default()
+    };
+    let (placed, pending) =
+        futures_util::try_join!(placed(store, &agent, selection), store.pending(&agent))?;
+    let messages = placed.into_iter().map(|placed| placed.message).collect();
+    Ok(Charged(
+        PendingMessages {
+            count: pending.count,
+            messages,
+        },
+        charge,
+    ))
 }
 
 /// All agents as a JSON array. They are read while the client reads, so that a slow client costs little memory.

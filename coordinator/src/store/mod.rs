@@ -276,7 +276,7 @@ pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
 pub const FORMER_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
 
 /// How many agents are read at once by whatever needs all of them.
-pub(crate) const AGENTS_STEP: usize = 50;
+pub(crate) const AGENTS_STEP: usize = 20;
 
 /// How many contexts of sessions the history of a message keeps.
 const CONTEXTS_KEPT: usize = 8;

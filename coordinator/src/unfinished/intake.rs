@@ -73,6 +73,11 @@ impl<S> Intake<S> {
         &self.stream
     }
 
+    /// Returns the stream alone.
+    pub(crate) fn into_stream(self) -> S {
+        self.stream
+    }
+
     /// Returns whether a long message was just read, and nothing beyond it.
     pub(crate) fn is_behind_long(&self) -> bool {
         self.frames.as_ref().is_some_and(Frames::is_behind_long)
