@@ -272,8 +272,11 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
         printer.line(&format!("{what}: {}", by_hand(&logins)))?;
     }
     is_deleted.map_err(|error| unwritable(error.into(), "the file is still there"))?;
+    let of_person = config.person_journal_dir();
     let queued = link::kept(&config).into_iter();
-    for queued in queued.filter(|queued| queued.agent.is_human() && queued.waiting > 0) {
+    for queued in
+        queued.filter(|queued| queued.waiting > 0 && queued.journal.starts_with(&of_person))
+    {
         printer.line(&format!(
             "Messages that you queued on this host are still in {}: the next login of this host sends them, unless you \
              delete that file.",

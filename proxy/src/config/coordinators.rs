@@ -185,6 +185,19 @@ impl Coordinators {
         }
     }
 
+    /// Returns the warning about the variable for relayed requests if it does not count for these coordinators.
+    pub(super) fn problem_of_relay(
+        &self,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Option<String> {
+        let is_ignored = relays(variable) == Some(true) && !self.relays;
+        is_ignored.then(|| {
+            "C3PO_RELAY_PERMISSIONS is set, but does not count: config.toml names no coordinator, or the environment \
+             another one than that file"
+                .to_owned()
+        })
+    }
+
     /// Returns these for a file that is gone or invalid since: it turns no relay on.
     pub(super) fn without_file(self, variable: &dyn Fn(&str) -> Option<String>) -> Self {
         Self {

@@ -207,9 +207,15 @@ impl Config {
     /// Returns the folder of queued calls. The calls of a person with a login are beside it: a project may name a state folder in
     /// which there are any calls.
     pub fn journal_dir(&self) -> PathBuf {
-        let login = self.person.login.as_ref().filter(|_| self.person.speaks);
-        let beside = login.and(self.places.person_file.parent());
-        beside.unwrap_or(&self.state_dir).join("journal")
+        if self.person.speaks && self.person.login.is_some() {
+            return self.person_journal_dir();
+        }
+        self.state_dir.join("journal")
+    }
+
+    /// Returns the folder of the calls that a login sends.
+    pub fn person_journal_dir(&self) -> PathBuf {
+        self.places.person_file.with_file_name("journal")
     }
 
     /// Reads the login of this host's person again.
@@ -277,6 +283,7 @@ impl Config {
         let is_of_person = reader == Reader::Person;
         let of_file = file.coordinators(is_of_person);
         let coordinators = Coordinators::read(variable, of_file, &mut problems);
+        warnings.extend(coordinators.problem_of_relay(variable));
         if file.token.is_some() {
             warnings.extend(private::readable(sources.file_name));
             warnings.extend(unsent(sources.file_name, &coordinators));

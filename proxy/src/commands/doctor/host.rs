@@ -22,11 +22,12 @@ fn journal(kept: &[QueuedFor], report: &mut Report<'_>) -> Result<(), Failure> {
             "messages that {} queued on this host: {}",
             kept.agent, kept.waiting
         );
-        report.warn(
-            "journal",
-            found,
-            "The next session on this host that reaches the coordinator sends them.",
-        )?;
+        let next = if kept.agent.is_human() {
+            "The next `c3po send` with the login of this host sends them."
+        } else {
+            "The next session on this host that reaches the coordinator sends them."
+        };
+        report.warn("journal", found, next)?;
     }
     for kept in kept.iter().filter(|kept| kept.refused > 0) {
         let why = kept.why.as_deref().unwrap_or("the reason was not recorded");

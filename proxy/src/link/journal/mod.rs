@@ -109,11 +109,12 @@ pub(super) struct Journal {
 
 /// Returns the queued and the rejected calls of all agents on this host, and of its person.
 pub fn kept(config: &Config) -> Vec<QueuedFor> {
-    let of_host = config.state_dir.join("journal");
-    let of_person = config.clone().of_person().journal_dir();
-    let of_person = Some(of_person).filter(|folder| *folder != of_host);
-    let folders = of_person.into_iter().chain([of_host]);
+    let folders = [
+        config.person_journal_dir(),
+        config.state_dir.join("journal"),
+    ];
     folders
+        .into_iter()
         .flat_map(|folder| Journal::new(folder).kept())
         .collect()
 }
