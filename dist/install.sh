@@ -14,8 +14,8 @@ refuse() {
 # Fetches the archive for the kind of machine $1, checks it, and unpacks it into folder $2.
 fetch() {
     archive=c3po-$1.tar.gz
-    curl -fsSL "$release/$archive" -o "$work/$archive" || return 1
-    curl -fsSL "$release/$archive.sha256" -o "$work/$archive.sha256" || return 1
+    curl -q -fsSL "$release/$archive" -o "$work/$archive" || return 1
+    curl -q -fsSL "$release/$archive.sha256" -o "$work/$archive.sha256" || return 1
     expected=$(cut -d ' ' -f 1 "$work/$archive.sha256")
     if command -v sha256sum >/dev/null 2>&1; then
         found=$(sha256sum "$work/$archive")

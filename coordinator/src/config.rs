@@ -386,7 +386,11 @@ mod tests {
         );
         check(&["--redis-url", "redis://user:hunter2@nas:x"], "'nas:x'");
         check(&["--token", "hunter2"], "at least 16 characters");
-        for other in ["c3po_0a1b2c3d_hunter2", "c3po-login_0a1b2c3d_hunter2"] {
+        for other in [
+            "c3po_0a1b2c3d_hunter2",
+            "c3po-login_0a1b2c3d_hunter2",
+            "'c3po_0a1b2c3d_hunter2'",
+        ] {
             check(&["--token", other], "key of a host");
         }
     }

@@ -37,7 +37,8 @@ pub enum TokenError {
 
 /// Checks the shared token.
 pub(crate) fn check_token(token: &str) -> Result<(), TokenError> {
-    if token.starts_with(KEY_PREFIX) || token.starts_with(TOKEN_PREFIX) {
+    // Also with the quotes or the word before it that an environment file left.
+    if token.contains(KEY_PREFIX) || token.contains(TOKEN_PREFIX) {
         return Err(TokenError::Other);
     }
     if token.len() < TOKEN_MIN {

@@ -7,8 +7,8 @@ const INVISIBLE = /(?![\n\t ])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Z}\p{Default_Ign
 
 /** So many blanks inside a line or at its beginning, or so many ends of lines, that what follows them is out of sight. */
 const GAP = /((?<=\S)[ \t]{17,}|[ \t]{81,}|\n(?:[ \t]*\n){4,})/u;
-/** The same where columns of words may be apart. */
-const WIDE_GAP = /([ \t]{81,}|\n(?:[ \t]*\n){4,})/u;
+/** The same where columns of words may be apart; blanks are all characters without ink. */
+const WIDE_GAP = /([\p{Z}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800\t\r\v\f]{81,}|\n(?:[\p{Z}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800\t\r\v\f]*\n){4,})/u;
 
 /** How many marks a letter may have: a higher pile leaves its box. */
 const MARKS_MAX = 4;

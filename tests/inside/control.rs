@@ -84,7 +84,7 @@ async fn the_line_for_a_host_without_c3po_has_no_gap_where_curl_needs_no_flags()
     let said = gate.ask(&["invite"]).await?;
     assert!(
         said.contains(&format!(
-            "  curl -fsS http://{}/join.sh | C3PO_JOIN_CODE=",
+            "  curl -q -fsS http://{}/join.sh | C3PO_JOIN_CODE=",
             gate.served.address
         )),
         "{said}"

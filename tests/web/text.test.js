@@ -32,6 +32,10 @@ test("the blanks and the ends of lines that move a text out of sight are counted
   for (const usual of [`a${" ".repeat(16)}b`, `a\n${" ".repeat(80)}b`, "a\n\n\n\nb"]) assert.equal(shown(usual, true), usual);
   assert.equal(shown(`a${" ".repeat(6_000)}b`, false), "a[6000 blanks]b");
   assert.equal(shown(`a${"\n".repeat(1_500)}b`, false), "a[1500 line ends]\nb");
+  for (const c of ["\u00a0", "\u3000", "\u2003", "\u2800", "\u3164", "\u200b"]) {
+    assert.equal(shown(`a${`\n${c}`.repeat(500)}\nb`, false), "a[501 line ends]\nb");
+    assert.equal(shown(`a${c.repeat(3_000)}b`, false), "a[3000 blanks]b");
+  }
   const columns = `a${" ".repeat(40)}b\r\n\r\n\r\nc`;
   assert.equal(shown(columns, false), columns.replaceAll("\r", ""));
 });

@@ -185,7 +185,7 @@ fn credential(
 const INVITE: &str = "invite ";
 
 /// Returns the name of an invite as the maker of a key.
-pub(super) fn label_of_invite(id: &str) -> String {
+pub(crate) fn label_of_invite(id: &str) -> String {
     format!("{INVITE}{id}")
 }
 

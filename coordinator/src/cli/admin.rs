@@ -333,6 +333,12 @@ fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
         let command = typed.line(&format!("keys revoke {id}"));
         text += &format!("\n  {id} of {name}:\n    {command}");
     }
+    if let Some(invite) = answer["open_invite"].as_str() {
+        text += &format!(
+            "\n\nThe invite with which that host joined is still open, to whoever has read its code there:\n\n  {}",
+            typed.line(&format!("invites revoke {invite}"))
+        );
+    }
     text += &made(answer, typed)?;
     if answer["is_whole"] == false {
         text += &format!(

@@ -218,12 +218,14 @@ mod tests {
     #[test]
     fn with_a_revoked_key_the_other_credentials_of_its_host_are_named() {
         let revoke = Admin::Keys(KeysCommand::Revoke { id: "01".into() });
-        let answer = json!({"id": "01", "name": "nas", "host": "nas", "state": "revoked", "same_host": [{"id": "02", "name": "guest"}]});
+        let answer = json!({"id": "01", "name": "nas", "host": "nas", "state": "revoked", "same_host": [{"id": "02", "name": "guest"}],
+            "open_invite": "03"});
         let said = revoke.show(&answer, &typed()).expect("a text");
         for part in [
             "The key 01 of nas is revoked.",
             "02 of guest:",
             " keys revoke 02 ",
+            " invites revoke 03 ",
             " logins list ",
         ] {
             assert!(said.contains(part), "{part}: {said}");

@@ -100,7 +100,7 @@ impl Joins {
             .map(|flags| format!("{flags} "));
         let flags = flags.unwrap_or_default();
         let install = format!(
-            "curl -fsS {flags}{url}{} | {CODE_VARIABLE}={code} sh",
+            "curl -q -fsS {flags}{url}{} | {CODE_VARIABLE}={code} sh",
             download::SCRIPT_PATH
         );
         Ok(Invited {

@@ -71,6 +71,9 @@ pub(super) struct RevokedKey {
     shown: ListedKey,
     /// The other valid keys of the same host, which the holder of this key may have made or taken too.
     same_host: Vec<OtherKey>,
+    /// The id of the invite with which the host joined, if it is still open: it admits whoever has read its code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_invite: Option<String>,
     /// The valid credentials that a key of the scope `admin` made. They outlive it.
     made: Vec<MadeCredential>,
     /// Whether both lists could be read. Otherwise revoke the key once more, which lists them again.
@@ -178,23 +181,29 @@ pub(super) async fn revoke(
         tracing::warn!("the list of what outlives the key {id} is not whole: {error}");
     }
     let is_whole = left.is_ok();
-    let (same_host, made) = left.unwrap_or_default();
+    let left = left.unwrap_or_default();
     Ok(Json(RevokedKey {
-        same_host,
-        made,
+        same_host: left.same_host,
+        open_invite: left.open_invite,
+        made: left.made,
         is_whole,
         shown: shown(key, clock::now()),
     }))
 }
 
-/// Returns the other valid keys of a key's host, and the valid credentials that the key made.
-async fn left_by(
-    store: &dyn Store,
-    id: &str,
-) -> Result<(Vec<OtherKey>, Vec<MadeCredential>), StoreError> {
+/// What outlives a key.
+#[derive(Default)]
+struct Left {
+    same_host: Vec<OtherKey>,
+    open_invite: Option<String>,
+    made: Vec<MadeCredential>,
+}
+
+/// Returns the other valid keys of a key's host, the open invite with which it was made, and the valid credentials that it made.
+async fn left_by(store: &dyn Store, id: &str) -> Result<Left, StoreError> {
     let (keys, now) = (store.keys().await?, clock::now());
     let Some(key) = keys.iter().find(|key| key.id == id) else {
-        return Ok(Default::default());
+        return Ok(Left::default());
     };
     let is_other =
         |other: &&Key| other.host() == key.host() && other.id != key.id && other.is_valid(now);
@@ -202,8 +211,13 @@ async fn left_by(
         id: id.clone(),
         name: name.clone(),
     };
-    let same_host = keys.iter().filter(is_other).map(other).collect();
-    Ok((same_host, offspring::of(store, &key.into()).await?))
+    let invites = store.invites().await?.into_iter();
+    let mut invites = invites.map(|invite| invite.id);
+    Ok(Left {
+        same_host: keys.iter().filter(is_other).map(other).collect(),
+        open_invite: invites.find(|id| offspring::label_of_invite(id) == key.made_by),
+        made: offspring::of(store, &key.into()).await?,
+    })
 }
 
 /// Logs a change of a key with its author, and applies it here at once. Other coordinators reload keys by themselves, as does

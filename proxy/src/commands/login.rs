@@ -18,7 +18,7 @@ use super::join::code;
 use super::print::Printer;
 use crate::config::{Config, PersonLogin, Places, Source, private};
 use crate::link::http::{delete, post_json};
-use crate::link::{self, Trust, as_written};
+use crate::link::{self, QueuedFor, Trust, as_written};
 
 /// The coordinator and the options.
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,11 @@ pub(super) async fn run(
         unwritable(error, &lost)
     })?;
     end_older(&config, &before).await;
-    tell(printer, file, &made)
+    tell(printer, file, &made)?;
+    if printer.json {
+        return Ok(());
+    }
+    tell_queued(&config, printer)
 }
 
 /// Ends the login before: copies of its token would stay valid. Reports it if that failed.
@@ -272,22 +276,30 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
         printer.line(&format!("{what}: {}", by_hand(&logins)))?;
     }
     is_deleted.map_err(|error| unwritable(error.into(), "the file is still there"))?;
-    let of_person = config.person_journal_dir();
-    let queued = link::kept(&config).into_iter();
-    for queued in
-        queued.filter(|queued| queued.waiting > 0 && queued.journal.starts_with(&of_person))
-    {
-        printer.line(&format!(
-            "Messages that you queued on this host are still in {}: the next login of this host sends them, unless you \
-             delete that file.",
-            queued.journal.display()
-        ))?;
-    }
+    tell_queued(&config, printer)?;
     match (logins.is_empty(), is_left) {
         (true, _) => without_token(printer, file, &text),
         (false, true) => left.and(Err(Failure::No)),
         (false, false) => Ok(()),
     }
+}
+
+/// Reports messages that wait for a login on this host.
+fn tell_queued(config: &Config, printer: &Printer) -> Result<(), Failure> {
+    let folder = config.person_journal_dir();
+    let waiting = |queued: &QueuedFor| queued.waiting > 0 && queued.journal.starts_with(&folder);
+    let queued = link::kept(config).into_iter().filter(waiting);
+    for QueuedFor {
+        waiting, journal, ..
+    } in queued
+    {
+        printer.line(&format!(
+            "Messages queued on this host by a person: {waiting}. The next `c3po send` with a login sends them as that person, \
+             unless you delete {}.",
+            journal.display()
+        ))?;
+    }
+    Ok(())
 }
 
 /// Checks that the login is that of the folder in which its file is.

@@ -102,8 +102,8 @@ pub(super) async fn run(
 }
 
 /// The note about a message that was queued on this host.
-const QUEUED: &str = "no coordinator is reachable, so the message is only on this host's disk. The next session or \
-                      `c3po send` on this host that reaches the coordinator sends it.";
+const QUEUED: &str = "no coordinator is reachable, so the message is only on this host's disk. The next `c3po send` as the \
+                      same sender that reaches the coordinator sends it, or, without a login, a session on this host.";
 
 /// The link's reply about a message that it queued.
 #[derive(Deserialize)]

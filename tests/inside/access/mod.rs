@@ -24,8 +24,8 @@ mod quotas;
 mod refused_file;
 mod rights;
 mod secrets;
-mod steered;
 mod status_line;
+mod steered;
 mod tenures;
 
 pub(crate) use keys::linked;

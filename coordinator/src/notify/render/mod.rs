@@ -21,8 +21,9 @@ use super::reply::{ALLOW, DENY, Line, takes_words};
 pub(super) const WAITING: &str = "c3po-waiting";
 /// The most buttons with options.
 const BUTTONS_MAX: usize = 2;
-/// The most lines and columns of a text with buttons: a notification has no room for more.
-const SHOWN_MAX: (usize, usize) = (10, 450);
+/// The most rows of a text and its options with buttons, and the columns of a row: a notification has no room for more.
+const ROWS_MAX: usize = 10;
+const ROW: usize = 45;
 /// The largest push, in bytes of JSON. ntfy refuses more than 8,192.
 const JSON_BYTES_MAX: usize = 8_000;
 /// The longest title, in characters.
@@ -240,8 +241,12 @@ impl Frame<'_> {
         let parts = message.question.iter().flat_map(|asked| &asked.parts);
         let labels = parts.flat_map(|part| part.options.iter().map(|option| option.label.as_str()));
         let is_plain = |text: &str| masked(text) == text;
-        let text = self.text(message);
-        let has_room = text.lines().count() <= SHOWN_MAX.0 && columns(&text) <= SHOWN_MAX.1;
+        let options = message.question.as_ref().map(|asked| listed(&asked.parts));
+        let (title, text) = (
+            self.title(message),
+            self.text(message) + &options.unwrap_or_default(),
+        );
+        let has_room = rows(&title) + rows(&text) <= 1 + ROWS_MAX;
         self.content == Content::Full
             && has_room
             && is_plain(&text_of(message))
@@ -420,6 +425,12 @@ impl ChoiceQuestion {
 
 fn join(lines: impl Iterator<Item = String>) -> String {
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns how many rows a text has.
+fn rows(text: &str) -> usize {
+    let of_line = |line: &str| columns(line).div_ceil(ROW).max(1);
+    text.lines().map(of_line).sum()
 }
 
 /// Returns how many columns a text has at most: characters behind the alphabets may be wide.

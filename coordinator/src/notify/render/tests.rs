@@ -134,12 +134,19 @@ fn a_question_for_which_a_notification_has_no_room_has_no_buttons() {
     };
     let (with, without) = (["Yes", "No", "Answer in words"], ["Answer in words"]);
     let gap = |count: usize| format!("Keep it?{}\"Yes\" deletes it.", "\n".repeat(count));
-    check(&gap(9), "Notes", &with);
-    check(&gap(10), "Notes", &without);
-    check(&"x".repeat(450), "Notes", &with);
-    check(&"x".repeat(451), "Notes", &without);
-    check(&"備".repeat(225), "Notes", &with);
-    check(&"備".repeat(226), "Notes", &without);
+    // The options take two rows.
+    check(&gap(7), "Notes", &with);
+    check(&gap(8), "Notes", &without);
+    check(&"x".repeat(360), "Notes", &with);
+    check(&"x".repeat(361), "Notes", &without);
+    check(&format!("{}\n", "x".repeat(46)).repeat(4), "Notes", &with);
+    check(
+        &format!("{}\n", "x".repeat(46)).repeat(5),
+        "Notes",
+        &without,
+    );
+    check(&"備".repeat(180), "Notes", &with);
+    check(&"備".repeat(181), "Notes", &without);
     check(&"x".repeat(300), &"Notes".repeat(40), &without);
 }
 
