@@ -35,10 +35,23 @@ pub enum TokenError {
     Other,
 }
 
+/// Returns whether a text has a key or a login in it, also behind a quote or a word that an environment file left.
+fn has_one(text: &str, prefix: &str) -> bool {
+    text.split(prefix).skip(1).any(|rest| {
+        let (id, secret) = rest.split_at_checked(ID_LENGTH).unwrap_or_default();
+        id.bytes().all(|byte| byte.is_ascii_hexdigit()) && secret.starts_with('_')
+    })
+}
+
+/// The length of the id in a key or a login, in characters.
+const ID_LENGTH: usize = 8;
+
 /// Checks the shared token.
 pub(crate) fn check_token(token: &str) -> Result<(), TokenError> {
-    // Also with the quotes or the word before it that an environment file left.
-    if token.contains(KEY_PREFIX) || token.contains(TOKEN_PREFIX) {
+    if [KEY_PREFIX, TOKEN_PREFIX]
+        .iter()
+        .any(|prefix| has_one(token, prefix))
+    {
         return Err(TokenError::Other);
     }
     if token.len() < TOKEN_MIN {

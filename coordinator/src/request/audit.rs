@@ -52,10 +52,9 @@ pub(super) async fn matching(
             "limit is {limit}; it must be from 1 to {AUDIT_PAGE_MAX}"
         )));
     }
-    let _reading = begin_read(principal).await?;
     let (mut entries, mut next, mut looked_at) = (Vec::new(), query.after.unwrap_or_default(), 0);
     while looked_at < LOOKED_AT_MAX {
-        let read = services.store.audit(next, READ_AT_ONCE).await?;
+        let read = read(services, principal, next).await?;
         if read.is_empty() && next > services.store.audit_end().await? {
             // A backup was restored: the log continues at an earlier position.
             return Ok(AuditPage {
@@ -98,6 +97,16 @@ pub(super) async fn matching(
     })
 }
 
+/// Reads a part of the log, with a place of the principal: others have it between the parts.
+async fn read(
+    services: &Services,
+    principal: &Principal,
+    after: u64,
+) -> Result<Vec<Entry>, Refusal> {
+    let _reading = begin_read(principal).await?;
+    Ok(services.store.audit(after, READ_AT_ONCE).await?)
+}
+
 /// Returns the latest messages that the agent sent according to the audit, with the stage of each. Messages of an earlier agent
 /// of its name are left out ([`Own`]).
 ///
@@ -108,11 +117,10 @@ pub(crate) async fn sent(
     agent: AgentId,
 ) -> Result<SentMessages, Refusal> {
     check_kept(services)?;
-    let _reading = begin_read(principal).await?;
     let end = services.store.audit_end().await?;
     let (mut after, mut latest) = (end.saturating_sub(SENT_LOOK), VecDeque::new());
     while after < end {
-        let read = services.store.audit(after, READ_AT_ONCE).await?;
+        let read = read(services, principal, after).await?;
         let Some(last) = read.last() else { break };
         after = last.position;
         latest.extend(read.into_iter().filter(|entry| is_sent_by(entry, &agent)));

@@ -84,7 +84,7 @@ pub(crate) async fn placed(
             left.bytes = left.bytes.saturating_sub(one.bytes);
             placed.push(one);
         }
-        if is_over || left.limit == 0 || left.bytes == 0 {
+        if is_over || selection.is_filled_by(&placed) {
             return Ok(placed);
         }
     }
@@ -117,7 +117,11 @@ async fn check_no_question(
     caller: &Caller,
     ids: &[MessageId],
 ) -> Result<(), Refusal> {
-    let _reading = begin_read(&caller.principal).await?;
+    // A longer call has such a place already.
+    let _reading = match ids.len() {
+        ..=CHANGED_AT_ONCE => Some(begin_read(&caller.principal).await?),
+        _ => None,
+    };
     for id in ids {
         let Some(kept) = services.store.message(id).await? else {
             continue;

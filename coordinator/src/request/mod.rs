@@ -328,7 +328,6 @@ pub(crate) async fn progress(
     Ok(())
 }
 
-/// Performs a call within its deadline, once it has a place.
 /// Takes the place of the principal in the store that the call needs.
 async fn begin<'a>(
     principal: &'a Principal,

@@ -58,8 +58,8 @@ impl<'a> Own<'a> {
         self.has(&kept.message, kept.stored_at()).await
     }
 
-    /// Returns whether the message that was stored at that time is one of them. The answer to a message that the host sent is
-    /// one too, also if an earlier agent received it. `human` is every person.
+    /// Returns whether the message that was stored at that time is one of them: one that the agent or its host sent, the answer to
+    /// such a message, or another one to this name, because a host's agents come and go. `human` is every person.
     pub(super) async fn has(
         &self,
         message: &Message,
@@ -72,20 +72,24 @@ impl<'a> Own<'a> {
         if is_sent && self.host.is_some() && self.host == message.from_host.as_deref() {
             return Ok(true);
         }
-        let holder = self.holder().await?;
         if is_sent {
-            return Ok(is_senders(holder, self.host, message, stored_at));
-        }
-        if has_existed(holder, self.host, stored_at) {
-            return Ok(true);
+            return Ok(is_senders(
+                self.holder().await?,
+                self.host,
+                message,
+                stored_at,
+            ));
         }
         let Some(asked) = &message.reply_to else {
-            return Ok(false);
+            return Ok(true);
         };
         let asked = self.services.store.message(asked).await?;
-        Ok(asked
-            .filter(|asked| asked.message.from_agent == *self.agent)
-            .is_some_and(|asked| is_senders(holder, self.host, &asked.message, asked.stored_at())))
+        let Some(asked) = asked.filter(|asked| asked.message.from_agent == *self.agent) else {
+            return Ok(true);
+        };
+        let (asked, stored_at) = (&asked.message, asked.stored_at());
+        let is_of_host = self.host.is_some() && self.host == asked.from_host.as_deref();
+        Ok(is_of_host || is_senders(self.holder().await?, self.host, asked, stored_at))
     }
 
     /// Returns whether a message that is stored no longer was one of them, if it was sent at that time.

@@ -254,7 +254,7 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
         Err(error) => return Err(unwritable(error.into(), "no login was revoked")),
     };
     let logins = stored(&config, &text);
-    let mut left = Ok(());
+    let (mut left, mut said) = (Ok(()), Vec::new());
     let mut is_left = !are_all(&logins, &text);
     for login in &logins {
         let ended = end(&config, login).await;
@@ -263,11 +263,12 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
                 is_left = true;
                 left = left.and(ended.failure());
             }
-            Ended::Now => printer.line("Logged out: the login is revoked.")?,
-            _ => printer.line("Logged out: the login had ended before.")?,
+            Ended::Now => said.push("Logged out: the login is revoked."),
+            _ => said.push("Logged out: the login had ended before."),
         }
     }
     let is_deleted = fs::remove_file(file);
+    said.iter().try_for_each(|line| printer.line(line))?;
     if is_left && !logins.is_empty() {
         let what = match logins.as_slice() {
             [_] => "No coordinator could revoke the login",

@@ -62,7 +62,8 @@ pub(super) struct Written {
     pub(super) urls: Option<String>,
     pub(super) token: Option<Secret>,
     pub(super) fingerprints: Option<Fingerprints>,
-    /// Whether the file turns the relay on for this process.
+    /// Whether the file turns the relay on, and whether it does so for this process.
+    pub(super) relay_is_on: bool,
     pub(super) relays: bool,
     /// Whether the file cannot be used, so that its values are not known.
     pub(super) is_refused: bool,
@@ -169,7 +170,8 @@ impl Coordinators {
         let of_file = file.token.filter(|_| is_of_file);
         let token = of_variable.or(of_file);
         // Any user of this machine may run the default coordinator.
-        let by_variable = relays(variable).filter(|on| !on || file_names_any || is_named);
+        let is_counted = file_names_any || is_named || file.relay_is_on;
+        let by_variable = relays(variable).filter(|on| !on || is_counted);
         let source = match is_of_file {
             true => Source::File,
             false if file_names_any => Source::Overridden,
@@ -192,8 +194,8 @@ impl Coordinators {
     ) -> Option<String> {
         let is_ignored = relays(variable) == Some(true) && !self.relays;
         is_ignored.then(|| {
-            "C3PO_RELAY_PERMISSIONS is set, but does not count: config.toml names no coordinator, or the environment \
-             another one than that file"
+            "C3PO_RELAY_PERMISSIONS is set, but does not count: config.toml names no coordinator and turns no relay on, \
+             or the environment names another one"
                 .to_owned()
         })
     }

@@ -158,6 +158,7 @@ impl File {
             urls,
             token,
             fingerprints: self.fingerprint.clone(),
+            relay_is_on: self.relay_permissions,
             relays: self.relay_permissions && is_of_person,
             is_refused: self.is_refused,
         }

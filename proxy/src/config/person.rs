@@ -68,11 +68,16 @@ impl PersonLogin {
     /// `config.toml` and queued calls of its own.
     pub fn problem_of_link(path: &Path) -> Option<String> {
         let found = fs::symlink_metadata(path).ok()?;
-        let is_link = found.is_symlink() || found.nlink() > 1;
-        is_link.then(|| {
+        let path = path.display();
+        if found.is_symlink() {
+            return Some(format!(
+                "{path} is a link, which a project may have made: remove it, or put the file itself there"
+            ));
+        }
+        (found.nlink() > 1).then(|| {
             format!(
-                "{} is a link, which a project may have made: remove it, or put the file itself there",
-                path.display()
+                "{path} is a link: the file has another name too, as a project or a backup makes it. If it is yours, copy it: \
+                 `cp -p {path} {path}.new && mv {path}.new {path}`"
             )
         })
     }

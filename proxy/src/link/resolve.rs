@@ -19,8 +19,13 @@ pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     if let Some(itself) = names::itself(host, port) {
         return Ok(vec![itself]);
     }
-    if is_resolver_steered() || needs_modules().await {
-        return by_getent(host, port).await;
+    let steering = is_resolver_steered().then(|| names::STEERING.join(" or "));
+    if steering.is_some() || needs_modules().await {
+        let found = by_getent(host, port).await;
+        return found.map_err(|error| match steering {
+            Some(_) => error,
+            None => error,
+        });
     }
     Ok(lookup_host((host, port)).await?.collect())
 }

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 const GETENT: &str =
     "#!/bin/sh\nenv >\"$HOME/seen\"\n[ \"$*\" = 'ahosts nas' ] && echo '127.0.0.1 STREAM nas'\n";
 
+/// A `getent` that knows no host.
+const KNOWS_NONE: &str = "#!/bin/sh\nexit 2\n";
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn names_are_looked_up_without_the_variables_that_lead_elsewhere() -> Result<()> {
@@ -41,5 +44,29 @@ async fn names_are_looked_up_without_the_variables_that_lead_elsewhere() -> Resu
         );
         fs::remove_file(home.path().join("seen"))?;
     }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_look_up_that_fails_names_the_variable_that_it_goes_without() -> Result<()> {
+    let home = TempDir::new()?;
+    let getent = home.path().join("getent");
+    fs::write(&getent, KNOWS_NONE)?;
+    fs::set_permissions(&getent, Permissions::from_mode(0o755))?;
+    let status = command(program("c3po")?, home.path())
+        .arg("status")
+        .env("PATH", format!("{}:/usr/bin:/bin", home.path().display()))
+        .env("C3PO_COORDINATOR_URL", "http://nas:8420")
+        .env("RES_OPTIONS", "timeout:1")
+        .output()
+        .await?;
+    let printed = format!("{status:?}");
+    ensure!(
+        !status.status.success()
+            && printed.contains("RES_OPTIONS")
+            && printed.contains(" is set, so c3po asks `getent`"),
+        "{printed}"
+    );
     Ok(())
 }

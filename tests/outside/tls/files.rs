@@ -42,6 +42,7 @@ async fn a_certificate_that_is_replaced_is_shown_to_newcomers_and_older_links_li
     };
     write(&older)?;
     fs::set_permissions(&key, Permissions::from_mode(0o644))?;
+    fs::set_permissions(work.path(), Permissions::from_mode(0o755))?;
     let coordinator = coordinator(
         &work,
         &format!("{},{}", certificate.display(), key.display()),
@@ -104,7 +105,15 @@ async fn a_database_and_a_key_that_others_could_change_are_closed_with_one_warni
     for file in [&database, &key] {
         fs::set_permissions(file, Permissions::from_mode(0o666))?;
     }
-    fs::set_permissions(&data, Permissions::from_mode(0o755))?;
+    for folder in [
+        "",
+        ".local",
+        ".local/share",
+        ".local/share/c3po",
+        ".local/share/c3po/tls",
+    ] {
+        fs::set_permissions(work.path().join(folder), Permissions::from_mode(0o755))?;
+    }
     // One start with the open files, and one with the closed ones.
     for _ in 0..2 {
         coordinator.restart().await?;
@@ -115,7 +124,10 @@ async fn a_database_and_a_key_that_others_could_change_are_closed_with_one_warni
         let warning = format!("other users could change {} (mode 666): ", file.display());
         ensure!(log.matches(&warning).count() == 1, "{warning}: {log}");
         let advised = log.lines().find(|line| line.contains(&warning));
-        ensure!(advised.is_some_and(|line| line.contains(advice)), "{log}");
+        ensure!(
+            advised.is_some_and(|line| line.contains("it is private now") && line.contains(advice)),
+            "{log}"
+        );
         assert_eq!(fs::metadata(file)?.permissions().mode() & 0o777, 0o600);
     }
     let folder = format!("the data folder {} (mode 755)", data.display());

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::report::Report;
 use crate::commands::failure::Failure;
 use crate::config::{Config, Sockets};
-use crate::link::{self, QueuedFor};
+use crate::link;
 use crate::local::{self, Rendezvous};
 
 pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
@@ -13,21 +13,29 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
     configuration(config, report)?;
     relay(config, report)?;
     folder(&config.sockets, report)?;
-    journal(&link::kept(config), report)
+    journal(config, report)
 }
 
-fn journal(kept: &[QueuedFor], report: &mut Report<'_>) -> Result<(), Failure> {
+fn journal(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    let kept = link::kept(config);
     for kept in kept.iter().filter(|kept| kept.waiting > 0) {
         let found = format!(
             "messages that {} queued on this host: {}",
             kept.agent, kept.waiting
         );
-        let next = if kept.agent.is_human() {
-            "The next `c3po send` with the login of this host sends them."
+        let file = kept.journal.display().to_string();
+        let next = if kept.journal.starts_with(config.person_journal_dir()) {
+            "The next `c3po send` with the login of this host sends them.".to_owned()
+        } else if kept.agent.is_human() {
+            format!(
+                "Only `c3po send` without a login sends them. Read {file}, send again what still matters, then remove it."
+            )
+        } else if config.coordinators.replaces_key {
+            "A session without C3PO_TOKEN sends them: that variable has another key than config.toml.".to_owned()
         } else {
-            "The next session on this host that reaches the coordinator sends them."
+            "The next session on this host that reaches the coordinator sends them.".to_owned()
         };
-        report.warn("journal", found, next)?;
+        report.warn("journal", found, &next)?;
     }
     for kept in kept.iter().filter(|kept| kept.refused > 0) {
         let why = kept.why.as_deref().unwrap_or("the reason was not recorded");

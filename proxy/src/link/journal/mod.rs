@@ -113,8 +113,9 @@ pub fn kept(config: &Config) -> Vec<QueuedFor> {
         config.person_journal_dir(),
         config.state_dir.join("journal"),
     ];
+    let count = if folders[0] == folders[1] { 1 } else { 2 };
+    let folders = folders.into_iter().take(count);
     folders
-        .into_iter()
         .flat_map(|folder| Journal::new(folder).kept())
         .collect()
 }
