@@ -1,7 +1,7 @@
 //! The data folder: created if missing, and refused if it is not writable or if other users could have written to it.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -9,7 +9,7 @@ use c3po_shared::text::shell_word;
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
-use crate::files::{Exposure, standing};
+use crate::files::{Exposure, close_folder, closing, is_reachable, standing};
 
 /// Creates the folder if it is missing, and makes a folder private that others can read.
 ///
@@ -40,17 +40,20 @@ fn check(folder: &Path) -> anyhow::Result<()> {
     match standing(found.uid(), mode, user) {
         Exposure::Private => Ok(()),
         Exposure::Readable => {
-            let closed = fs::set_permissions(folder, Permissions::from_mode(0o700));
-            tracing::info!(
-                "other users could enter or read the data folder {shown} (mode {mode:03o}): it is private now"
-            );
-            closed.with_context(|| {
+            let outcome = close_folder(folder).with_context(|| {
                 format!("removing the permissions of other users from the data folder {shown}")
-            })
+            })?;
+            if is_reachable(folder) {
+                tracing::info!(
+                    "other users could enter or read the data folder {shown} (mode {mode:03o}): {outcome}"
+                );
+            }
+            Ok(())
         }
         Exposure::Writable => bail!(
             "the data folder {shown} is writable by other users (mode {mode:03o}), who may have put a certificate, a \
-             policy or a database there: check its content, then run `chmod 700 {word}`"
+             policy or a database there: check its content, then {}",
+            closing(folder, found.uid(), found.mode(), user)
         ),
         Exposure::Foreign => bail!(
             "the data folder {shown} belongs to uid {}, who can read and replace its files, and this coordinator runs \
@@ -62,6 +65,9 @@ fn check(folder: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

@@ -3,9 +3,11 @@
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use c3po_shared::text::shell_word;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use tokio::time::{MissedTickBehavior, interval};
@@ -59,7 +61,81 @@ pub(crate) const WRITE: u32 = 0o022;
 /// The permission bits with which others read or write a file.
 pub(crate) const READ_OR_WRITE: u32 = 0o066;
 
-/// Returns the warning about a file that gave others one of these permissions, with the advice; `None` if it did not.
+/// The folders that this process has closed: until then, others could use the files below them.
+static CLOSED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Returns whether other users can use what is at a path, or could when this process started: whether every folder above it
+/// lets them in. A path that is not found counts as such a one.
+pub(crate) fn is_reachable(path: &Path) -> bool {
+    let Ok(path) = fs::canonicalize(path) else {
+        return true;
+    };
+    let user = geteuid().as_raw();
+    path.ancestors().skip(1).all(|folder| {
+        let was_open = || {
+            let closed = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+            closed.iter().any(|closed| closed == folder)
+        };
+        let lets_others_in = |found: Metadata| {
+            let enter = match is_own_group(found.uid(), found.gid(), user) {
+                true => 0o001,
+                false => 0o011,
+            };
+            found.mode() & enter != 0
+        };
+        fs::metadata(folder).map_or(true, lets_others_in) || was_open()
+    })
+}
+
+/// Makes a folder private. Returns what became of it, as [`outcome`] does.
+pub(crate) fn close_folder(folder: &Path) -> io::Result<String> {
+    let place = fs::canonicalize(folder)?;
+    fs::set_permissions(&place, Permissions::from_mode(0o700))?;
+    let now = fs::metadata(&place)?;
+    CLOSED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(place);
+    Ok(outcome(folder, &now))
+}
+
+/// Returns what became of a file or a folder that others could use, after an attempt to make it private: that it is private now,
+/// or what to do.
+pub(crate) fn outcome(path: &Path, now: &Metadata) -> String {
+    outcome_for(path, now.uid(), now.mode(), geteuid().as_raw())
+}
+
+fn outcome_for(path: &Path, owner: u32, mode: u32, user: u32) -> String {
+    match () {
+        () if mode & 0o077 == 0 => "it is private now".to_owned(),
+        () if owner != user && user != 0 => format!(
+            "it belongs to uid {owner}, and this coordinator runs as uid {user}; {}",
+            closing(path, owner, mode, user)
+        ),
+        () => format!(
+            "its file system keeps the mode {:03o}; move it to one that stores permissions",
+            mode & 0o777
+        ),
+    }
+}
+
+/// Returns the advice to run the command that makes a file or a folder private to that user. Only root can do so with another
+/// user's.
+pub(crate) fn closing(path: &Path, owner: u32, mode: u32, user: u32) -> String {
+    let word = shell_word(&path.display().to_string());
+    let is_folder = rustix::fs::FileType::from_raw_mode(mode).is_dir();
+    let private = if is_folder { "700" } else { "600" };
+    if owner == user {
+        format!("run `chmod {private} {word}`")
+    } else {
+        format!(
+            "run `chown {user} {word} && chmod {private} {word}` as root, for a container on its host"
+        )
+    }
+}
+
+/// Returns the warning about a file that gave others one of these permissions, with the advice; `None` if it did not, or if
+/// others cannot enter its folder.
 pub(crate) fn warning(
     path: &Path,
     found: &Metadata,
@@ -72,6 +148,7 @@ pub(crate) fn warning(
     };
     let could = match found.mode() & permissions & !of_own_group {
         0 => return None,
+        _ if !is_reachable(path) => return None,
         given if given & WRITE != 0 => "change",
         _ => "read",
     };
@@ -81,8 +158,8 @@ pub(crate) fn warning(
     ))
 }
 
-/// Opens a file for writing, creating it if it is missing, and makes it private. A symbolic link is not followed. Also returns
-/// the owner and the mode that the file had.
+/// Opens a file for writing, creating it if it is missing, and makes it private if this user may: a file of root stays as it is.
+/// A symbolic link is not followed. Also returns the owner and the mode that the file had before.
 ///
 /// Errors: it is not a regular file, or it belongs to another user.
 pub(crate) fn private(path: &Path) -> io::Result<(File, Metadata)> {
@@ -198,10 +275,16 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("c3po.db");
         fs::write(&file, "").expect("written");
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+        };
+        set(folder.path(), 0o755);
+        // The folder of temporary files may be closed itself.
+        let is_open = is_reachable(&file);
         let check = |mode: u32, permissions: u32, expected: Option<&str>| {
-            fs::set_permissions(&file, Permissions::from_mode(mode)).expect("ours");
+            set(&file, mode);
             let found = fs::metadata(&file).expect("it is there");
-            let text = expected.map(|could| {
+            let text = expected.filter(|_| is_open).map(|could| {
                 let path = file.display();
                 format!("other users could {could} {path} (mode {mode:03o}): restore a backup")
             });
@@ -216,6 +299,65 @@ mod tests {
         check(0o604, READ_OR_WRITE, Some("read"));
         check(0o602, READ_OR_WRITE, Some("change"));
         check(0o666, WRITE, Some("change"));
+        set(folder.path(), 0o700);
+        let found = fs::metadata(&file).expect("it is there");
+        assert_eq!(warning(&file, &found, READ_OR_WRITE, ""), None, "closed");
+    }
+
+    #[test]
+    fn others_reach_a_file_below_folders_that_let_them_in_or_did_so_at_the_start() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (above, file) = (
+            place.path().join("above"),
+            place.path().join("above/own/file"),
+        );
+        fs::create_dir_all(above.join("own")).expect("made");
+        fs::write(&file, "").expect("written");
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+        };
+        set(place.path(), 0o755);
+        set(&above.join("own"), 0o755);
+        // The folder of temporary files may be closed itself.
+        let is_open = is_reachable(place.path());
+        for (mode, lets_in) in [(0o755, true), (0o711, true), (0o700, false), (0o744, false)] {
+            set(&above, mode);
+            assert_eq!(is_reachable(&file), lets_in && is_open, "{mode:o}");
+        }
+        let link = place.path().join("link");
+        symlink(&file, &link).expect("a link");
+        assert!(!is_reachable(&link), "the file of the link counts");
+        set(&above, 0o755);
+        let outcome = close_folder(&above).expect("closed");
+        assert_eq!(outcome, "it is private now");
+        let mode = fs::metadata(&above).expect("it is there").mode() & 0o777;
+        assert_eq!((mode, is_reachable(&file)), (0o700, is_open));
+        assert!(is_reachable(&place.path().join("none")));
+    }
+
+    #[test]
+    fn a_file_is_private_only_if_its_mode_is_and_otherwise_the_text_has_what_to_do() {
+        let (file, folder) = (Path::new("/srv/a b"), 0o040_777);
+        let check = |owner: u32, mode: u32, user: u32, expected: &str| {
+            let found = outcome_for(file, owner, mode, user);
+            assert!(found.contains(expected), "{owner} {mode:o} {user}: {found}");
+        };
+        check(7, 0o100_600, 7, "it is private now");
+        check(0, 0o100_600, 7, "it is private now");
+        check(7, 0o100_666, 7, "its file system keeps the mode 666");
+        check(7, 0o100_666, 0, "its file system keeps the mode 666");
+        check(
+            0,
+            0o100_666,
+            7,
+            "it belongs to uid 0, and this coordinator runs as uid 7; run `chown 7 ",
+        );
+        assert_eq!(closing(file, 7, 0o100_666, 7), "run `chmod 600 '/srv/a b'`");
+        assert_eq!(closing(file, 7, folder, 7), "run `chmod 700 '/srv/a b'`");
+        assert_eq!(
+            closing(file, 0, folder, 7),
+            "run `chown 7 '/srv/a b' && chmod 700 '/srv/a b'` as root, for a container on its host"
+        );
     }
 
     /// Returns the calls of `take` and `report`, in order, if successive reads return the values of `found`.

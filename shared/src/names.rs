@@ -4,6 +4,7 @@
 //! A statically linked C library cannot load the modules of `/etc/nsswitch.conf` (mDNS for `.local`, systemd-resolved). If
 //! the system has another version of the library, loading one aborts the program.
 
+use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -16,6 +17,21 @@ pub const NSSWITCH: &str = "/etc/nsswitch.conf";
 pub const GETENT: [&str; 2] = ["getent", "ahosts"];
 /// The variables that lead the system's C library to other names than the person wrote: search domains, options, aliases.
 pub const STEERING: [&str; 3] = ["LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES"];
+
+/// Returns the first of the [`STEERING`] variables that has a value. An empty one leads nowhere else.
+pub fn steering(value: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
+    let is_set = |name: &&str| value(name).is_some_and(|value| !value.is_empty());
+    STEERING.into_iter().find(is_set)
+}
+
+/// Returns the error of a look-up by `getent` without that variable, which is set, with what to do.
+pub fn failed_without(variable: &str, error: &io::Error) -> io::Error {
+    let [getent, _] = GETENT;
+    io::Error::other(format!(
+        "{error}. {variable} is set, so c3po asks `{getent}` without that variable: install `{getent}` if it is missing, \
+         write the full name or the IP address of the host into the coordinator's URL, or unset {variable}"
+    ))
+}
 
 /// Returns the address if the host is an IP address, or `localhost`: 127.0.0.1. The system may resolve that to `[::1]` as well,
 /// where another user may listen.
@@ -105,6 +121,37 @@ mod tests {
         check("hosts: files mdns4_minimal [NOTFOUND=return] dns", true);
         check("hosts:files myhostname resolve [!UNAVAIL=return] dns", true);
         check("hosts: [SUCCESS=return] wins", true);
+    }
+
+    #[test]
+    fn a_variable_without_a_value_leads_nowhere_else() {
+        let check = |set: &[(&str, &str)], expected: Option<&str>| {
+            let value = |name: &str| {
+                let found = set.iter().find(|(named, _)| *named == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            assert_eq!(steering(value), expected, "{set:?}");
+        };
+        check(&[], None);
+        check(&[("PATH", "/bin")], None);
+        check(&[("RES_OPTIONS", ""), ("LOCALDOMAIN", "")], None);
+        check(
+            &[("LOCALDOMAIN", ""), ("RES_OPTIONS", "timeout:1")],
+            Some("RES_OPTIONS"),
+        );
+        check(&[("HOSTALIASES", "/tmp/hosts")], Some("HOSTALIASES"));
+    }
+
+    #[test]
+    fn a_failed_look_up_names_the_variable_that_it_goes_without() {
+        let error = failed_without("RES_OPTIONS", &io::Error::other("getent: gone")).to_string();
+        for part in [
+            "getent: gone. RES_OPTIONS is set",
+            "install `getent`",
+            "unset RES_OPTIONS",
+        ] {
+            assert!(error.contains(part), "{part:?} is not in {error:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
+use rustix::process::geteuid;
 use time::{Duration, OffsetDateTime};
 
 use crate::config::CertificateFiles;
@@ -21,8 +22,8 @@ const LIFE: Duration = Duration::days(3_650);
 const EARLIER: Duration = Duration::days(1);
 
 /// The advice about a key that others could read or change.
-const EXPOSED: &str = "it is private now. If you do not trust them, make a new certificate: stop the coordinator, delete the \
-    folder of this file, start it, and join each host again";
+const EXPOSED: &str = "If you do not trust them, make a new certificate: stop the coordinator, delete the folder of this file, \
+    start it, and join each host again";
 
 /// Returns the files of the coordinator's own certificate, creating them if they are missing.
 pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<CertificateFiles> {
@@ -42,19 +43,23 @@ pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<Certificate
     Ok(files)
 }
 
-/// Restores the private mode of a key file that was made readable by others, with a warning.
+/// Restores the private mode of a key file that was made readable by others, with a warning if they could read it. A key of root
+/// stays as it is.
 fn close_to_others(key: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(key)?;
-    if found.is_file()
-        && let Some(warning) = files::warning(key, &found, files::READ_OR_WRITE, EXPOSED)
-    {
+    let (found, user) = (fs::symlink_metadata(key)?, geteuid().as_raw());
+    if !found.is_file() || found.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    if found.uid() != 0 || user == 0 {
+        fs::set_permissions(key, Permissions::from_mode(0o600))?;
+    }
+    let now = fs::symlink_metadata(key)?;
+    let outcome = files::outcome(key, &now);
+    let advice = format!("{outcome}. {EXPOSED}");
+    if let Some(warning) = files::warning(key, &found, files::READ_OR_WRITE, &advice) {
         tracing::warn!("{warning}");
     }
-    if found.is_file() && found.mode() & 0o077 != 0 {
-        fs::set_permissions(key, Permissions::from_mode(0o600))
-    } else {
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Creates the folder atomically, so that a key never exists without its certificate.

@@ -161,8 +161,8 @@ impl Transport {
     }
 }
 
-/// Logs a warning if others could change a configured key, or if everyone could read it. A group may have to read it, and its
-/// mode is not changed: it is not a file of the coordinator.
+/// Logs a warning if others could change a configured key, or if everyone could read it, and can enter its folder. A group may
+/// have to read it, and its mode is not changed: it is not a file of the coordinator.
 fn warn_of_others(key: &Path) {
     const GROUP_READS: u32 = 0o040;
     let found = fs::metadata(key).ok();

@@ -23,7 +23,7 @@ pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     if steering.is_some() || needs_modules().await {
         let found = by_getent(host, port).await;
         return found.map_err(|error| match steering {
-            Some(_) => error,
+            Some(variable) => names::failed_without(&variable, &error),
             None => error,
         });
     }

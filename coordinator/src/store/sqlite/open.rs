@@ -49,8 +49,8 @@ const LOG_PAGES: u32 = 4_096;
 const STATEMENTS: usize = 120;
 
 /// The advice about a database that others could change.
-const CHANGED: &str = "it is private now. If you do not trust them, restore a backup, or check its logins and keys with \
-    `c3po-coordinator logins list` and `c3po-coordinator keys list`";
+const CHANGED: &str = "If you do not trust them, restore a backup, or check its logins and keys with `c3po-coordinator logins \
+    list` and `c3po-coordinator keys list`";
 
 /// Why a database was not opened. No stored message was changed.
 #[derive(Debug, thiserror::Error)]
@@ -295,8 +295,8 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Creates the file if there is none. SQLite gives its other files the same mode. Existing files are made private, with a
-/// warning if others could change one.
+/// Creates the file if there is none. SQLite gives its other files the same mode. Existing files are made private if this user
+/// may, with a warning if others could change one.
 fn make_file(path: &Path) -> Result<(), OpenError> {
     let beside = ["-wal", "-shm"].map(|end| {
         let mut name = path.as_os_str().to_owned();
@@ -307,11 +307,14 @@ fn make_file(path: &Path) -> Result<(), OpenError> {
         .into_iter()
         .filter(|path| fs::symlink_metadata(path).is_ok());
     for path in [path.to_owned()].into_iter().chain(there) {
-        let (_, found) = private(&path).map_err(|source| OpenError::NotWritable {
+        let closed = private(&path).and_then(|(file, before)| Ok((file.metadata()?, before)));
+        let (now, before) = closed.map_err(|source| OpenError::NotWritable {
             path: path.clone(),
             source,
         })?;
-        if let Some(warning) = files::warning(&path, &found, files::WRITE, CHANGED) {
+        let outcome = files::outcome(&path, &now);
+        let advice = format!("{outcome}. {CHANGED}");
+        if let Some(warning) = files::warning(&path, &before, files::WRITE, &advice) {
             tracing::warn!("{warning}");
         }
     }
