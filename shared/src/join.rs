@@ -167,7 +167,7 @@ pub struct JoinRequest {
     /// Its name, by which its key is listed.
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub host: String,
-    /// Proves that the host already has a key of this fleet, so that it keeps that key's host: see [`proof`].
+    /// Proves that the host already has a key of this fleet, so that it keeps that key's host: see [`crate::proof`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
     pub proof: Option<String>,
@@ -175,27 +175,6 @@ pub struct JoinRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[0-9a-f]{8}$"))]
     pub older_key: Option<String>,
-}
-
-/// Returns a proof that the holder of a join code has a key too. It does not reveal the key, and is valid only with that
-/// code.
-pub fn proof(key: &str, code: &str) -> String {
-    blake3::keyed_hash(
-        blake3::hash(key.as_bytes()).as_bytes(),
-        code.trim().as_bytes(),
-    )
-    .to_hex()
-    .to_string()
-}
-
-/// Returns the [`proof`] for a key's stored hash of 64 hexadecimal digits; `None` if `hash` is not such a hash.
-pub fn proof_of(hash: &str, code: &str) -> Option<String> {
-    let hash = blake3::Hash::from_hex(hash).ok()?;
-    Some(
-        blake3::keyed_hash(hash.as_bytes(), code.trim().as_bytes())
-            .to_hex()
-            .to_string(),
-    )
 }
 
 impl fmt::Debug for JoinRequest {
@@ -325,6 +304,9 @@ pub struct OlderKey {
     pub valid: bool,
     /// The command that revokes it, to be run on the coordinator's machine.
     pub revoke: String,
+    /// The proof that this coordinator has it: see [`crate::proof`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<String>,
 }
 
 impl fmt::Debug for JoinReply {
@@ -425,16 +407,6 @@ mod tests {
         ] {
             check(wrong, false);
         }
-    }
-
-    #[test]
-    fn a_proof_needs_the_key_and_is_good_for_one_code() {
-        let kept = blake3::hash(b"c3po_0a1b2c3d_x").to_hex().to_string();
-        let said = proof("c3po_0a1b2c3d_x", "code");
-        assert_eq!(proof_of(&kept, "code"), Some(said.clone()));
-        assert_ne!(proof_of(&kept, "another"), Some(said.clone()));
-        assert_ne!(proof("c3po_0a1b2c3d_y", "code"), said);
-        assert_eq!(proof_of("no hash", "code"), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! - [`error_code`], [`refusal`], [`advice`]: the error codes, their sentences and the next steps
 //! - [`catalogue`]: the single definition of every tool: name, description, arguments, reply
 //! - [`wire`]: the frames between proxy and coordinator
-//! - [`join`], [`login`]: how a host joins, and how a person logs in
+//! - [`join`], [`proof`], [`login`]: how a host joins, how it proves that it has a key, and how a person logs in
 //! - [`policy`], [`audit`], [`sent`]: the permissions, the audit log, and the messages that an agent sent recently
 //! - [`event`]: the changes in the log that a client may see, and the envelope of REST v1
 //! - [`guard`]: limits on two agents that message each other without a person
@@ -35,6 +35,7 @@ pub mod message;
 pub mod names;
 pub mod numbers;
 pub mod policy;
+pub mod proof;
 pub mod question;
 pub mod raw_json;
 pub mod receipt;

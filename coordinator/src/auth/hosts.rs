@@ -2,9 +2,11 @@
 
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
-use c3po_shared::join::{self, JoinRequest};
+use c3po_shared::join::{Fingerprint, JoinRequest};
 use c3po_shared::limits::KEYS_MAX;
+use c3po_shared::proof::ProofOf;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::vocabulary::Scope;
 
 use crate::clock;
 use crate::store::{AGENTS_STEP, Agent, Invite, Key, Store};
@@ -156,13 +158,18 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
     ))
 }
 
-/// Returns the valid key that the joining client has, if it proves that.
-pub(super) fn proven<'a>(request: &JoinRequest, keys: &'a [Key]) -> Option<&'a Key> {
+/// Returns the valid key of an agent's or an administrator's host that the joining client has, if it proves that to the
+/// coordinator with this certificate.
+pub(super) fn proven<'a>(
+    request: &JoinRequest,
+    keys: &'a [Key],
+    own: Option<Fingerprint>,
+) -> Option<&'a Key> {
     let (proof, now) = (request.proof.as_deref()?, clock::now());
-    let has = |key: &&Key| {
-        key.is_valid(now) && join::proof_of(&key.hash, &request.code).as_deref() == Some(proof)
-    };
-    keys.iter().find(has)
+    let expected = |key: &Key| ProofOf::Host.with_hash(&key.hash, &request.code, own);
+    let speaks = |key: &Key| matches!(key.scope, Scope::Agent | Scope::Admin);
+    keys.iter()
+        .find(|key| key.is_valid(now) && speaks(key) && expected(key).as_deref() == Some(proof))
 }
 
 #[cfg(test)]

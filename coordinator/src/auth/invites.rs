@@ -6,6 +6,7 @@ use c3po_shared::limits::{
     GLOBS_MAX, INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, INVITES_MAX, KEY_LIFE_MAX, KEYS_MAX,
     LABEL_MAX,
 };
+use c3po_shared::proof::ProofOf;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
@@ -191,13 +192,16 @@ pub(crate) struct PresentedInvite {
 }
 
 impl PresentedInvite {
-    /// Returns whether the host's previous key is valid; `None` if this fleet does not have it.
-    pub(crate) fn older_key_is_valid(&self, request: &JoinRequest) -> Option<bool> {
+    /// Returns whether the host's previous key is valid, and the proof that this fleet has it; `None` if it does not.
+    pub(crate) fn older_key(
+        &self,
+        request: &JoinRequest,
+        own: Option<Fingerprint>,
+    ) -> Option<(bool, Option<String>)> {
         let id = request.older_key.as_deref()?;
-        self.keys
-            .iter()
-            .find(|key| key.id == id)
-            .map(|key| key.is_valid(clock::now()))
+        let key = self.keys.iter().find(|key| key.id == id)?;
+        let proof = ProofOf::Fleet.with_hash(&key.hash, &request.code, own);
+        Some((key.is_valid(clock::now()), proof))
     }
 }
 
@@ -209,6 +213,7 @@ impl PresentedInvite {
 pub(crate) async fn invited(
     store: &dyn Store,
     request: &JoinRequest,
+    own: Option<Fingerprint>,
 ) -> Result<Option<PresentedInvite>, Refusal> {
     request.check()?;
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else {
@@ -220,7 +225,7 @@ pub(crate) async fn invited(
     };
     // Any name that an administrator gave stays.
     let given = standing.invite.host.is_some();
-    if !given && proven(request, &keys).is_none_or(|key| key.host() != request.host) {
+    if !given && proven(request, &keys, own).is_none_or(|key| key.host() != request.host) {
         check_chosen(&request.host)?;
     }
     in_the_way(&keys, now)?;
@@ -232,6 +237,7 @@ pub(crate) async fn invited(
 pub(crate) async fn join(
     store: &dyn Store,
     request: &JoinRequest,
+    own: Option<Fingerprint>,
     mut presented: PresentedInvite,
 ) -> Result<Option<(Key, JoinReply)>, Refusal> {
     for _ in 0..CHANGE_TRIES {
@@ -239,11 +245,11 @@ pub(crate) async fn join(
             standing: OpenInvite { invite, made_with },
             keys,
         } = presented;
-        let (name, agents) = (
-            invite.host.clone().unwrap_or_else(|| request.host.clone()),
-            invite.agents.clone(),
-        );
-        let proven = proven(request, &keys).filter(|_| invite.host.is_none());
+        let name = invite.host.clone().unwrap_or_else(|| request.host.clone());
+        let proven = proven(request, &keys, own).filter(|_| invite.host.is_none());
+        let narrowed = proven.map(|key| narrowed(&invite.agents, &key.agents));
+        let proven = proven.filter(|_| !matches!(narrowed, Some(None)));
+        let agents = narrowed.flatten().unwrap_or_else(|| invite.agents.clone());
         let of_proven = || proven.map(|key| key.host().to_owned());
         let lasting = invite.host.clone().or_else(of_proven);
         let new = NewKey {
@@ -278,7 +284,7 @@ pub(crate) async fn join(
             return Ok(Some((key, reply)));
         }
         // A concurrent call used or revoked the invite, or took the last room for a key.
-        let Some(again) = invited(store, request).await? else {
+        let Some(again) = invited(store, request, own).await? else {
             return Ok(None);
         };
         presented = again;
@@ -289,6 +295,17 @@ pub(crate) async fn join(
     ))
 }
 
+/// Returns the agents of a key that a host gets with an invite and the proof that it has another key: those that both cover,
+/// because a key makes none for more names. `None` if that cannot be said as a list; then the proof does not count.
+fn narrowed(invited: &[String], proven: &[String]) -> Option<Vec<String>> {
+    let is_all = |agents: &[String]| agents.iter().any(|glob| glob == "*");
+    if is_all(proven) || invited.iter().all(|glob| proven.contains(glob)) {
+        return Some(invited.to_vec());
+    }
+    let is_within = is_all(invited) || proven.iter().all(|glob| invited.contains(glob));
+    is_within.then(|| proven.to_vec())
+}
+
 fn reply_with(key: &Key, text: String) -> JoinReply {
     JoinReply {
         key: text,
@@ -297,5 +314,27 @@ fn reply_with(key: &Key, text: String) -> JoinReply {
         expires_at: key.expires_at.map(|end| end.to_string()),
         host: Some(key.host().to_owned()),
         older_key: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_with_a_proof_covers_no_more_than_the_proven_one() {
+        let check = |invited: &[&str], proven: &[&str], expected: Option<&[&str]>| {
+            let list = |globs: &[&str]| -> Vec<String> {
+                globs.iter().map(|glob| (*glob).to_owned()).collect()
+            };
+            let found = narrowed(&list(invited), &list(proven));
+            assert_eq!(found, expected.map(list), "{invited:?} {proven:?}");
+        };
+        check(&["*"], &["*"], Some(&["*"]));
+        check(&["web-*"], &["*"], Some(&["web-*"]));
+        check(&["*"], &["web-*"], Some(&["web-*"]));
+        check(&["web", "api"], &["api"], Some(&["api"]));
+        check(&["api"], &["web", "api"], Some(&["api"]));
+        check(&["db-*"], &["web-*"], None);
     }
 }

@@ -170,19 +170,24 @@ pub(super) async fn join(
         server.joins.wrong.refuse(Instant::now())
     });
     let _place = server.joins.wrong.place().await?;
-    let presented = invites::invited(store, &request).await?.ok_or_else(wrong)?;
+    let own = server.joins.fingerprint();
+    let presented = invites::invited(store, &request, own)
+        .await?
+        .ok_or_else(wrong)?;
     let by = format!("invite {}", presented.standing.invite.id);
     let older_key = request
         .older_key
         .clone()
-        .zip(presented.older_key_is_valid(&request));
-    let joined = invites::join(store, &request, presented).await;
+        .zip(presented.older_key(&request, own));
+    let joined = invites::join(store, &request, own, presented).await;
     let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
     let (key, reply) = joined.ok_or_else(wrong)?;
     changed(&server, "joined", &key.id, &key.made_by).await;
-    let older_key = older_key.map(|(id, valid)| {
-        let revoke = server.joins.typed.line(&format!("keys revoke {id}"));
-        OlderKey { id, valid, revoke }
+    let older_key = older_key.map(|(id, (valid, proof))| OlderKey {
+        revoke: server.joins.typed.line(&format!("keys revoke {id}")),
+        id,
+        valid,
+        proof,
     });
     Ok(Json(JoinReply { older_key, ..reply }))
 }

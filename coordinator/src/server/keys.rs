@@ -191,7 +191,7 @@ pub(super) async fn revoke(
     }))
 }
 
-/// What outlives a key.
+/// The credentials that outlive a key.
 #[derive(Default)]
 struct Left {
     same_host: Vec<OtherKey>,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::CODE_VARIABLE;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
-use c3po_shared::names::STEERING;
+use c3po_shared::names::steering;
 use serde::Deserialize;
 
 use crate::client::{self, Client, Reader};
@@ -110,11 +110,12 @@ fn variable(name: &str) -> Option<String> {
     value
 }
 
-/// Returns whether the environment leads the resolver of this process to other names, which a project's environment may do.
-pub fn is_resolver_steered() -> bool {
-    let is_set = |name: &&str| std::env::var_os(name).is_some();
+/// Returns the variable that leads the resolver of this process to other names, which a project's environment may do; `None` if
+/// there is none.
+pub fn resolver_steering() -> Option<&'static str> {
     // Other systems look names up in another process.
-    cfg!(target_os = "linux") && STEERING.iter().any(is_set)
+    let is_linux = cfg!(target_os = "linux");
+    steering(|name| std::env::var_os(name).filter(|_| is_linux))
 }
 
 /// The file `config.toml`.

@@ -9,7 +9,7 @@ use c3po_shared::names;
 use tokio::net::lookup_host;
 use tokio::process::Command;
 
-use crate::config::is_resolver_steered;
+use crate::config::resolver_steering;
 
 /// Whether the C library is part of this program.
 const OWN_LIBRARY: bool = cfg!(target_feature = "crt-static");
@@ -19,11 +19,11 @@ pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     if let Some(itself) = names::itself(host, port) {
         return Ok(vec![itself]);
     }
-    let steering = is_resolver_steered().then(|| names::STEERING.join(" or "));
+    let steering = resolver_steering();
     if steering.is_some() || needs_modules().await {
         let found = by_getent(host, port).await;
         return found.map_err(|error| match steering {
-            Some(variable) => names::failed_without(&variable, &error),
+            Some(variable) => names::failed_without(variable, &error),
             None => error,
         });
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use c3po_shared::ids::CallId;
-use c3po_shared::join::proof;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use harness::process::join_code;
@@ -16,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::proofs::proof;
 use super::{ask, code};
 
 pub(super) const SOON: Duration = Duration::from_secs(20);

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use c3po_shared::join::{JoinCode, proof};
+use c3po_shared::join::JoinCode;
+use c3po_shared::proof::ProofOf;
 use harness::eventually::eventually;
 use harness::http;
 use harness::process::join_code;
@@ -241,7 +242,7 @@ async fn a_host_that_joins_chooses_no_name_that_looks_like_something_else() -> R
     assert_eq!(reply["host"], "büro", "{reply}");
     let (key, again) = (reply["key"].as_str().context("a key")?, invited(&gate, &[]));
     let again = again.await?;
-    let proof = proof(key, &again.secret());
+    let proof = ProofOf::Host.with_key(key, &again.secret(), None);
     let body = json!({"code": again.secret(), "host": "büro", "proof": proof}).to_string();
     let joined = ask(&gate, "POST", "/api/join", None, None, &body).await?;
     let reply: Value = serde_json::from_str(&joined.body)?;

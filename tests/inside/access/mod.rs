@@ -20,6 +20,7 @@ mod people;
 mod person_commands;
 mod person_queue;
 mod places;
+mod proofs;
 mod quotas;
 mod refused_file;
 mod rights;

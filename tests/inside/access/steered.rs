@@ -64,7 +64,7 @@ async fn a_look_up_that_fails_names_the_variable_that_it_goes_without() -> Resul
     let printed = format!("{status:?}");
     ensure!(
         !status.status.success()
-            && printed.contains("RES_OPTIONS")
+            && printed.contains("RES_OPTIONS is set")
             && printed.contains(" is set, so c3po asks `getent`"),
         "{printed}"
     );

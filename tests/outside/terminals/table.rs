@@ -57,17 +57,7 @@ pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ("ack --all", &[]),
     ("thread a::human::00000001", MESSAGE),
     ("receipt a::human::00000001", &["session"]),
-    (
-        "join URL",
-        &[
-            "key_id",
-            "agents",
-            "expires_at",
-            "host",
-            "older_id",
-            "revoke",
-        ],
-    ),
+    ("join URL", &["key_id", "agents", "expires_at", "host"]),
     ("audit", &["verb", "key", "login", "why"]),
     ("audit --follow", &["verb", "key", "login", "why"]),
     ("events", &["verb", "key", "login", "why"]),

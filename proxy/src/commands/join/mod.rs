@@ -6,6 +6,7 @@ mod known;
 use anyhow::anyhow;
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::{self, CODE_VARIABLE, Fingerprint, JoinCode, JoinReply, JoinRequest};
+use c3po_shared::proof::ProofOf;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::{harmless, shell_word};
 use serde_json::json;
@@ -42,6 +43,8 @@ struct Joining {
     older_key: Option<String>,
     /// The proof that the host has a key of this fleet already.
     proof: Option<String>,
+    /// The proof of a coordinator of this fleet that it knows that key.
+    of_fleet: Option<String>,
     /// Its own name for itself.
     host: String,
 }
@@ -63,8 +66,12 @@ pub(super) async fn run(
         .and_then(|()| host_file::write(file, before))
         .map_err(unwritable)?;
 
-    let joined = ask(&joining).await?;
-    let relation = joining.relation(joined.older_key.is_some());
+    let mut joined = ask(&joining).await?;
+    let same_fleet = joining.is_same_fleet(&joined);
+    let relation = joining.relation(same_fleet);
+    if !same_fleet && relation != Relation::Again {
+        joined.older_key = None;
+    }
     let after = host_file::replace(before, &values(&joining.after(relation), &joined.key));
     after
         .and_then(|after| host_file::write(file, &after))
@@ -109,7 +116,14 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
         .as_ref()
         .map(Secret::expose)
         .filter(|key| key.starts_with(join::KEY_PREFIX));
-    let proof = key.map(|key| join::proof(key, &code.secret()));
+    // Without a certificate of its own, another coordinator could show the proof to the one that knows the key.
+    let known = KnownCoordinators::of(&before, &written);
+    let is_bound = code.fingerprint.is_some() || known.urls.contains(&url);
+    let of = |of: ProofOf| {
+        let key = key.filter(|_| is_bound)?;
+        Some(of.with_key(key, &code.secret(), code.fingerprint))
+    };
+    let (proof, of_fleet) = (of(ProofOf::Host), of(ProofOf::Fleet));
     let host = arguments
         .host
         .clone()
@@ -117,15 +131,22 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
     Ok(Joining {
         url,
         code,
-        known: KnownCoordinators::of(&before, &written),
+        known,
         before,
         older_key,
         proof,
+        of_fleet,
         host,
     })
 }
 
 impl Joining {
+    /// Returns whether the coordinator has proved that it knows the key that this host has already.
+    fn is_same_fleet(&self, joined: &JoinReply) -> bool {
+        let proof = joined.older_key.as_ref().and_then(|key| key.proof.as_ref());
+        proof.is_some() && proof == self.of_fleet.as_ref()
+    }
+
     fn relation(&self, same_fleet: bool) -> Relation {
         self.known
             .relation(&self.url, self.code.fingerprint, same_fleet)
@@ -255,8 +276,9 @@ fn tell(
             "It serves the same fleet as {others}: this host uses whichever of them answers."
         ))?,
         Relation::Instead => line(&format!(
-            "This host no longer uses {others}.{}",
-            left_behind(joining, joined)
+            "This host no longer uses {others}.{}{}",
+            left_behind(joining, joined),
+            relayed(joining)
         ))?,
         Relation::Again if !others.is_empty() => line(&format!(
             "It also uses {others}, as {file} named before, and sends its key there. If you do not know that \
@@ -282,6 +304,19 @@ fn left_behind(joining: &Joining, joined: &JoinReply) -> String {
     key.map_or_else(String::new, |key| {
         format!(" Its key there stays valid. To revoke it, run on that machine: `c3po-coordinator keys revoke {key}`.")
     })
+}
+
+/// Returns the sentence about requests of the client, if the file relays them: other people decide now.
+fn relayed(joining: &Joining) -> String {
+    let file = joining.before.parse::<toml::Table>().unwrap_or_default();
+    if file.get("relay_permissions") != Some(&toml::Value::Boolean(true)) {
+        return String::new();
+    }
+    let url = &joining.url;
+    format!(
+        " The people of {url} decide about requests of Claude Code now: remove relay_permissions from the file if you do not \
+         want that."
+    )
 }
 
 /// Returns the report for a host whose own name differs from its known one.
