@@ -261,8 +261,11 @@ pub(crate) async fn join(
         };
         let (key, text) = draft(new, &label_of_invite(&invite.id))?;
         let host = host_of(store, lasting.as_deref(), &key.name, &keys).await?;
+        // The proven key gives no longer life than its own.
+        let ends = proven.and_then(|key| key.expires_at);
         let key = Key {
             host: Some(host),
+            expires_at: [key.expires_at, ends].into_iter().flatten().min(),
             ..key
         };
         make_room(store, &keys).await?;

@@ -348,7 +348,7 @@ fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
     }
     let logins = typed.line("logins list");
     text += &format!(
-        "\n\nIf that machine is lost, revoke the logins that `c3po login` made there too:\n\n  {logins}\n"
+        "\n\nIf that machine is lost, revoke the logins that `c3po login` and its browsers made there too:\n\n  {logins}\n"
     );
     Ok(text)
 }

@@ -85,7 +85,7 @@ impl<'a> Own<'a> {
         };
         let asked = self.services.store.message(asked).await?;
         let Some(asked) = asked.filter(|asked| asked.message.from_agent == *self.agent) else {
-            return Ok(true);
+            return Ok(has_existed(self.holder().await?, self.host, stored_at));
         };
         let (asked, stored_at) = (&asked.message, asked.stored_at());
         let is_of_host = self.host.is_some() && self.host == asked.from_host.as_deref();

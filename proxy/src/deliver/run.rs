@@ -15,6 +15,7 @@ use super::push::{InboxSocket, Todo};
 use super::transcript::Recorded;
 use super::ways::Way;
 use super::{Input, LastHop};
+use crate::local::is_welcome;
 use crate::local::protocol::Answer;
 
 /// How long a post to the session's inbox socket may take.
@@ -122,6 +123,10 @@ async fn post(socket: &InboxSocket, text: &str) -> io::Result<()> {
     lines.push('\n');
     let writing = async {
         let mut stream = UnixStream::connect(&socket.path).await?;
+        if !is_welcome(&stream) {
+            let error = "another user listens at the inbox of this session";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, error));
+        }
         stream.write_all(lines.as_bytes()).await?;
         // The lines are whole: a client that has closed its side already has them.
         let _ = stream.shutdown().await;

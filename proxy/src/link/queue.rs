@@ -275,6 +275,12 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
     let may_be_applied =
         shared.kind == Kind::Leftover || shared.known().tried == Some(line.call_id);
     let call = Call::parse(&line.tool, &line.arguments);
+    let is_person = matches!(shared.kind, Kind::Person { .. });
+    let is_queued = |call: Call| match queues(&call, is_person) {
+        true => Ok(call),
+        false => Err(Refusal::invalid(UNQUEUED)),
+    };
+    let call = call.and_then(is_queued);
     let answer = match call.and_then(|call| aged(call, age, may_be_applied.into())) {
         Ok(call) => {
             shared.known().tried = Some(line.call_id);
@@ -308,15 +314,21 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
     }
 }
 
+/// Why a line of the journal is not sent.
+const UNQUEUED: &str =
+    "no such call is queued by c3po, so another program wrote it into the journal";
+
+/// Returns whether such a call is ever queued: by a person's command only a message, and no answer. A project, or a program that
+/// ran here, may have written the journal.
+fn queues(call: &Call, is_person: bool) -> bool {
+    matches!(call, Call::SendMessage(_)) || matches!(call, Call::Reply(_)) && !is_person
+}
+
 /// Returns the call with the rest of its message's life in seconds: the time in the queue is a part of it. One that may have been
 /// applied keeps the `least`, because only its own reply has the outcome.
 ///
-/// Errors: its life is over, or it is none that is ever queued: a project may have written the journal.
+/// Errors: its life is over.
 fn aged(mut call: Call, age: Duration, least: u64) -> Result<Call, Refusal> {
-    if !matches!(call, Call::SendMessage(_) | Call::Reply(_)) {
-        let error = "no such call is queued by c3po, so another program wrote it into the journal";
-        return Err(Refusal::invalid(error));
-    }
     if let Call::SendMessage(SendMessage {
         expires_in: Some(life),
         ..
@@ -462,18 +474,19 @@ mod tests {
 
     #[test]
     fn only_calls_that_are_queued_are_sent_from_the_journal() {
-        let sent = |tool: &str, arguments: serde_json::Value| {
+        let sent = |tool: &str, arguments: serde_json::Value, is_person: bool| {
             let arguments = to_raw_value(&arguments).expect("it is JSON");
             let call = Call::parse(tool, &arguments);
-            aged(call.expect("a call"), Duration::ZERO, 0).is_ok()
+            queues(&call.expect("a call"), is_person)
         };
-        let (message, reply) = (
-            json!({"target": "a", "message": "b"}),
-            json!({"message_id": "a::b::0a1b2c3d", "response": "c"}),
-        );
-        assert!(sent("send_message", message) && sent("reply", reply));
+        let message = json!({"target": "a", "message": "b"});
+        let reply = json!({"message_id": "a::b::0a1b2c3d", "response": "c"});
         let part = json!({"message_id": "a::human::0a1b2c3d", "part": {"id": "1", "text": "yes"}});
-        assert!(!sent("answer_in_dialog", part));
-        assert!(!sent("list_agents", json!({})));
+        for is_person in [false, true] {
+            assert!(sent("send_message", message.clone(), is_person));
+            assert_eq!(sent("reply", reply.clone(), is_person), !is_person);
+            assert!(!sent("answer_in_dialog", part.clone(), is_person));
+            assert!(!sent("list_agents", json!({}), is_person));
+        }
     }
 }

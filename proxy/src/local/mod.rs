@@ -11,6 +11,7 @@ mod serve;
 pub use conversation::{Conversation, ask};
 use protocol::{Answer, Event};
 pub use rendezvous::{Rendezvous, find, find_above, folders, places, safe};
+pub(crate) use serve::is_welcome;
 pub use serve::serve;
 
 /// The beginning of every text that c3po puts into a session.

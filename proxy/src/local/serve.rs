@@ -249,7 +249,7 @@ async fn is_attended(path: &Path) -> bool {
 }
 
 /// Returns whether the peer is this user.
-fn is_welcome(stream: &UnixStream) -> bool {
+pub(crate) fn is_welcome(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid())
 }
 

@@ -32,7 +32,7 @@ local FORMER_MAX = 1000
 local function reserve(host, maker, life)
   local formers = fleet .. 'formers:' .. maker
   redis.call('SET', former_key(name), maker .. ' ' .. host, 'PX', life)
-  redis.call('ZADD', formers, now, name)
+  redis.call('ZADD', formers, now, string.lower(name))
   redis.call('PEXPIREAT', formers, now + tonumber(life))
   if redis.call('ZCARD', formers) > FORMER_MAX then
     -- The reservation may have ended, and the name may be reserved by another key.
