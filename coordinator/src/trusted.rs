@@ -131,8 +131,13 @@ fn check(part: &Path, found: &Metadata, flags: StatVfsMountFlags, place: Place) 
             "the folder {shown} is writable by other users (mode {mode:03o}): check the file, then move it to a folder \
              that only its owner can write"
         ),
-        Exposure::Writable => format!(
+        Exposure::Writable if found.is_dir() => format!(
             "{shown} is writable by other users (mode {mode:03o}): check its content, then run `chmod go-w {word}`"
+        ),
+        // Others may have it open, and go on writing to it.
+        Exposure::Writable => format!(
+            "{shown} is writable by other users (mode {mode:03o}): check its content, then run `cp {word} {word}.new && \
+             chmod go-w {word}.new && mv {word}.new {word}`, because they may still have it open"
         ),
         Exposure::Foreign => return Err(foreign(part, owner)),
     };
@@ -188,10 +193,10 @@ mod tests {
             0o700,
             &[
                 "policy.toml is writable by other users (mode 664)",
-                "chmod go-w",
+                ".new && chmod go-w",
             ],
         );
-        check(0o666, 0o755, &["policy.toml is writable", "chmod go-w"]);
+        check(0o666, 0o755, &["policy.toml is writable", ".new && mv"]);
         check(
             0o600,
             0o775,

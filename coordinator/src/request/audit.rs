@@ -71,6 +71,8 @@ pub(super) async fn matching(
             });
         }
         looked_at += read.len();
+        // A name may have gone to another host between two parts.
+        view = view.map(|_| View::default());
         for entry in read {
             if entries.len() == limit {
                 return Ok(AuditPage {

@@ -86,11 +86,18 @@ pub fn exposed(path: &Path) -> Option<String> {
                 "{shown} belongs to the user {}, who can redirect this host to another coordinator",
                 found.uid()
             )),
-            (false, true) => Some(format!(
-                "{shown} is writable by other users (mode {:03o}): check its content, then run `chmod go-w {}`",
-                found.mode() & 0o777,
-                shell_word(&shown.to_string())
-            )),
+            (false, true) => {
+                let (mode, word) = (found.mode() & 0o777, shell_word(&shown.to_string()));
+                // Others may have a file open, and go on writing to it.
+                let next = if found.is_dir() {
+                    format!("`chmod go-w {word}`")
+                } else {
+                    format!("`cp {word} {word}.new && chmod 600 {word}.new && mv {word}.new {word}`")
+                };
+                Some(format!(
+                    "{shown} is writable by other users (mode {mode:03o}): check its content, then run {next}"
+                ))
+            }
             (false, false) => None,
         }
     })
