@@ -49,8 +49,9 @@ const LOG_PAGES: u32 = 4_096;
 const STATEMENTS: usize = 120;
 
 /// The advice about a database that others could change.
-const CHANGED: &str = "If you do not trust them, restore a backup, or check its logins and keys with `c3po-coordinator logins \
-    list` and `c3po-coordinator keys list`";
+const CHANGED: &str = "They may still have it open: stop the coordinator and put a copy in its place (`cp`, then `mv`). If \
+    you do not trust them, restore a backup, or check its logins and keys with `c3po-coordinator logins list` and \
+    `c3po-coordinator keys list`";
 
 /// Why a database was not opened. No stored message was changed.
 #[derive(Debug, thiserror::Error)]
