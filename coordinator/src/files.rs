@@ -99,8 +99,8 @@ pub(crate) fn close_folder(folder: &Path) -> io::Result<String> {
     Ok(outcome(folder, &now))
 }
 
-/// Returns what became of a file or a folder that others could use, after an attempt to make it private: that it is private now,
-/// or what to do.
+/// Returns what became of a file or a folder that others could use, after an attempt to make it private: that it is private
+/// now, or what to do.
 pub(crate) fn outcome(path: &Path, now: &Metadata) -> String {
     outcome_for(path, now.uid(), now.mode(), geteuid().as_raw())
 }
@@ -158,8 +158,8 @@ pub(crate) fn warning(
     ))
 }
 
-/// Opens a file for writing, creating it if it is missing, and makes it private if this user may: a file of root stays as it is.
-/// A symbolic link is not followed. Also returns the owner and the mode that the file had before.
+/// Opens a file for writing, creating it if it is missing, and makes it private if this user may: a file of root stays as it
+/// is. A symbolic link is not followed. Also returns the owner and the mode that the file had before.
 ///
 /// Errors: it is not a regular file, or it belongs to another user.
 pub(crate) fn private(path: &Path) -> io::Result<(File, Metadata)> {

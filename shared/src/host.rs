@@ -63,8 +63,8 @@ pub struct RenamedHost {
 /// The longest name that a host chooses when it joins: that of a computer in a network.
 const CHOSEN_MAX: usize = 63;
 
-/// Checks the name that a host chooses when it joins: words of ASCII letters and digits, with `-`, `_`, `.` or apostrophes inside
-/// them, but no name that is a part of c3po. So it neither looks like another one nor like the rest of a title.
+/// Checks the name that a host chooses when it joins: words of ASCII letters and digits, with `-`, `_`, `.` or apostrophes
+/// inside them, but no name that is a part of c3po. So it neither looks like another one nor like the rest of a title.
 ///
 /// Errors: `INVALID_REQUEST`, with the ways to give another name.
 pub fn check_chosen(host: &str) -> Result<(), Refusal> {

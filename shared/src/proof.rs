@@ -1,5 +1,5 @@
-//! Proofs about a host's key when the host joins again. Each counts with one code, and for the coordinator with one certificate: one
-//! that gets a proof, or that chose the code, cannot use it at another coordinator. None reveals the key.
+//! Proofs about a host's key when the host joins again. Each counts with one code, and for the coordinator with one
+//! certificate: one that gets a proof, or that chose the code, cannot use it at another coordinator. None reveals the key.
 
 use crate::join::Fingerprint;
 
@@ -13,7 +13,8 @@ pub enum ProofOf {
 }
 
 impl ProofOf {
-    /// Returns the proof for a key. `coordinator` is its own certificate; `None` without one, as behind an authority or without TLS.
+    /// Returns the proof for a key. `coordinator` is its own certificate; `None` without one, as behind an authority or
+    /// without TLS.
     pub fn with_key(self, key: &str, code: &str, coordinator: Option<Fingerprint>) -> String {
         self.with(&blake3::hash(key.as_bytes()), code, coordinator)
     }

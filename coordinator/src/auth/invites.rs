@@ -299,7 +299,7 @@ pub(crate) async fn join(
 }
 
 /// Returns the agents of a key that a host gets with an invite and the proof that it has another key: those that both cover,
-/// because a key makes none for more names. `None` if that cannot be said as a list; then the proof does not count.
+/// because a key makes none for more names. `None` if no list has those; then the proof does not count.
 fn narrowed(invited: &[String], proven: &[String]) -> Option<Vec<String>> {
     let is_all = |agents: &[String]| agents.iter().any(|glob| glob == "*");
     if is_all(proven) || invited.iter().all(|glob| proven.contains(glob)) {

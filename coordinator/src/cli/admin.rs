@@ -335,7 +335,7 @@ fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
     }
     if let Some(invite) = answer["open_invite"].as_str() {
         text += &format!(
-            "\n\nThe invite with which that host joined is still open, to whoever has read its code there:\n\n  {}",
+            "\n\nThe invite with which that host joined is still open to every program that has read its code there:\n\n  {}",
             typed.line(&format!("invites revoke {invite}"))
         );
     }

@@ -94,8 +94,8 @@ impl<'a> Ask<'a> {
 /// The most of a response that is parsed at a time, in bytes: a server that sends heads without end must not keep the thread.
 const PARSED_MAX: usize = 8 << 10;
 
-/// How much of a stream may be read without any content, in bytes: hyper reads the size of a chunk byte by byte, and it may have
-/// no end.
+/// How much of a stream may be read without any content, in bytes: hyper reads the size of a chunk byte by byte, and it may
+/// have no end.
 const BESIDE_CONTENT_MAX: usize = 64 << 10;
 
 /// A reader that gives others their turn after so much, and fails once there is too much without content.

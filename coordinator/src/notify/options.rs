@@ -11,8 +11,8 @@ const MARKS: usize = r#""\n10. ""#.len();
 /// The room for the list, in bytes of JSON: enough for every question with one part.
 const ROOM: usize = OPTIONS_MAX * (OPTION_LABEL_MAX * char::MAX.len_utf8() + MARKS);
 
-/// Returns whether the options have numbers: the push shows each of them whole, and none has a label that begins like the number
-/// of another one.
+/// Returns whether the options have numbers: the push shows each of them whole, and none has a label that begins like the
+/// number of another one.
 pub(super) fn is_numbered(parts: &[Part]) -> bool {
     let is_told_apart = |part: &Part| {
         let count = part.options.len();

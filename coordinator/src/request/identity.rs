@@ -101,8 +101,8 @@ pub(crate) async fn check_reader(
     }
 }
 
-/// Returns the host of an agent that was deleted, if it is known: that of the person with this name, which stays that host's, or
-/// the one for which the name is reserved.
+/// Returns the host of an agent that was deleted, if it is known: that of the person with this name, which stays that host's,
+/// or the one for which the name is reserved.
 pub(super) async fn former_host(
     services: &Services,
     name: &AgentId,

@@ -58,8 +58,8 @@ impl<'a> Own<'a> {
         self.has(&kept.message, kept.stored_at()).await
     }
 
-    /// Returns whether the message that was stored at that time is one of them: one that the agent or its host sent, the answer to
-    /// such a message, or another one to this name, because a host's agents come and go. `human` is every person.
+    /// Returns whether the message that was stored at that time is one of them: one that the agent or its host sent, the
+    /// answer to such a message, or another one to this name, because a host's agents come and go. `human` is every person.
     pub(super) async fn has(
         &self,
         message: &Message,
@@ -68,17 +68,8 @@ impl<'a> Own<'a> {
         if self.agent.is_human() || !message.concerns(self.agent) {
             return Ok(message.concerns(self.agent));
         }
-        let is_sent = message.from_agent == *self.agent;
-        if is_sent && self.host.is_some() && self.host == message.from_host.as_deref() {
-            return Ok(true);
-        }
-        if is_sent {
-            return Ok(is_senders(
-                self.holder().await?,
-                self.host,
-                message,
-                stored_at,
-            ));
+        if message.from_agent == *self.agent {
+            return self.has_sent(message, stored_at).await;
         }
         let Some(asked) = &message.reply_to else {
             return Ok(true);
@@ -87,9 +78,13 @@ impl<'a> Own<'a> {
         let Some(asked) = asked.filter(|asked| asked.message.from_agent == *self.agent) else {
             return Ok(has_existed(self.holder().await?, self.host, stored_at));
         };
-        let (asked, stored_at) = (&asked.message, asked.stored_at());
-        let is_of_host = self.host.is_some() && self.host == asked.from_host.as_deref();
-        Ok(is_of_host || is_senders(self.holder().await?, self.host, asked, stored_at))
+        self.has_sent(&asked.message, asked.stored_at()).await
+    }
+
+    /// Returns whether the agent or its host sent the message that has its name. A host is known without the agent's record.
+    async fn has_sent(&self, message: &Message, stored_at: Timestamp) -> Result<bool, StoreError> {
+        let is_of_host = self.host.is_some() && self.host == message.from_host.as_deref();
+        Ok(is_of_host || is_senders(self.holder().await?, self.host, message, stored_at))
     }
 
     /// Returns whether a message that is stored no longer was one of them, if it was sent at that time.

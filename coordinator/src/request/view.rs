@@ -77,7 +77,7 @@ impl View {
 }
 
 /// Returns whether the principal may act as the agent, which is not of another host, nor was. An agent that is gone and of no
-/// known host is nobody's.
+/// known host is none of them.
 async fn is_own(
     services: &Services,
     principal: &Principal,

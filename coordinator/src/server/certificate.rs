@@ -43,8 +43,8 @@ pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<Certificate
     Ok(files)
 }
 
-/// Restores the private mode of a key file that was made readable by others, with a warning if they could read it. A key of root
-/// stays as it is.
+/// Restores the private mode of a key file that was made readable by others, with a warning if they could read it. A key of
+/// root stays as it is.
 fn close_to_others(key: &Path) -> io::Result<()> {
     let (found, user) = (fs::symlink_metadata(key)?, geteuid().as_raw());
     if !found.is_file() || found.mode() & 0o077 == 0 {

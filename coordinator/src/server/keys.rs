@@ -71,7 +71,7 @@ pub(super) struct RevokedKey {
     shown: ListedKey,
     /// The other valid keys of the same host, which the holder of this key may have made or taken too.
     same_host: Vec<OtherKey>,
-    /// The id of the invite with which the host joined, if it is still open: it admits whoever has read its code.
+    /// The id of the invite with which the host joined, if it is still open: it admits every program that has read its code.
     #[serde(skip_serializing_if = "Option::is_none")]
     open_invite: Option<String>,
     /// The valid credentials that a key of the scope `admin` made. They outlive it.
@@ -199,7 +199,8 @@ struct Left {
     made: Vec<MadeCredential>,
 }
 
-/// Returns the other valid keys of a key's host, the open invite with which it was made, and the valid credentials that it made.
+/// Returns the other valid keys of a key's host, the open invite with which it was made, and the valid credentials that it
+/// made.
 async fn left_by(store: &dyn Store, id: &str) -> Result<Left, StoreError> {
     let (keys, now) = (store.keys().await?, clock::now());
     let Some(key) = keys.iter().find(|key| key.id == id) else {

@@ -1,6 +1,6 @@
-//! The reading side of an HTTP connection: input that is not content, such as the sizes and extensions of chunks, is bounded in
-//! proportion to the content, and long input takes turns with other connections. While a request that was read is worked on, the
-//! end of its connection is noticed.
+//! The reading side of an HTTP connection: input that is not content, such as the sizes and extensions of chunks, is bounded
+//! in proportion to the content, and long input takes turns with other connections. While a request that was read is worked
+//! on, the end of its connection is noticed.
 //!
 //! hyper decodes the size of a chunk byte by byte, in one turn, and lets it begin with any number of zeros. It does not notice
 //! the end of a connection once it has read a byte behind the request, nor once it stopped reading its body.

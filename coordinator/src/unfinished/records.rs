@@ -5,8 +5,8 @@
 const HEADER: usize = 5;
 /// How much may be read at once beyond the present record, in bytes.
 const BEYOND_MAX: usize = 512;
-/// After how many records, and after how many bytes in them, others have their turn. Decrypting these takes less than a tenth of
-/// a millisecond.
+/// After how many records, and after how many bytes in them, others have their turn. Decrypting these takes less than a tenth
+/// of a millisecond.
 const IN_TURN_MAX: usize = 16;
 const BYTES_MAX: usize = 32 << 10;
 

@@ -254,7 +254,7 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
         Err(error) => return Err(unwritable(error.into(), "no login was revoked")),
     };
     let logins = stored(&config, &text);
-    let (mut left, mut said) = (Ok(()), Vec::new());
+    let (mut left, mut lines) = (Ok(()), Vec::new());
     let mut is_left = !are_all(&logins, &text);
     for login in &logins {
         let ended = end(&config, login).await;
@@ -263,12 +263,12 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
                 is_left = true;
                 left = left.and(ended.failure());
             }
-            Ended::Now => said.push("Logged out: the login is revoked."),
-            _ => said.push("Logged out: the login had ended before."),
+            Ended::Now => lines.push("Logged out: the login is revoked."),
+            _ => lines.push("Logged out: the login had ended before."),
         }
     }
     let is_deleted = fs::remove_file(file);
-    said.iter().try_for_each(|line| printer.line(line))?;
+    lines.iter().try_for_each(|line| printer.line(line))?;
     if is_left && !logins.is_empty() {
         let what = match logins.as_slice() {
             [_] => "No coordinator could revoke the login",
@@ -351,7 +351,8 @@ enum Ended {
 }
 
 impl Ended {
-    /// Returns whether the login has ended. A token in a file that is not accepted may be damaged, so its refusal does not show that.
+    /// Returns whether the login has ended. A token in a file that is not accepted may be damaged, so its refusal does not
+    /// show that.
     fn is_over(&self, config: &Config) -> bool {
         match self {
             Self::Now => true,

@@ -77,7 +77,8 @@ impl Printer {
             .map_err(|error| Failure::of_output(&error))
     }
 
-    /// Prints a line that begins with `first` and has text of another side. On a terminal no row of it can look like another line.
+    /// Prints a line that begins with `first` and has text of another side. On a terminal no row of it can look like another
+    /// line.
     pub(super) fn others(&self, first: &str, text: &str) -> Result<(), Failure> {
         self.line(&rows(first, text, CONTINUED, self.columns()))
     }

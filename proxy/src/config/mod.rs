@@ -206,8 +206,8 @@ impl Config {
         self
     }
 
-    /// Returns the folder of queued calls. The calls of a person with a login are beside it: a project may name a state folder in
-    /// which there are any calls.
+    /// Returns the folder of queued calls. The calls of a person with a login are beside it: a project may name a state
+    /// folder in which there are any calls.
     pub fn journal_dir(&self) -> PathBuf {
         if self.person.speaks && self.person.login.is_some() {
             return self.person_journal_dir();

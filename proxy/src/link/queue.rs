@@ -318,8 +318,8 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
 const UNQUEUED: &str =
     "no such call is queued by c3po, so another program wrote it into the journal";
 
-/// Returns whether such a call is ever queued: by a person's command only a message, and no answer. A project, or a program that
-/// ran here, may have written the journal.
+/// Returns whether such a call is ever queued: by a person's command only a message, and no answer. A project, or a program
+/// that ran here, may have written the journal.
 fn queues(call: &Call, is_person: bool) -> bool {
     matches!(call, Call::SendMessage(_)) || matches!(call, Call::Reply(_)) && !is_person
 }

@@ -189,7 +189,7 @@ async fn the_next_agent_of_a_freed_name_gets_nothing_that_the_one_before_sent() 
         let known = Known::of(&gate, &mut before, "deploy", &mut peer).await?;
         removed(&gate, before, &admin, "deploy").await?;
 
-        // Nobody has the name.
+        // No agent has the name.
         let thread = |id: &Value| format!("/api/v1/threads/{}", id.as_str().unwrap_or_default());
         let early = read(&gate, &laptop, "deploy", &thread(&known.answered)).await?;
         assert_eq!(early.status, 404, "{}", early.body);

@@ -192,7 +192,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns whether a push with buttons shows all that a verdict decides about: also the tool in the title, and each character.
+    /// Returns whether a push with buttons shows all that a verdict decides about: also the tool in the title, and each
+    /// character.
     fn is_whole(&self, message: &Message, question: &Question) -> bool {
         let Some(request) = &question.request else {
             return false;
