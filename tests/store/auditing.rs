@@ -15,7 +15,7 @@ use harness::redis::Redis;
 use tokio::time::timeout;
 
 use super::Fixture;
-use super::fixture::{SHORT, SOON, by, claim, id, message, progress, reply, send};
+use super::fixture::{SHORT, SOON, by, claim, id, message, progress, reply, send, speaking};
 use super::redis::fixture_on;
 
 /// A limit that these tests do not reach.
@@ -275,7 +275,7 @@ pub(crate) async fn each_change_appends_its_entries_in_its_own_step(
     for _ in 0..2 {
         fixture
             .store
-            .amend(&tenure.agent, Some(&tenure), &busy)
+            .amend(&tenure.agent, Some(&speaking(&tenure)), &busy)
             .await?;
     }
     fixture.store.release(&tenure, Ending::Goodbye).await?;
@@ -338,7 +338,7 @@ pub(crate) async fn an_acknowledgement_and_a_receipt_are_recorded_with_their_cre
     for (key, login) in [(Some("0a0b0c0d"), None), (None, Some("0a1b2c3d"))] {
         let sent = fixture.say("a", "b", "how?").await?;
         let actor = Actor {
-            tenure: None,
+            speaker: None,
             key: key.map(str::to_owned),
             login: login.map(str::to_owned),
         };

@@ -9,12 +9,16 @@ use c3po_shared::vocabulary::State;
 use c3po_shared::wire::SessionChange;
 
 use super::Fixture;
-use super::fixture::{by, claim, context, everything, id, message, news, seen_at_once};
+use super::fixture::{by, claim, context, everything, id, message, news, seen_at_once, speaking};
 
 async fn enter(fixture: &Fixture, tenure: &Tenure, number: u64) -> Result<()> {
     fixture
         .store
-        .amend(&tenure.agent, Some(tenure), &context(number).into())
+        .amend(
+            &tenure.agent,
+            Some(&speaking(tenure)),
+            &context(number).into(),
+        )
         .await?;
     Ok(())
 }
@@ -270,7 +274,10 @@ pub(crate) async fn an_outdated_session_changes_nothing_of_the_record(
         session_id: Some("old".into()),
         ..context(9)
     });
-    let refused = fixture.store.amend(&id("b"), Some(&old), &everything).await;
+    let refused = fixture
+        .store
+        .amend(&id("b"), Some(&speaking(&old)), &everything)
+        .await;
     assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
     let refused = fixture
         .advance_in(9, &sent, &old, Stage::InSession, Via::Stop)
@@ -281,7 +288,7 @@ pub(crate) async fn an_outdated_session_changes_nothing_of_the_record(
 
     let amended = fixture
         .store
-        .amend(&id("b"), Some(&new), &everything)
+        .amend(&id("b"), Some(&speaking(&new)), &everything)
         .await?
         .expect("it exists");
     assert_eq!(

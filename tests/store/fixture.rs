@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use c3po_coordinator::store::{
-    Actor, Agent, AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store,
+    Actor, Agent, AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Speaker, Store,
     StoreError, Stretch, Tenure, Wake,
 };
 use c3po_shared::audit::{Entry, Event};
@@ -62,6 +62,11 @@ impl Fixture {
     /// Creates an agent with its own session.
     pub(crate) async fn agent(&self, name: &str) -> Result<Tenure> {
         self.take(&claim(name)).await
+    }
+
+    /// Returns the host that has the name.
+    pub(crate) async fn host_of(&self, id: &AgentId) -> Result<Option<String>> {
+        Ok(self.store.holder(id).await?.map(|holder| holder.host))
     }
 
     /// Creates an agent without a session.
@@ -237,10 +242,15 @@ impl Fixture {
     }
 }
 
+/// Creates the right of the session to act as its agent.
+pub(crate) fn speaking(tenure: &Tenure) -> Speaker {
+    Speaker::Session(tenure.clone())
+}
+
 /// Creates the session as the actor, with its key.
 pub(crate) fn by(tenure: &Tenure) -> Actor {
     Actor {
-        tenure: Some(tenure.clone()),
+        speaker: Some(speaking(tenure)),
         key: tenure.key.clone(),
         login: None,
     }

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use harness::redis::Redis;
 
 use super::Fixture;
-use super::fixture::{LEASE, claim, does, fill_the_log, id, message, news, reply, send};
+use super::fixture::{LEASE, claim, does, fill_the_log, id, message, news, reply, send, speaking};
 use super::redis::{fixture_on, open};
 
 async fn start() -> Result<(Redis, Fixture)> {
@@ -136,7 +136,7 @@ async fn manage_agents(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
     assert!(
         fixture
             .store
-            .amend(&id("c"), Some(tenure), &does(State::Busy).into())
+            .amend(&id("c"), Some(&speaking(tenure)), &does(State::Busy).into())
             .await?
             .is_some()
     );

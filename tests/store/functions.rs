@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::Fixture;
 use super::fixture::{
-    LEASE, SOON, by, context, everything, id, message, news, progress, seen_at_once,
+    LEASE, SOON, by, context, everything, id, message, news, progress, seen_at_once, speaking,
 };
 use super::redis::{Shared, shared};
 
@@ -148,7 +148,7 @@ async fn begin_context(fixture: &Fixture, tenure: &Tenure, number: u64) -> Resul
     let change = context(number).into();
     fixture
         .store
-        .amend(&tenure.agent, Some(tenure), &change)
+        .amend(&tenure.agent, Some(&speaking(tenure)), &change)
         .await?;
     Ok(())
 }
@@ -200,7 +200,7 @@ async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
         .await?;
     fixture
         .store
-        .amend(&reader.agent, Some(&reader), &context(1).into())
+        .amend(&reader.agent, Some(&speaking(&reader)), &context(1).into())
         .await?;
     assert_eq!(
         fixture

@@ -8,7 +8,7 @@ use c3po_shared::vocabulary::State;
 use c3po_shared::wire::SessionChange;
 
 use super::Fixture;
-use super::fixture::{LEASE, SOON, claim, does, id, news, owner};
+use super::fixture::{LEASE, SOON, claim, does, id, news, owner, speaking};
 use super::owners::wish;
 
 pub(crate) async fn an_unknown_agent_is_nobody(fixture: Fixture) -> Result<()> {
@@ -131,7 +131,7 @@ pub(crate) async fn a_prompt_is_noted_with_its_time_until_the_next_one(
     let before = Timestamp::now();
     let agent = fixture
         .store
-        .amend(&id("a"), Some(&tenure), &prompted())
+        .amend(&id("a"), Some(&speaking(&tenure)), &prompted())
         .await?
         .expect("it exists");
     let first = agent.prompted_at.expect("it was just typed");
@@ -141,7 +141,11 @@ pub(crate) async fn a_prompt_is_noted_with_its_time_until_the_next_one(
     );
     fixture
         .store
-        .amend(&id("a"), Some(&tenure), &does(State::Busy).into())
+        .amend(
+            &id("a"),
+            Some(&speaking(&tenure)),
+            &does(State::Busy).into(),
+        )
         .await?;
     assert_eq!(
         prompted_at().await?,
@@ -150,7 +154,7 @@ pub(crate) async fn a_prompt_is_noted_with_its_time_until_the_next_one(
     );
     fixture
         .store
-        .amend(&id("a"), Some(&tenure), &prompted())
+        .amend(&id("a"), Some(&speaking(&tenure)), &prompted())
         .await?;
     assert!(prompted_at().await? >= Some(first));
     Ok(())

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use c3po_coordinator::store::{
-    AnswerOutcome, Claim, Ending, Quota, Removal, SendOutcome, StoreError,
+    Actor, Agent, Amendment, AnswerOutcome, Claim, Ending, Quota, Removal, SendOutcome, Speaker,
+    StoreError,
 };
 use c3po_shared::message::Message;
-use c3po_shared::receipt::Stage;
+use c3po_shared::receipt::{Stage, Via};
 
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::fixture::{id, message, owner};
+use super::fixture::{by, id, message, owner, progress};
 use super::owners::{brief, wish};
 
 pub(crate) async fn a_removed_agent_leaves_nothing_but_receipts(fixture: Fixture) -> Result<()> {
@@ -67,10 +68,7 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
     fixture.store.release(&held, Ending::Goodbye).await?;
     assert_eq!(fixture.store.agent(&id("a")).await?, None);
     fixture.reopen().await?;
-    assert_eq!(
-        fixture.store.host_of(&id("a")).await?.as_deref(),
-        Some("laptop")
-    );
+    assert_eq!(fixture.host_of(&id("a")).await?.as_deref(), Some("laptop"));
     assert_eq!(fixture.store.claim(&brief("a", "nas")).await?, None);
     let refused = fixture
         .store
@@ -84,10 +82,7 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(
     );
 
     let back = fixture.take(&brief("a", "laptop")).await?;
-    assert_eq!(
-        fixture.store.host_of(&id("A")).await?.as_deref(),
-        Some("laptop")
-    );
+    assert_eq!(fixture.host_of(&id("A")).await?.as_deref(), Some("laptop"));
     assert_eq!(
         fixture.answer(&question, "answer").await?,
         AnswerOutcome::Sent(SendOutcome::Stored)
@@ -148,7 +143,7 @@ pub(crate) async fn a_name_that_is_made_and_removed_all_the_time_has_its_host(
             break flipped;
         }
         for name in ["a", "A"] {
-            let host = fixture.store.host_of(&id(name)).await?;
+            let host = fixture.host_of(&id(name)).await?;
             assert_eq!(host.as_deref(), Some("laptop"), "{name}");
         }
     };
@@ -186,7 +181,7 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
     for number in 0..=NAMES_MAX {
         reserve(&fixture, "k1", &format!("a-{number}"), "nas").await?;
     }
-    let reserved = async |name: &str| anyhow::Ok(fixture.store.host_of(&id(name)).await?.is_some());
+    let reserved = async |name: &str| anyhow::Ok(fixture.host_of(&id(name)).await?.is_some());
     assert!(!reserved("a-0").await?, "the oldest reservation ends first");
     assert!(reserved("a-1").await? && reserved(&format!("a-{NAMES_MAX}")).await?);
     assert!(reserved("other").await?, "another key has its own limit");
@@ -207,7 +202,7 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
         ("other", "nas"),
     ] {
         assert_eq!(
-            fixture.store.host_of(&id(name)).await?.as_deref(),
+            fixture.host_of(&id(name)).await?.as_deref(),
             Some(host),
             "{name}"
         );
@@ -233,5 +228,108 @@ pub(crate) async fn a_container_with_a_key_keeps_the_names_of_its_deleted_agents
         let other = store.introduce(&name, Some("laptop"), &quota).await;
         assert_eq!(other.is_err(), is_of_key, "{other:?}");
     }
+    Ok(())
+}
+
+/// Returns the agent of that name.
+async fn record(fixture: &Fixture, name: &str) -> Result<Agent> {
+    let agent = fixture.store.agent(&id(name)).await?;
+    agent.context("there is such an agent")
+}
+
+pub(crate) async fn what_a_name_received_is_its_hosts_until_the_name_is_freed(
+    fixture: Fixture,
+) -> Result<()> {
+    let (store, a) = (&fixture.store, id("a"));
+    fixture.agent("b").await?;
+    let first = fixture.take(&brief("a", "laptop")).await?;
+    let question = fixture.post(message("b", "a", "question")).await?;
+    let other = fixture.post(message("b", "a", "other")).await?;
+    let ids = [question.id.clone(), other.id.clone()];
+    store.acknowledge(&a, &by(&first), &ids).await?;
+    let since = record(&fixture, "a").await?.registered_at;
+    store.release(&first, Ending::Goodbye).await?;
+    assert_eq!(store.agent(&a).await?, None);
+    let reserved = store.holder(&a).await?;
+    assert_eq!(reserved.map(|holder| holder.since), Some(since));
+
+    let later = fixture.take(&brief("a", "laptop")).await?;
+    assert_eq!(record(&fixture, "a").await?.registered_at, since);
+    let settled = store.acknowledge(&a, &by(&later), &ids).await?;
+    assert_eq!(settled.acked, ids);
+    assert_eq!(
+        fixture.answer(&question, "answer").await?,
+        AnswerOutcome::Sent(SendOutcome::Stored)
+    );
+    store.release(&later, Ending::Goodbye).await?;
+    store.remove(&a, None, true, None).await?;
+
+    // The agent of another host gets nothing of it.
+    let foreign = fixture.take(&brief("a", "nas")).await?;
+    assert!(record(&fixture, "a").await?.registered_at > since);
+    let settled = store.acknowledge(&a, &by(&foreign), &ids).await?;
+    assert_eq!((settled.acked, settled.unknown), (vec![], ids.to_vec()));
+    let reached = progress(&ids, Stage::InSession, Via::GetMessages);
+    assert_eq!(store.advance(&a, &by(&foreign), &reached).await?, []);
+    for asked in [&question, &other] {
+        let refused = fixture.answer(asked, "mine").await?;
+        assert_eq!(refused, AnswerOutcome::NotFound);
+    }
+    let fresh = fixture.post(message("b", "a", "fresh")).await?;
+    let ids = [fresh.id.clone()];
+    let settled = store.acknowledge(&a, &by(&foreign), &ids).await?;
+    assert_eq!(settled.acked, ids);
+    Ok(())
+}
+
+pub(crate) async fn a_person_changes_no_agent_of_another_host(fixture: Fixture) -> Result<()> {
+    fixture.agent("b").await?;
+    fixture.take(&brief("a", "laptop")).await?;
+    let sent = fixture.say("b", "a", "news").await?;
+    let ids = [sent.id.clone()];
+    let before = record(&fixture, "a").await?;
+    let stranger = Speaker::OfHost(id("a"), "nas".into());
+    let actor = Actor {
+        speaker: Some(stranger.clone()),
+        ..Actor::default()
+    };
+    let amendment = Amendment {
+        description: Some("evil".into()),
+        ..Amendment::default()
+    };
+    let seen = progress(&ids, Stage::InSession, Via::Page);
+    let store = &fixture.store;
+    let refusals = [
+        store
+            .amend(&id("a"), Some(&stranger), &amendment)
+            .await
+            .err(),
+        store.acknowledge(&id("a"), &actor, &ids).await.err(),
+        store.advance(&id("a"), &actor, &seen).await.err(),
+    ];
+    for refused in refusals {
+        let of = match refused {
+            Some(StoreError::Reserved { host, .. }) => host,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of, "laptop");
+    }
+    assert_eq!(record(&fixture, "a").await?, before);
+    assert_eq!(fixture.pending("a").await?, 1);
+    assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored]);
+
+    // A person of its own host may, until the agent is gone.
+    let own = Speaker::OfHost(id("a"), "laptop".into());
+    let amended = store.amend(&id("a"), Some(&own), &amendment).await?;
+    assert_eq!(
+        amended.and_then(|agent| agent.description).as_deref(),
+        Some("evil")
+    );
+    let gone = Speaker::OfHost(id("gone"), "laptop".into());
+    let refused = store.amend(&id("gone"), Some(&gone), &amendment).await;
+    assert!(
+        matches!(refused, Err(StoreError::TakenOver(_))),
+        "{refused:?}"
+    );
     Ok(())
 }

@@ -12,7 +12,7 @@ use harness::eventually::eventually;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::fixture::{LEASE, SHORT, SOON, claim, does, id};
+use super::fixture::{LEASE, SHORT, SOON, claim, does, id, speaking};
 
 /// Waits until another process gets the name.
 async fn taken_by(fixture: &Fixture, wish: &Claim) -> Result<Tenure> {
@@ -387,7 +387,7 @@ pub(crate) async fn a_fleeting_agent_whose_link_broke_comes_back_as_itself(
         .store
         .amend(
             &id("a-2"),
-            Some(&before),
+            Some(&speaking(&before)),
             &Amendment {
                 role: Some("radio".into()),
                 ..Amendment::default()

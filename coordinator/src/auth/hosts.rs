@@ -70,7 +70,7 @@ async fn is_free(
     let mut alike = known.iter().filter(|agent| agent.id.looks_like(&person));
     let is_own = |of: &String| of == host || of == before;
     // The agents were read in several steps, which may miss a name that is made and removed all the time.
-    let of = store.host_of(&person).await?;
+    let of = store.holder(&person).await?.map(|holder| holder.host);
     Ok(
         alike.all(|agent| agent.id == person && agent.host.as_ref().is_none_or(is_own))
             && of.as_ref().is_none_or(is_own),

@@ -139,7 +139,7 @@ async fn amend(
 ) -> Result<Agent, Refusal> {
     let agent = services
         .store
-        .amend(&caller.agent, caller.tenure.as_ref(), amendment)
+        .amend(&caller.agent, caller.speaker().as_ref(), amendment)
         .await?;
     agent.ok_or_else(|| Refusal::agent_not_found(caller.agent.as_str(), &[]))
 }

@@ -65,11 +65,11 @@ impl Caller {
         self.tenure.as_ref().is_some_and(|tenure| tenure.one_shot)
     }
 
-    /// Returns the session and the credential of the caller, for an act on its inbox.
+    /// Returns the right and the credential of the caller, for an act on its inbox.
     pub(crate) fn actor(&self) -> Actor {
         let (key, login) = self.credentials();
         Actor {
-            tenure: self.tenure.clone(),
+            speaker: self.speaker(),
             key,
             login,
         }

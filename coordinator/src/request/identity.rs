@@ -6,13 +6,14 @@ use c3po_shared::audit::{Entry, Event};
 use c3po_shared::host::is_generated;
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
 use uuid::Uuid;
 
 use super::candidates::next_name;
 use super::{Caller, Services};
 use crate::auth::{Principal, Right};
 use crate::clock;
-use crate::store::{Agent, Claim, Owner, StoreError, Tenure};
+use crate::store::{Agent, Claim, Holder, Owner, StoreError, Tenure};
 
 /// How many names are tried for one requested name: a host may have many agents of it, which sessions hold.
 const NAMES_TRIED: usize = 2_000;
@@ -95,22 +96,25 @@ pub(crate) async fn check_reader(
     if let Some(agent) = services.store.agent(name).await? {
         return belongs_to(&agent, host);
     }
-    match former_host(services, name).await? {
-        Some(of) if of != host => Err(foreign(name, &of, host)),
+    match former_holder(services, name).await? {
+        Some(of) if of.host != host => Err(foreign(name, &of.host, host)),
         _ => Ok(()),
     }
 }
 
-/// Returns the host of an agent that was deleted, if it is known: that of the person with this name, which stays that host's,
-/// or the one for which the name is reserved.
-pub(super) async fn former_host(
+/// Returns the host of an agent that was deleted, if it is known: that of the person with this name, which was always that
+/// host's, or the one for which the name is reserved.
+pub(super) async fn former_holder(
     services: &Services,
     name: &AgentId,
-) -> Result<Option<String>, Refusal> {
+) -> Result<Option<Holder>, Refusal> {
     let store = services.store.as_ref();
     match services.persons.host_of(store, name).await? {
-        Some(host) => Ok(Some(host)),
-        None => Ok(store.host_of(name).await?),
+        Some(host) => Ok(Some(Holder {
+            host,
+            since: Timestamp::default(),
+        })),
+        None => Ok(store.holder(name).await?),
     }
 }
 

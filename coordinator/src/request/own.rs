@@ -8,17 +8,19 @@ use tokio::sync::OnceCell;
 
 use super::{Caller, Services};
 use crate::auth::Principal;
-use crate::store::{Agent, StoreError, StoredMessage};
+use crate::store::{Holder, StoreError, StoredMessage};
 
-/// The messages of a reader. The agent of its name is read at most once, and not for a message that its host sent.
+/// The messages of a reader. The holder of its name is read at most once, and not for a message that its host sent.
 #[derive(Debug)]
 pub(super) struct Own<'a> {
     services: &'a Services,
     agent: &'a AgentId,
     /// The host of the reader, unless it reads for all hosts.
     host: Option<&'a str>,
-    /// The agent that has the name, once it was read.
-    holder: OnceCell<Option<Agent>>,
+    /// Whether the credential of the reader is for its host alone.
+    is_bound: bool,
+    /// The host that has the name, once it was read.
+    holder: OnceCell<Option<Holder>>,
 }
 
 impl<'a> Own<'a> {
@@ -41,6 +43,7 @@ impl<'a> Own<'a> {
             services,
             agent,
             host: principal.own_host(),
+            is_bound: principal.own_host().is_some(),
             holder: OnceCell::new(),
         }
     }
@@ -59,7 +62,7 @@ impl<'a> Own<'a> {
     }
 
     /// Returns whether the message that was stored at that time is one of them: one that the agent or its host sent, the
-    /// answer to such a message, or another one to this name, because a host's agents come and go. `human` is every person.
+    /// answer to such a message, or another one that was stored since the name is its host's. `human` is every person.
     pub(super) async fn has(
         &self,
         message: &Message,
@@ -72,85 +75,56 @@ impl<'a> Own<'a> {
             return self.has_sent(message, stored_at).await;
         }
         let Some(asked) = &message.reply_to else {
-            return Ok(true);
+            return Ok(!self.is_bound || self.had(stored_at).await?);
         };
         let asked = self.services.store.message(asked).await?;
         let Some(asked) = asked.filter(|asked| asked.message.from_agent == *self.agent) else {
-            return Ok(has_existed(self.holder().await?, self.host, stored_at));
+            return self.had(stored_at).await;
         };
         self.has_sent(&asked.message, asked.stored_at()).await
     }
 
-    /// Returns whether the agent or its host sent the message that has its name. A host is known without the agent's record.
+    /// Returns whether the agent or its host sent the message that has its name: known without a read if it was the host.
     async fn has_sent(&self, message: &Message, stored_at: Timestamp) -> Result<bool, StoreError> {
         let is_of_host = self.host.is_some() && self.host == message.from_host.as_deref();
-        Ok(is_of_host || is_senders(self.holder().await?, self.host, message, stored_at))
+        Ok(is_of_host || self.had(stored_at).await?)
     }
 
-    /// Returns whether a message that is stored no longer was one of them, if it was sent at that time.
-    pub(super) async fn had(&self, sent_at: Timestamp) -> Result<bool, StoreError> {
-        Ok(self.agent.is_human() || has_existed(self.holder().await?, self.host, sent_at))
+    /// Returns whether the name was the reader's at that time.
+    pub(super) async fn had(&self, at: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.agent.is_human() || has_had(self.holder().await?, self.host, at))
     }
 
-    async fn holder(&self) -> Result<Option<&Agent>, StoreError> {
-        let read = || self.services.store.agent(self.agent);
+    async fn holder(&self) -> Result<Option<&Holder>, StoreError> {
+        let read = || self.services.store.holder(self.agent);
         Ok(self.holder.get_or_try_init(read).await?.as_ref())
     }
 }
 
-/// Returns whether the agent that has the reader's name, if there is one, had it at that time. While no agent has it, only a
-/// reader for all hosts stands for every earlier one.
-fn has_existed(holder: Option<&Agent>, host: Option<&str>, stored_at: Timestamp) -> bool {
-    holder.map_or(host.is_none(), |agent| agent.existed(stored_at))
-}
-
-/// Returns whether a message that has the reader's name as its sender is the reader's: the agent that has the name sent it, or,
-/// while no agent has it, the reader's host.
-fn is_senders(
-    holder: Option<&Agent>,
-    host: Option<&str>,
-    message: &Message,
-    stored_at: Timestamp,
-) -> bool {
-    match holder {
-        Some(agent) => agent.sent(message, stored_at),
-        None => host.is_none() || host == message.from_host.as_deref(),
-    }
+/// Returns whether the host that has the reader's name had it at that time. While no host has it, only a reader for all hosts
+/// stands for every earlier one.
+fn has_had(holder: Option<&Holder>, host: Option<&str>, at: Timestamp) -> bool {
+    holder.map_or(host.is_none(), |holder| holder.since <= at)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::page::tests::message;
 
     #[test]
-    fn a_message_is_of_the_agent_that_existed_or_of_the_host_that_sent_it() {
-        let asked = Message {
-            from_host: Some("nas".to_owned()),
-            ..message(1, "who?")
-        };
-        let agent = |host: &str, since| Agent {
-            host: Some(host.to_owned()),
-            registered_at: Timestamp::from_millis(since),
-            ..Agent::placeholder()
+    fn a_name_was_the_readers_since_its_host_has_had_it() {
+        let at = Timestamp::from_millis(5);
+        let held = |since| Holder {
+            host: "nas".to_owned(),
+            since: Timestamp::from_millis(since),
         };
         for (holder, host, expected) in [
-            (Some(agent("nas", 5)), "nas", true),
-            (Some(agent("nas", 6)), "nas", true),
-            // A host that was renamed.
-            (Some(agent("attic", 5)), "attic", true),
-            (Some(agent("laptop", 6)), "laptop", false),
-            (None, "nas", true),
-            (None, "laptop", false),
+            (Some(held(5)), Some("nas"), true),
+            (Some(held(6)), Some("nas"), false),
+            (None, Some("nas"), false),
+            (None, None, true),
         ] {
-            let is_own = is_senders(
-                holder.as_ref(),
-                Some(host),
-                &asked,
-                Timestamp::from_millis(5),
-            );
-            assert_eq!(is_own, expected, "{holder:?} {host}");
+            assert_eq!(has_had(holder.as_ref(), host, at), expected, "{holder:?}");
         }
-        assert!(is_senders(None, None, &asked, Timestamp::from_millis(5)));
     }
 }

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
 
 use super::Services;
-use super::identity::{belongs_to, former_host};
+use super::identity::{belongs_to, former_holder};
 use crate::auth::{Principal, Right};
 
 /// The readers that see an event.
@@ -42,8 +43,8 @@ fn shown(principal: &Principal, event: Event) -> Shown {
 /// The entries that a principal may see.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// Whether an agent is one of the principal's own.
-    own: HashMap<AgentId, bool>,
+    /// Since when an agent has been one of the principal's own; `None` if it is not.
+    own: HashMap<AgentId, Option<Timestamp>>,
 }
 
 impl View {
@@ -63,12 +64,12 @@ impl View {
             .into_iter()
             .flatten()
         {
-            let is_own = match self.own.get(agent) {
-                Some(is_own) => *is_own,
-                None => is_own(services, principal, agent).await?,
+            let since = match self.own.get(agent) {
+                Some(since) => *since,
+                None => own_since(services, principal, agent).await?,
             };
-            self.own.insert(agent.clone(), is_own);
-            if is_own {
+            self.own.insert(agent.clone(), since);
+            if since.is_some_and(|since| since <= entry.at) {
                 return Ok(true);
             }
         }
@@ -76,27 +77,29 @@ impl View {
     }
 }
 
-/// Returns whether the principal may act as the agent, which is not of another host, nor was. An agent that is gone and of no
-/// known host is none of them.
-async fn is_own(
+/// Returns since when the name has been of an agent as which the principal may act; `None` if it is, or was, another host's. An
+/// agent that is gone and of no known host is none of them.
+async fn own_since(
     services: &Services,
     principal: &Principal,
     agent: &AgentId,
-) -> Result<bool, Refusal> {
+) -> Result<Option<Timestamp>, Refusal> {
     if principal.speaks_as(agent).is_err() {
-        return Ok(false);
+        return Ok(None);
     }
     let Some(own) = principal.own_host() else {
-        return Ok(true);
+        return Ok(Some(Timestamp::default()));
     };
     if agent.is_reserved() {
-        return Ok(false);
+        return Ok(None);
     }
     if let Some(agent) = services.store.agent(agent).await? {
-        return Ok(belongs_to(&agent, own).is_ok());
+        let is_own = belongs_to(&agent, own).is_ok();
+        return Ok(is_own.then_some(agent.registered_at));
     }
-    let of = former_host(services, agent).await?;
-    Ok(of.is_some_and(|host| host == own))
+    let of = former_holder(services, agent).await?;
+    let of = of.filter(|holder| holder.host == own);
+    Ok(of.map(|holder| holder.since))
 }
 
 #[cfg(test)]

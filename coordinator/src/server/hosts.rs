@@ -37,7 +37,7 @@ pub(super) async fn remove(
     check_remover(&server, &principal, &agent_id, known.as_ref())?;
     let host = match &known {
         Some(agent) => agent.host.clone(),
-        None => store.host_of(&agent_id).await?,
+        None => store.holder(&agent_id).await?.map(|holder| holder.host),
     };
     let expired = store.pending(&agent_id).await?.count;
     // An administrator may give the name to another host; a host keeps the names of its agents.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::http_waits::HttpWaits;
 use crate::auth::Principal;
 use crate::request::{self, Caller, Memory, Services, begin_call, settle_name};
-use crate::store::{Claim, Owner, Quota, StoreError, Tenure};
+use crate::store::{self, Claim, Owner, Quota, StoreError, Tenure};
 
 /// The header that names the agent.
 pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
@@ -180,10 +180,10 @@ async fn begin(services: &Services, tenure: &Tenure) -> Result<(), StoreError> {
             state: Some(State::Ready),
             ..SessionChange::default()
         };
-        let amendment = ready.into();
+        let (amendment, speaker) = (ready.into(), store::Speaker::Session(tenure.clone()));
         services
             .store
-            .amend(&tenure.agent, Some(tenure), &amendment)
+            .amend(&tenure.agent, Some(&speaker), &amendment)
             .await?;
     }
     Ok(())

@@ -340,8 +340,11 @@ async fn amend(
 ) -> Result<(), StoreError> {
     let place = request::begin_call(&caller.principal).await;
     let _place = place.map_err(|refusal| StoreError::Unavailable(refusal.error))?;
-    let (agent, tenure) = (&caller.agent, caller.tenure.as_ref());
-    services.store.amend(agent, tenure, amendment).await?;
+    let (agent, speaker) = (&caller.agent, caller.speaker());
+    services
+        .store
+        .amend(agent, speaker.as_ref(), amendment)
+        .await?;
     Ok(())
 }
 

@@ -138,13 +138,30 @@ impl Speaker {
             Self::OfHost(agent, _) => agent,
         }
     }
+
+    /// Returns the session; `None` for a person's command.
+    pub(in crate::store) fn tenure(&self) -> Option<&Tenure> {
+        match self {
+            Self::Session(tenure) => Some(tenure),
+            Self::OfHost(..) => None,
+        }
+    }
 }
 
-/// The caller of an act on an inbox: its session, and the credential that the log names.
+/// The host that has a name: the one of its agent, or the one for which the name of a deleted agent stays reserved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The host.
+    pub host: String,
+    /// Since when it has had the name.
+    pub since: Timestamp,
+}
+
+/// The caller of an act on an inbox: by what right it acts, and the credential that the log names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Actor {
-    /// The session, as long as it holds its agent; `None` for a person's command.
-    pub tenure: Option<Tenure>,
+    /// The right by which it acts as its agent; `None` for people, whom their credential lets act as `human`.
+    pub speaker: Option<Speaker>,
     /// The id of the key that is used.
     pub key: Option<String>,
     /// The id of the login that is used; `local` for a person without one.
@@ -210,7 +227,7 @@ pub struct Agent {
     pub instance: Uuid,
     /// When its lease ends; in the past after the session ended.
     pub held_until: Timestamp,
-    /// When the name was first claimed.
+    /// When its host first had the name. A later agent of the same host continues the one that was deleted.
     pub registered_at: Timestamp,
     /// When the agent was last seen.
     pub last_seen: Timestamp,
@@ -308,7 +325,7 @@ impl Agent {
         self.held_until > now
     }
 
-    /// Returns whether it existed when a message was stored at that time.
+    /// Returns whether it, or an earlier agent of its host with its name, existed when a message was stored at that time.
     pub(crate) fn existed(&self, stored_at: Timestamp) -> bool {
         self.registered_at <= stored_at
     }

@@ -36,7 +36,7 @@ use c3po_shared::vocabulary::KindFilter;
 use tokio::sync::broadcast;
 
 pub use self::agent::{
-    Actor, Agent, Amendment, Claim, Ending, Namesake, Owner, Removal, Speaker, Tenure,
+    Actor, Agent, Amendment, Claim, Ending, Holder, Namesake, Owner, Removal, Speaker, Tenure,
 };
 pub use self::audit::AuditStore;
 pub use self::conclusion::{Conclusion, OpenQuestion, PersonReached};
@@ -357,11 +357,11 @@ pub trait Store:
 
     /// Changes the agent's record. Returns the updated record, or `None` if there is no such agent.
     ///
-    /// An outdated tenure is refused and changes nothing.
+    /// A speaker that may act as the agent no longer is refused and changes nothing, as in [`Self::send`].
     async fn amend(
         &self,
         id: &AgentId,
-        tenure: Option<&Tenure>,
+        speaker: Option<&Speaker>,
         amendment: &Amendment,
     ) -> Result<Option<Agent>>;
 
@@ -390,7 +390,7 @@ pub trait Store:
 
     /// Returns the host that has an agent of this name in any case, or to which the name of a deleted one stays reserved. This is
     /// one step, because a name moves from agents to reservations and back.
-    async fn host_of(&self, id: &AgentId) -> Result<Option<String>>;
+    async fn holder(&self, id: &AgentId) -> Result<Option<Holder>>;
 
     /// Puts a message into its recipient's inbox, in one atomic step, and wakes the recipient.
     ///

@@ -1,5 +1,5 @@
-//! A name that was freed: its next agent, of another host, gets nothing that the one before sent, and an agent keeps what is
-//! its own.
+//! A name that was freed: its next agent, of another host, gets nothing that the one before sent or received, and an agent keeps
+//! what is its own.
 
 use std::time::Duration;
 
@@ -88,14 +88,15 @@ impl Known {
         Ok(known)
     }
 
-    /// Returns those that the agent sent, and the answers to them.
-    fn own(&self) -> [Value; 6] {
+    /// Returns those that the agent sent and received.
+    fn own(&self) -> [Value; 7] {
         [
             &self.answered,
             &self.answer,
             &self.open,
             &self.sent,
             &self.reply,
+            &self.received,
             &self.broadcast,
         ]
         .map(Value::clone)
@@ -121,6 +122,10 @@ impl Known {
             (
                 "escalate_to_human",
                 json!({"question_id": open, "reason": "mine"}),
+            ),
+            (
+                "reply",
+                json!({"message_id": self.received, "response": "mine"}),
             ),
             (
                 "conclude",
@@ -179,8 +184,20 @@ async fn removed(gate: &Gate, mut link: Link, key: &str, name: &str) -> Result<(
     Ok(())
 }
 
+/// Checks that the key reads none of these messages in the events of the name.
+async fn check_events(gate: &Gate, key: &str, known: &Known) -> Result<()> {
+    let path = "/api/v1/events?after=0&limit=100&agent=deploy";
+    let events = ask(gate, "GET", path, Some(key), None, "").await?;
+    assert_eq!(events.status, 200, "{}", events.body);
+    for id in known.own() {
+        let id = id.as_str().unwrap_or_default();
+        ensure!(!events.body.contains(id), "{id}: {}", events.body);
+    }
+    Ok(())
+}
+
 #[tokio::test]
-async fn the_next_agent_of_a_freed_name_gets_nothing_that_the_one_before_sent() -> Result<()> {
+async fn the_next_agent_of_a_freed_name_gets_nothing_that_the_one_before_had() -> Result<()> {
     for Scene { gate, _redis } in Scene::each().await? {
         let (nas, laptop) = nas_and_laptop(&gate).await?;
         let admin = gate.key("admin", "*", &[]).await?;
@@ -191,17 +208,19 @@ async fn the_next_agent_of_a_freed_name_gets_nothing_that_the_one_before_sent() 
 
         // No agent has the name.
         let thread = |id: &Value| format!("/api/v1/threads/{}", id.as_str().unwrap_or_default());
-        let early = read(&gate, &laptop, "deploy", &thread(&known.answered)).await?;
-        assert_eq!(early.status, 404, "{}", early.body);
+        for id in [&known.answered, &known.received] {
+            let early = read(&gate, &laptop, "deploy", &thread(id)).await?;
+            assert_eq!(early.status, 404, "{}", early.body);
+        }
         assert_eq!(sent(&gate, &laptop, "deploy").await?, Vec::<Value>::new());
-        let events = "/api/v1/events?after=0&limit=100&agent=deploy";
-        let events = ask(&gate, "GET", events, Some(&laptop), None, "").await?;
-        let id = known.answered.as_str().unwrap_or_default();
-        assert_eq!(events.status, 200, "{}", events.body);
-        ensure!(!events.body.contains(id), "{}", events.body);
+        check_events(&gate, &laptop, &known).await?;
 
         let (mut next, welcome) = session(&gate, &laptop, "deploy").await?;
         ensure!(welcome["agent_id"] == "deploy", "{welcome}");
+        check_events(&gate, &laptop, &known).await?;
+        let settled = json!({"message_ids": [known.received]});
+        let settled = next.call("ack_messages", settled).await?;
+        ensure!(settled["acked"] == json!([]), "{settled}");
         let mut leaks = Vec::new();
         for (tool, arguments) in known.calls() {
             let outcome = next.try_call(tool, arguments.clone()).await?;

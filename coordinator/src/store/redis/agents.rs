@@ -5,17 +5,19 @@ use std::time::Duration;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::NAME_LIFE;
+use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use redis::Value;
 use uuid::Uuid;
 
 use super::library::Call;
 use super::records::{self, Fields, corrupt};
+use super::speaker::{describe_speaker, key_argument, session_argument, spoken};
 use super::{RedisStore, millis};
 use crate::clock;
 use crate::store::{
-    Agent, Amendment, Claim, Crowded, Ending, FORMER_LIFE, Namesake, Quota, RETURN_MAX, Removal,
-    Result, StoreError, Tenure, is_kept_for,
+    Agent, Amendment, Claim, Crowded, Ending, FORMER_LIFE, Holder, Namesake, Quota, RETURN_MAX,
+    Removal, Result, Speaker, StoreError, Tenure, is_kept_for,
 };
 
 /// How many agents one call reads.
@@ -102,20 +104,6 @@ fn check_made(name: &AgentId, told: &[Value], quota: &Quota) -> Result<()> {
     }
 }
 
-/// Returns the calling session in the form that functions expect; empty for a person.
-pub(super) fn session_argument(tenure: Option<&Tenure>) -> String {
-    tenure
-        .map(|tenure| format!("{} {}", tenure.generation, tenure.instance))
-        .unwrap_or_default()
-}
-
-/// Returns the key of the calling session for the log; empty if it has none.
-pub(super) fn key_argument(tenure: Option<&Tenure>) -> &str {
-    tenure
-        .and_then(|tenure| tenure.key.as_deref())
-        .unwrap_or_default()
-}
-
 /// Extends a lease.
 pub(super) async fn renew(store: &RedisStore, tenure: &Tenure, lease: Duration) -> Result<bool> {
     let mut call = store.names.call_about("renew", &tenure.agent);
@@ -184,9 +172,13 @@ async fn ended(store: &RedisStore, id: &AgentId, call: Call, entry: Option<&Entr
 }
 
 /// Returns the host that has an agent of this name, or to which the name of a deleted one stays reserved.
-pub(super) async fn host_of(store: &RedisStore, id: &AgentId) -> Result<Option<String>> {
-    let call = store.names.call_about("host_of", id);
-    store.connection.invoke(&call).await
+pub(super) async fn holder(store: &RedisStore, id: &AgentId) -> Result<Option<Holder>> {
+    let call = store.names.call_about("holder", id);
+    let found: Option<(String, u64)> = store.connection.invoke(&call).await?;
+    Ok(found.map(|(host, since)| Holder {
+        host,
+        since: Timestamp::from_millis(since),
+    }))
 }
 
 /// Moves the agents of one host under a base name to another host.
@@ -314,7 +306,7 @@ pub(super) async fn introduce(
 pub(super) async fn amend(
     store: &RedisStore,
     id: &AgentId,
-    tenure: Option<&Tenure>,
+    speaker: Option<&Speaker>,
     amendment: &Amendment,
 ) -> Result<Option<Agent>> {
     let capabilities = amendment
@@ -335,7 +327,8 @@ pub(super) async fn amend(
         ("prompted_at", prompted_at.as_deref()),
     ];
     let mut call = store.names.call_about("amend", id);
-    call.arg(session_argument(tenure)).arg(
+    describe_speaker(&mut call, speaker);
+    call.arg(
         session
             .context
             .map(|context| context.to_string())
@@ -347,20 +340,19 @@ pub(super) async fn amend(
             .map(|attends| attends.as_millis().to_string())
             .unwrap_or_default(),
     );
-    call.arg(key_argument(tenure))
+    call.arg(key_argument(speaker.and_then(Speaker::tenure)))
         .arg(session.state.map_or("", State::as_str));
     for (field, value) in changes {
         if let Some(value) = value {
             call.arg(field).arg(value);
         }
     }
-    let record = store.connection.invoke::<Value>(&call).await?;
+    let record = spoken(speaker, store.connection.invoke(&call).await?)?;
     if session.state.is_some() {
         store.wakes.log_grew();
     }
     match record {
         Value::Nil => Ok(None),
-        Value::Int(_) => Err(StoreError::TakenOver(id.clone())),
         fields => records::agent(id, redis::from_redis_value(fields).map_err(corrupt)?),
     }
 }

@@ -9,17 +9,18 @@ use c3po_shared::time::Timestamp;
 use redis::{FromRedisValue, Value};
 
 use super::library::Call;
-use super::records::{self, corrupt, person};
-use super::{RedisStore, agents, room};
+use super::records::{self, corrupt, person, read};
+use super::speaker::{describe_speaker, refused_speaker, spoken};
+use super::{RedisStore, room};
 use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
     Actor, AnswerOutcome, Conclusion, PersonReached, REPEAT_MARGIN, Result, Send, SendOutcome,
-    Settled, Speaker, StoreError, StoredMessage, Wake, counted_host,
+    Settled, StoreError, StoredMessage, Wake, counted_host,
 };
 
-/// How many messages one call changes, with up to 13 commands each: no call runs more than 500.
-const STEP: usize = 35;
+/// How many messages one call changes, with up to 15 commands each: no call runs more than 500.
+const STEP: usize = 32;
 
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
@@ -196,29 +197,6 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) {
     }
 }
 
-/// Adds the agent, the session and the host of a speaker, as functions check them.
-pub(super) fn describe_speaker(call: &mut Call, speaker: Option<&Speaker>) {
-    let agent = speaker.map_or("", |speaker| speaker.agent().as_str());
-    let (session, host) = match speaker {
-        Some(Speaker::Session(tenure)) => (agents::session_argument(Some(tenure)), ""),
-        Some(Speaker::OfHost(_, host)) => (String::new(), host.as_str()),
-        None => (String::new(), ""),
-    };
-    call.arg(agent).arg(session).arg(host);
-}
-
-/// Returns the error of a function that refused the speaker: `reserved` with the host of the agent, or `outdated`.
-pub(super) fn refused_speaker(speaker: Option<&Speaker>, told: &[Value]) -> StoreError {
-    let Some(name) = speaker.map(|speaker| speaker.agent().clone()) else {
-        return corrupt("a refusal of no speaker");
-    };
-    match told.get(1).map(read) {
-        Some(Ok(host)) => StoreError::Reserved { name, host },
-        Some(Err(error)) => error,
-        None => StoreError::TakenOver(name),
-    }
-}
-
 /// Parses the outcome of a send, and wakes the affected listeners of this process.
 fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutcome> {
     let message = &send.message;
@@ -310,10 +288,6 @@ async fn sent_before(
     )?))))
 }
 
-fn read<T: FromRedisValue>(value: &Value) -> Result<T> {
-    redis::from_redis_value_ref(value).map_err(corrupt)
-}
-
 /// Returns the second word of a function's reply.
 fn fact<T: FromRedisValue>(told: &[Value]) -> Result<T> {
     told.get(1)
@@ -332,7 +306,7 @@ pub(super) async fn acknowledge(
     for step in messages.chunks(STEP) {
         let mut call = store.names.call_about("acknowledge", agent);
         describe_actor(&mut call, actor);
-        let flags = flags::<bool>(store, agent, call, step).await?;
+        let flags = flags::<bool>(store, actor, call, step).await?;
         for (id, is_out) in step.iter().zip(flags) {
             let list = if is_out {
                 &mut settled.acked
@@ -368,7 +342,7 @@ pub(super) async fn advance(
         describe_actor(&mut call, actor);
         for (id, flags) in step
             .iter()
-            .zip(flags::<u8>(store, recipient, call, step).await?)
+            .zip(flags::<u8>(store, actor, call, step).await?)
         {
             let stages = [(1, progress.stage), (2, Stage::Seen)]
                 .into_iter()
@@ -387,25 +361,28 @@ pub(super) async fn advance(
     Ok(recorded)
 }
 
-/// Adds the session, the key and the login of an actor.
+/// Adds the speaker, the key and the login of an actor.
 fn describe_actor(call: &mut Call, actor: &Actor) {
-    call.arg(agents::session_argument(actor.tenure.as_ref()))
-        .arg(actor.key.as_deref().unwrap_or_default())
+    describe_speaker(call, actor.speaker.as_ref());
+    call.arg(actor.key.as_deref().unwrap_or_default())
         .arg(actor.login.as_deref().unwrap_or_default());
 }
 
-/// Makes a call about these messages of the agent, and returns one result per message.
+/// Makes a call about these messages of the actor's agent, and returns one result per message.
 async fn flags<T: FromRedisValue>(
     store: &RedisStore,
-    agent: &AgentId,
+    actor: &Actor,
     mut call: Call,
     messages: &[MessageId],
 ) -> Result<Vec<T>> {
     for id in messages {
         call.arg(id.as_str());
     }
-    let flags: Option<Vec<T>> = store.connection.invoke(&call).await?;
-    flags.ok_or_else(|| StoreError::TakenOver(agent.clone()))
+    let flags = spoken(
+        actor.speaker.as_ref(),
+        store.connection.invoke(&call).await?,
+    )?;
+    redis::from_redis_value(flags).map_err(corrupt)
 }
 
 /// Reads a message with its history.

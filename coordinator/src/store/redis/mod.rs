@@ -26,6 +26,7 @@ mod records;
 mod room;
 mod sentinels;
 mod slots;
+mod speaker;
 mod startup;
 mod threads;
 mod waiting;
@@ -46,9 +47,9 @@ use tokio::time::timeout;
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
     Actor, Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending,
-    Excerpt, Fill, Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result,
-    Selection, Send, SendOutcome, SentStages, Settled, Store, StoreError, StoredMessage, Stretch,
-    Tenure, Wake,
+    Excerpt, Fill, Holder, Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result,
+    Selection, Send, SendOutcome, SentStages, Settled, Speaker, Store, StoreError, StoredMessage,
+    Stretch, Tenure, Wake,
 };
 use connection::RedisConnection;
 use inbox::List;
@@ -211,10 +212,10 @@ impl Store for RedisStore {
     async fn amend(
         &self,
         id: &AgentId,
-        tenure: Option<&Tenure>,
+        speaker: Option<&Speaker>,
         amendment: &Amendment,
     ) -> Result<Option<Agent>> {
-        self.within(agents::amend(self, id, tenure, amendment))
+        self.within(agents::amend(self, id, speaker, amendment))
             .await
     }
 
@@ -237,8 +238,8 @@ impl Store for RedisStore {
         agents::remove(self, id, host, frees, entry).await
     }
 
-    async fn host_of(&self, id: &AgentId) -> Result<Option<String>> {
-        self.within(agents::host_of(self, id)).await
+    async fn holder(&self, id: &AgentId) -> Result<Option<Holder>> {
+        self.within(agents::holder(self, id)).await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {

@@ -9,6 +9,7 @@ use c3po_shared::receipt::{Step, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use redis::{FromRedisValue, Value};
 use uuid::Uuid;
 
 use crate::store::{Agent, Namesake, Owner, Result, StoreError};
@@ -231,6 +232,11 @@ pub(super) fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T> {
 
 fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(corrupt)
+}
+
+/// Reads a value of a function's result.
+pub(super) fn read<T: FromRedisValue>(value: &Value) -> Result<T> {
+    redis::from_redis_value_ref(value).map_err(corrupt)
 }
 
 /// Returns the error for data that cannot be parsed.

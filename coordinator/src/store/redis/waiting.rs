@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use c3po_shared::ids::MessageId;
 
-use super::{RedisStore, agents, millis, records};
+use super::speaker::session_argument;
+use super::{RedisStore, millis, records};
 use crate::store::{Result, StoreError, Tenure, WaitStore};
 
 #[async_trait]
@@ -21,7 +22,7 @@ impl WaitStore for RedisStore {
             .call("await_answer", [self.names.message(message)]);
         call.arg(message.as_str())
             .arg(millis(lease))
-            .arg(agents::session_argument(tenure));
+            .arg(session_argument(tenure));
         let cycle: Option<Vec<String>> = self.within(self.connection.invoke(&call)).await?;
         let cycle = cycle.ok_or_else(|| StoreError::TakenOver(message.from()))?;
         cycle.iter().map(|id| records::parse(id)).collect()

@@ -14,8 +14,8 @@ use super::rows::{count, from_json, integer, json, milliseconds, moment, parsed,
 use super::{audit, duties};
 use crate::store::agent::displaced;
 use crate::store::{
-    Agent, Amendment, Crowded, Duty, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Result,
-    Speaker, StoreError, Tenure, is_kept_for,
+    Agent, Amendment, Crowded, Duty, FORMER_LIFE, Holder, Namesake, Owner, Quota, RETURN_MAX,
+    Result, Speaker, StoreError, Tenure, is_kept_for,
 };
 
 /// Returns the agent of that name.
@@ -129,17 +129,19 @@ pub(super) fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uui
     check_name(work, id)?;
     check_room(work, quota)?;
     let uid = Uuid::new_v4();
-    let host = former_host(work, id)?;
+    let former = former(work, id)?;
     forget_former(work, id)?;
+    let since = former.as_ref().map_or(work.now, |former| former.since);
+    let host = former.map(|former| former.host);
     let mut insert = work.connection.prepare_cached(
         "INSERT INTO agents (id, base, slot, uid, capabilities, state, reach, generation, instance, fleeting, held_until,
             registered_at, last_seen, made_by, host, reserved)
-            VALUES (:id, :id, 0, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now, :maker, :host, :reserved)",
+            VALUES (:id, :id, 0, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :since, :now, :maker, :host, :reserved)",
     )?;
     insert.execute(named_params! {
         ":id": id.as_str(), ":uid": uid.as_bytes(), ":state": State::Stopped.as_str(),
         ":nobody": Uuid::nil().as_bytes(), ":now": stamp(work.now), ":maker": quota.key,
-        ":reserved": host.is_some(), ":host": host,
+        ":reserved": host.is_some(), ":host": host, ":since": stamp(since),
     })?;
     Ok(uid)
 }
@@ -173,9 +175,9 @@ pub(super) fn introduce(
 ) -> Result<Agent> {
     check_host(work, id, host)?;
     if find(work, id)?.is_none() {
-        let former = former_host(work, id)?;
-        if let Some(of) = former.filter(|of| host.is_some_and(|host| host != of)) {
-            return Err(reserved(id, &of));
+        let former = former(work, id)?;
+        if let Some(of) = former.filter(|of| host.is_some_and(|host| host != of.host)) {
+            return Err(reserved(id, &of.host));
         }
         insert(work, id, quota)?;
     }
@@ -193,16 +195,16 @@ pub(super) fn introduce(
 pub(super) fn amend(
     work: &Work<'_>,
     id: &AgentId,
-    tenure: Option<&Tenure>,
+    speaker: Option<&Speaker>,
     amendment: &Amendment,
 ) -> Result<Option<Agent>> {
-    check_tenure(work, id, tenure)?;
+    check_speaker(work, speaker)?;
     if amendment.has_texts() {
         work.check_growth()?;
     }
     let session = &amendment.session;
     if let Some(state) = session.state {
-        audit::record_state(work, id, tenure, state)?;
+        audit::record_state(work, id, speaker.and_then(Speaker::tenure), state)?;
     }
     if let Some(context) = session.context {
         enter_context(work, id, context)?;
@@ -280,26 +282,29 @@ fn before(work: &Work<'_>, life: Duration) -> i64 {
 }
 
 /// Returns the host to which the name of a deleted agent stays reserved.
-pub(super) fn former_host(work: &Work<'_>, id: &AgentId) -> Result<Option<String>> {
-    let sql = "SELECT host FROM former WHERE id = lower(?) AND at > ?";
+pub(super) fn former(work: &Work<'_>, id: &AgentId) -> Result<Option<Holder>> {
+    let sql = "SELECT host, since FROM former WHERE id = lower(?) AND at > ?";
     let params = (id.as_str(), before(work, FORMER_LIFE));
-    Ok(work
-        .connection
-        .prepare_cached(sql)?
-        .query_row(params, |row| row.get(0))
-        .optional()?)
+    let mut query = work.connection.prepare_cached(sql)?;
+    let former = query.query_row(params, |row| Ok(read_holder(row)));
+    former.optional()?.transpose()
+}
+
+fn read_holder(row: &Row<'_>) -> Result<Holder> {
+    Ok(Holder {
+        host: row.get("host")?,
+        since: moment(row, "since")?,
+    })
 }
 
 /// Returns the host that has an agent of this name in any case, or to which the name of a deleted one stays reserved.
-pub(super) fn host_of(work: &Work<'_>, id: &AgentId) -> Result<Option<String>> {
-    let sql = "SELECT host FROM agents INDEXED BY alike WHERE id = :id COLLATE NOCASE AND host IS NOT NULL
-        UNION ALL SELECT host FROM former WHERE id = lower(:id) AND at > :since LIMIT 1";
-    let params = named_params! { ":id": id.as_str(), ":since": before(work, FORMER_LIFE) };
-    Ok(work
-        .connection
-        .prepare_cached(sql)?
-        .query_row(params, |row| row.get(0))
-        .optional()?)
+pub(super) fn holder(work: &Work<'_>, id: &AgentId) -> Result<Option<Holder>> {
+    let sql = "SELECT host, registered_at AS since FROM agents INDEXED BY alike WHERE id = :id COLLATE NOCASE AND host IS NOT NULL
+        UNION ALL SELECT host, since FROM former WHERE id = lower(:id) AND at > :ended LIMIT 1";
+    let params = named_params! { ":id": id.as_str(), ":ended": before(work, FORMER_LIFE) };
+    let mut query = work.connection.prepare_cached(sql)?;
+    let holder = query.query_row(params, |row| Ok(read_holder(row)));
+    holder.optional()?.transpose()
 }
 
 /// Ends the reservation of a deleted agent's name. Returns whether there was one.

@@ -8,7 +8,7 @@ use c3po_shared::vocabulary::State;
 use rusqlite::named_params;
 
 use super::agents::{
-    enter_context, find, former_host, insert, is_one_shot, plan_withdrawal, unshow, whole,
+    enter_context, find, former, insert, is_one_shot, plan_withdrawal, unshow, whole,
 };
 use super::audit;
 use super::group::Work;
@@ -36,9 +36,7 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<ControlFlow<Op
     if !claim.may_have(found.as_ref()) || has_another(work, claim)? {
         return Ok(Break(None));
     }
-    if found.is_none()
-        && former_host(work, &claim.name)?.is_some_and(|host| host != claim.owner.host)
-    {
+    if found.is_none() && former(work, &claim.name)?.is_some_and(|of| of.host != claim.owner.host) {
         return Ok(Break(None));
     }
     let returns = found

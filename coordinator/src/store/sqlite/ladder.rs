@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub(super) const APPLICATION: u32 = 0x6333_706f;
 
 /// The number of the latest schema. A database with a higher one was written by a newer program.
-pub(super) const VERSION: u32 = 21;
+pub(super) const VERSION: u32 = 22;
 
 /// The migrations: each one upgrades a database from the version of its index to the next.
 const LADDER: [&str; VERSION as usize] = [
@@ -31,6 +31,7 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("writes.sql"),
     include_str!("dismissed.sql"),
     include_str!("hosts.sql"),
+    include_str!("since.sql"),
 ];
 
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {

@@ -58,6 +58,25 @@ impl MessageRow {
             .transpose()
     }
 
+    /// Finds the message if this agent received it: it is in the agent's inbox, or was stored since the name is its host's.
+    pub(super) fn received(
+        work: &Work<'_>,
+        agent: &AgentId,
+        id: &MessageId,
+    ) -> Result<Option<Self>> {
+        let Some(message) = Self::find(work, id)?.filter(|message| message.to == *agent) else {
+            return Ok(None);
+        };
+        if message.open {
+            return Ok(Some(message));
+        }
+        let stored_at = stored_at(&message.history);
+        let recipient = agents::find(work, agent)?;
+        Ok(recipient
+            .is_some_and(|agent| agent.existed(stored_at))
+            .then_some(message))
+    }
+
     fn read(row: &Row<'_>, id: &MessageId, now: Timestamp) -> Result<Self> {
         let mut standing = Self {
             id: id.clone(),
@@ -325,9 +344,7 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
     let Some(question) = &reply.reply_to else {
         return Ok(AnswerOutcome::NotFound);
     };
-    let Some(mut question) =
-        MessageRow::find(work, question)?.filter(|question| question.to == reply.from_agent)
-    else {
+    let Some(mut question) = MessageRow::received(work, &reply.from_agent, question)? else {
         return Ok(AnswerOutcome::NotFound);
     };
     if let Some(first) = question.reply {

@@ -48,9 +48,9 @@ use self::worker::Worker;
 use super::page_use::PageUses;
 use super::{
     Actor, Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending,
-    Excerpt, Fill, Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result,
-    Selection, Send, SendOutcome, SentStages, Settled, Store, StoreError, StoredMessage, Stretch,
-    Tenure, WAKE_BACKLOG, Waits, Wake,
+    Excerpt, Fill, Holder, Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result,
+    Selection, Send, SendOutcome, SentStages, Settled, Speaker, Store, StoreError, StoredMessage,
+    Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -302,12 +302,12 @@ impl Store for SqliteStore {
     async fn amend(
         &self,
         id: &AgentId,
-        tenure: Option<&Tenure>,
+        speaker: Option<&Speaker>,
         amendment: &Amendment,
     ) -> Result<Option<Agent>> {
-        let (id, tenure, amendment) = (id.clone(), tenure.cloned(), amendment.clone());
+        let (id, speaker, amendment) = (id.clone(), speaker.cloned(), amendment.clone());
         self.writer
-            .run(move |work| agents::amend(work, &id, tenure.as_ref(), &amendment))
+            .run(move |work| agents::amend(work, &id, speaker.as_ref(), &amendment))
             .await
     }
 
@@ -344,11 +344,9 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn host_of(&self, id: &AgentId) -> Result<Option<String>> {
+    async fn holder(&self, id: &AgentId) -> Result<Option<Holder>> {
         let id = id.clone();
-        self.reader
-            .run(move |work| agents::host_of(work, &id))
-            .await
+        self.reader.run(move |work| agents::holder(work, &id)).await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {

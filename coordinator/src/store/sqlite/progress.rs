@@ -5,13 +5,13 @@ use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Step, Via, furthest, reached};
 use c3po_shared::time::Timestamp;
 
-use super::agents::{check_speaker, check_tenure, enter_context, present_context};
+use super::agents::{check_speaker, enter_context, present_context};
 use super::audit;
 use super::group::Work;
 use super::messages::MessageRow;
 use super::rows::{integer, stamp};
 use crate::store::{
-    Actor, CONTEXTS_KEPT, Conclusion, PersonReached, Result, Settled, Tenure, Wake,
+    Actor, CONTEXTS_KEPT, Conclusion, PersonReached, Result, Settled, Speaker, Tenure, Wake,
 };
 
 /// How many rows one step of a sweep changes, so that sends never wait long for it.
@@ -24,10 +24,10 @@ pub(super) fn acknowledge(
     actor: &Actor,
     messages: &[MessageId],
 ) -> Result<Settled> {
-    check_tenure(work, agent, actor.tenure.as_ref())?;
+    check_speaker(work, actor.speaker.as_ref())?;
     let mut settled = Settled::default();
     for id in messages {
-        match MessageRow::find(work, id)?.filter(|message| message.to == *agent) {
+        match MessageRow::received(work, agent, id)? {
             Some(mut message) => {
                 let counts = message.open && !message.is_expired();
                 if message.open {
@@ -53,8 +53,7 @@ pub(super) fn advance(
     actor: &Actor,
     progress: &Progress,
 ) -> Result<Vec<(MessageId, Stage)>> {
-    let tenure = actor.tenure.as_ref();
-    check_tenure(work, recipient, tenure)?;
+    check_speaker(work, actor.speaker.as_ref())?;
     work.check_growth()?;
     if !matches!(
         progress.stage,
@@ -62,11 +61,11 @@ pub(super) fn advance(
     ) {
         return Ok(Vec::new());
     }
+    let tenure = actor.speaker.as_ref().and_then(Speaker::tenure);
     let reached = Reached::find(work, tenure, progress.context)?;
     let mut recorded = Vec::new();
     for id in &progress.message_ids {
-        let Some(message) = MessageRow::find(work, id)?.filter(|message| message.to == *recipient)
-        else {
+        let Some(message) = MessageRow::received(work, recipient, id)? else {
             continue;
         };
         let from = message.from.clone();

@@ -68,6 +68,11 @@ local function asked_key(agent_name)
   return fleet .. 'asked:' .. agent_name
 end
 
+-- The messages whose answers an agent waits for, each with the end of its lease.
+local function waits_key(agent_name)
+  return fleet .. 'waits:' .. agent_name
+end
+
 local function member(id, facts)
   return id .. ' ' .. facts.expires
 end

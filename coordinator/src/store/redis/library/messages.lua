@@ -128,6 +128,16 @@ local function is_asker_gone(key)
   return (type(host) == 'string' and host or '') ~= (record[2] or '')
 end
 
+-- Returns since when the host of the agent in use has had the name.
+local function held_since()
+  return tonumber(redis.call('HGET', agent, 'registered_at') or NEVER)
+end
+
+-- Returns whether the agent in use received the message with these facts: it was stored since that time, or is in the inbox.
+local function has_received(id, kept, facts, since)
+  return since <= tonumber(read_further_facts(kept).stored) or in_inbox(id, facts)
+end
+
 -- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'}, {'withdrawn'} or {'answered', reply}.
 -- KEYS: -, keys of the agent that answers, the question, keys of the agent that asked, the reply, its thread
 -- ARGV: origin of the wake, question, then of the reply as for `put`
@@ -141,7 +151,7 @@ local function answer(keys, args)
   end
   local kept = redis.call('HMGET', keys[6], 'facts', 'reply', 'reply_call')
   local facts = read_facts(kept[1], question)
-  if not facts then
+  if not facts or not has_received(question, kept[1], facts, held_since()) then
     return { 'unknown' }
   end
   if kept[2] then
@@ -226,28 +236,31 @@ define('conclude', SMALL, function(keys, args)
   return 1
 end)
 
--- Removes messages from the inbox. Returns nothing if the session is outdated, else for each message 1 if it was removed,
--- or 0. KEYS: -, agent, unshown, shown, repeated
--- ARGV: whose, the key that is used or '', the login that is used or '', ids
+-- Removes messages from the inbox. Returns for each message 1 if it was removed, or 0; or the result of `refused_speaker`.
+-- KEYS: -, agent, unshown, shown, repeated
+-- ARGV: the speaker, the key that is used or '', the login that is used or '', ids
 define('acknowledge', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  if is_outdated(args[1]) then
-    return false
+  local refused = refused_speaker(args, 1)
+  if refused then
+    return refused
   end
-  local settled = {}
-  for i = 4, #args do
+  local settled, since = {}, held_since()
+  for i = 6, #args do
     local id = args[i]
-    local facts = read_facts(redis.call('HGET', message_key(id), 'facts'), id)
-    if facts then
+    local kept = redis.call('HGET', message_key(id), 'facts')
+    local facts = read_facts(kept, id)
+    local is_own = facts and has_received(id, kept, facts, since)
+    if is_own then
       if tonumber(facts.expires) <= now then
         expire_one(id, facts.expires, facts.expires)
       end
       if settle(id, facts) then
-        log('acknowledged', name, { 'key', args[2], 'login', args[3], 'to', facts.from, 'message_id', id })
+        log('acknowledged', name, { 'key', args[4], 'login', args[5], 'to', facts.from, 'message_id', id })
       end
     end
-    settled[#settled + 1] = facts and 1 or 0
+    settled[#settled + 1] = is_own and 1 or 0
   end
   publish('-')
   return settled
@@ -342,13 +355,13 @@ local function log_receipt(id, facts, key, login, stage, via)
     { 'key', key, 'login', login, 'to', facts.from, 'message_id', id, 'stage', stage, 'via', via })
 end
 
--- Records that a message reached a stage, and, with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2
+-- Records that a message reached a stage, if the agent in use, which has had its name since then, received it, and, with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2
 -- if only `seen` was recorded, 3 if both were, else 0.
-local function advance(id, stage, via, seen_via, session, is_over, key_used, login)
+local function advance(id, since, stage, via, seen_via, session, is_over, key_used, login)
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')
   local facts, history = read_facts(kept[1], id), kept[2] or ''
-  if not facts then
+  if not facts or not has_received(id, kept[1], facts, since) then
     return 0
   end
   if tonumber(facts.expires) <= now then
@@ -388,22 +401,22 @@ local function advance(id, stage, via, seen_via, session, is_over, key_used, log
   return recorded
 end
 
--- Records the progress of messages. Returns nothing if the session is outdated, else the result of `advance` for each.
+-- Records the progress of messages. Returns the result of `advance` for each, or that of `refused_speaker`.
 -- KEYS: -, agent, unshown, shown, repeated
--- ARGV: origin of the wake, context, stage, via, seen via or '', whose, the key that is used or '', the login that is used
--- or '', ids
+-- ARGV: origin of the wake, context, stage, via, seen via or '', the speaker, the key that is used or '', the login that is
+-- used or '', ids
 define('advance', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local context, stage, via, seen_via, whose = args[2], args[3], args[4], args[5], args[6]
+  local refused = refused_speaker(args, 6)
+  if refused then
+    return refused
+  end
+  local context, stage, via, seen_via, whose = args[2], args[3], args[4], args[5], args[7]
   -- The name of the session in histories, and whether it is in a later context now.
   local session, is_over = '-', false
   if whose ~= '' then
-    local context_now = context_of(whose)
-    if not context_now then
-      return false
-    end
-    local present = tonumber(context_now)
+    local present = tonumber(context_of(whose))
     local which = tonumber(context)
     if which > present then
       if not expire_due() then
@@ -415,9 +428,9 @@ define('advance', SMALL, function(keys, args)
     session = which == 0 and generation or generation .. '.' .. which
     is_over = which < present
   end
-  local advanced = {}
-  for i = 9, #args do
-    advanced[#advanced + 1] = advance(args[i], stage, via, seen_via, session, is_over, args[7], args[8])
+  local advanced, since = {}, held_since()
+  for i = 11, #args do
+    advanced[#advanced + 1] = advance(args[i], since, stage, via, seen_via, session, is_over, args[9], args[10])
   end
   publish(args[1])
   return advanced

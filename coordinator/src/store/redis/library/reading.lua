@@ -239,12 +239,17 @@ define('thread', SMALL, function(keys, args)
   return page
 end)
 
--- Returns the host that has an agent of this name in any case, or to which the name of a deleted one stays reserved, or nothing.
+-- Returns the host that has an agent of this name in any case, or to which the name of a deleted one stays reserved, and since
+-- when; or nothing.
 -- KEYS: -, agent
-define('host_of', SMALL, function(keys)
+define('holder', SMALL, function(keys)
   begin(keys)
   use(keys, 2)
   local known = redis.call('HGET', folded_key(), string.lower(name)) or name
-  local host = redis.call('HGET', fleet .. 'agent:' .. known, 'host')
-  return host and host ~= '' and host or former_host() or false
+  local kept = redis.call('HMGET', fleet .. 'agent:' .. known, 'host', 'registered_at')
+  if kept[1] and kept[1] ~= '' then
+    return { kept[1], tonumber(kept[2]) }
+  end
+  local _, since, host = reservation(name)
+  return host and { host, tonumber(since) or now } or false
 end)

@@ -10,28 +10,28 @@ local function names_key(base)
   return fleet .. 'names:' .. base
 end
 
--- 'key host': the key that made a deleted agent, and the host for which its name stays reserved in every spelling, so that no
--- other host gets the messages that are still stored.
+-- 'key@since host': the key that made a deleted agent, and the host for which its name stays reserved in every spelling, so
+-- that no other host gets the messages that are still stored. `since`, when the host first had it, is new: '' or missing.
 local function former_key(title)
   return fleet .. 'former:' .. string.lower(title)
 end
 
--- Returns the key and the host of a reservation, or nothing if the name is free.
+-- Returns the key, the time and the host of a reservation, or nothing if the name is free.
 local function reservation(title)
-  return string.match(redis.call('GET', former_key(title)) or '', '^(%S*) (.*)$')
+  return string.match(redis.call('GET', former_key(title)) or '', '^([^@ ]*)@?(%d*) (.*)$')
 end
 
 local function former_host()
-  local _, host = reservation(name)
+  local _, _, host = reservation(name)
   return host
 end
 
 -- The limit of reserved names of one key: the oldest reservation ends first.
 local FORMER_MAX = 1000
 
-local function reserve(host, maker, life)
+local function reserve(host, maker, since, life)
   local formers = fleet .. 'formers:' .. maker
-  redis.call('SET', former_key(name), maker .. ' ' .. host, 'PX', life)
+  redis.call('SET', former_key(name), maker .. '@' .. since .. ' ' .. host, 'PX', life)
   redis.call('ZADD', formers, now, string.lower(name))
   redis.call('PEXPIREAT', formers, now + tonumber(life))
   if redis.call('ZCARD', formers) > FORMER_MAX then
@@ -137,9 +137,9 @@ end
 -- Makes the agent. Positions continue those of an earlier agent of the name; link numbers are new.
 local function create(uid)
   local positions = redis.call('GET', fleet .. 'seq:' .. name) or '0'
-  redis.call('HSET', agent, 'uid', uid, 'session', '0 - 0', 'held_until', '0', 'state', 'stopped', 'registered_at', now,
-    'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
-  local host = former_host()
+  local _, since, host = reservation(name)
+  redis.call('HSET', agent, 'uid', uid, 'session', '0 - 0', 'held_until', '0', 'state', 'stopped', 'registered_at',
+    tonumber(since) and since or now, 'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
   if host then
     redis.call('HSET', agent, 'host', host, 'reserved', '1')
     redis.call('DEL', former_key(name))
@@ -162,7 +162,7 @@ end
 
 -- Positions are stored for as long as any message to the agent is stored.
 local function forget(life)
-  local record = redis.call('HMGET', agent, 'base', 'slot', 'host', 'made_by', 'seq', 'reserved')
+  local record = redis.call('HMGET', agent, 'base', 'slot', 'host', 'made_by', 'seq', 'reserved', 'registered_at')
   if record[2] then
     redis.call('HDEL', names_key(record[1]), record[2] .. ' ' .. record[3])
   end
@@ -173,9 +173,9 @@ local function forget(life)
     redis.call('SET', fleet .. 'seq:' .. name, record[5], 'PX', life)
   end
   if record[6] == '1' then
-    reserve(record[3], record[4] or '', life)
+    reserve(record[3], record[4] or '', record[7], life)
   end
-  redis.call('DEL', agent, unshown, shown, repeated, asked_key(name))
+  redis.call('DEL', agent, unshown, shown, repeated, asked_key(name), waits_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
   cancel('expire', name)
   if redis.call('HEXISTS', claims_key(), 'withdraw ' .. name) == 0 then
@@ -463,9 +463,9 @@ define('move_reservations', SMALL, function(keys, args)
   local maker, from, to, offset = args[1], args[2], args[3], tonumber(args[4])
   local names = redis.call('ZRANGE', fleet .. 'formers:' .. maker, offset, offset + MOVED_MAX - 1)
   for _, title in ipairs(names) do
-    local of, host = reservation(title)
+    local of, since, host = reservation(title)
     if of == maker and host == from then
-      redis.call('SET', former_key(title), maker .. ' ' .. to, 'KEEPTTL')
+      redis.call('SET', former_key(title), maker .. '@' .. since .. ' ' .. to, 'KEEPTTL')
     end
   end
   return #names
@@ -501,37 +501,39 @@ define('introduce', SMALL, function(keys, args)
   return record()
 end)
 
--- Changes fields of the record. Returns the new record, nothing if there is no such agent, or 0 if the session is outdated.
+-- Changes fields of the record. Returns the new record, nothing if there is no such agent, or the result of `refused_speaker`.
 -- KEYS: -, agent.
--- ARGV: whose, context or '', how long it counts as online or '', the key that is used or '', the new state or '', field, value,
--- field, value, ...
+-- ARGV: the speaker, context or '', how long it counts as online or '', the key that is used or '', the new state or '', field,
+-- value, field, value, ...
 define('amend', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  if is_outdated(args[1]) then
-    return 0
+  local refused = refused_speaker(args, 1)
+  if refused then
+    return refused
   end
   if redis.call('EXISTS', agent) == 0 then
     return false
   end
-  if args[2] ~= '' then
+  local context, attends, key, state = args[4], args[5], args[6], args[7]
+  if context ~= '' then
     if not expire_due() then
       return AGAIN
     end
-    enter_context(args[2])
+    enter_context(context)
   end
-  if args[3] ~= '' then
-    redis.call('HSET', agent, 'held_until', now + tonumber(args[3]), 'last_seen', now)
+  if attends ~= '' then
+    redis.call('HSET', agent, 'held_until', now + tonumber(attends), 'last_seen', now)
   end
   local known = redis.call('HMGET', agent, 'state', 'uid')
-  if args[5] ~= '' and known[1] ~= args[5] then
-    redis.call('HSET', agent, 'state', args[5])
-    log('status_changed', name, { 'key', args[4], 'verb', args[5] })
+  if state ~= '' and known[1] ~= state then
+    redis.call('HSET', agent, 'state', state)
+    log('status_changed', name, { 'key', key, 'verb', state })
     publish('-')
-    tell_state(known[2], known[1], args[5])
+    tell_state(known[2], known[1], state)
   end
-  if #args > 5 then
-    redis.call('HSET', agent, unpack(args, 6))
+  if #args > 7 then
+    redis.call('HSET', agent, unpack(args, 8))
   end
   return record()
 end)

@@ -1,10 +1,5 @@
 -- Waits for answers: which agent waits for the answers to which of its messages, so that no cycle is closed.
 
--- The messages whose answers an agent waits for, each with the end of its lease.
-local function waits_key(agent_name)
-  return fleet .. 'waits:' .. agent_name
-end
-
 -- The limits of one check: agents, each of which costs up to two commands, and waits of all of them. No call runs more than
 -- 500 commands, and all others wait for it.
 local WAITING_MAX = 128
