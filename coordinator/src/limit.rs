@@ -9,8 +9,8 @@ use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use tokio::time::Instant;
 
-/// The number of windows above which expired windows are removed.
-const SWEEP_AT: usize = 4_096;
+/// How many windows there are at least when those that expired are removed.
+const SWEPT_AT_LEAST: usize = 4_096;
 /// The capacity that a window keeps: the first one of a queue.
 const FEW: usize = 4;
 
@@ -109,7 +109,30 @@ impl<T: PartialEq, const SECONDS: u64> Window<T, SECONDS> {
 #[derive(Debug)]
 pub(crate) struct RateLimit {
     limit: Option<u32>,
-    windows: Mutex<HashMap<AgentId, Window<CallId>>>,
+    windows: Mutex<Windows>,
+}
+
+/// The windows of agents. A name may be used once and never again.
+#[derive(Debug, Default)]
+struct Windows {
+    by_agent: HashMap<AgentId, Window<CallId>>,
+    /// How many there may be before those that expired are removed: twice as many as were left, so that a send costs the same
+    /// beside many names.
+    swept_at: usize,
+}
+
+impl Windows {
+    /// Returns the window of an agent.
+    fn of(&mut self, agent: &AgentId, now: Instant) -> &mut Window<CallId> {
+        if self.by_agent.len() >= self.swept_at {
+            self.by_agent.retain(|_, window| {
+                window.roll(now);
+                !window.0.is_empty()
+            });
+            self.swept_at = SWEPT_AT_LEAST.max(2 * self.by_agent.len());
+        }
+        self.by_agent.entry(agent.clone()).or_default()
+    }
 }
 
 impl RateLimit {
@@ -129,13 +152,7 @@ impl RateLimit {
             return Ok(());
         };
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        if windows.len() >= SWEEP_AT {
-            windows.retain(|_, window| {
-                window.roll(now);
-                !window.0.is_empty()
-            });
-        }
-        let window = windows.entry(agent.clone()).or_default();
+        let window = windows.of(agent, now);
         window.roll(now);
         if window.holds(&call) {
             return Ok(());
@@ -150,7 +167,7 @@ impl RateLimit {
     pub(crate) fn allowance(&self, agent: &AgentId, now: Instant) -> Option<RateAllowance> {
         let limit = self.limit?;
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        let window = windows.get_mut(agent);
+        let window = windows.by_agent.get_mut(agent);
         let (count, left) = window.map_or((0, Duration::ZERO), |window| {
             let count = window.count(now);
             let oldest = window.0.front().map(|counted| counted.at);
@@ -169,6 +186,7 @@ impl RateLimit {
     pub(crate) fn weigh(&self, agent: &AgentId, call: &CallId, copies: usize) {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let counted = windows
+            .by_agent
             .get_mut(agent)
             .and_then(|window| window.0.iter_mut().find(|counted| counted.what == *call));
         if let Some(counted) = counted {
@@ -201,6 +219,34 @@ mod tests {
         }
         assert!(window.take(60, 60, start + Duration::from_secs(60)).is_ok());
         assert!(window.0.capacity() <= 2 * FEW, "{}", window.0.capacity());
+    }
+
+    #[test]
+    fn names_that_are_used_once_are_swept_once_in_as_many_sends() {
+        let (limit, start) = (RateLimit::new(Some(2)), Instant::now());
+        let lock = || limit.windows.lock().expect("no panic");
+        let send = |name: String, at| {
+            let agent = name.parse().expect("a name");
+            limit
+                .take(&agent, CallId::fresh(), at)
+                .expect("a first send");
+        };
+        let (mut sweeps, mut swept_at) = (0, 0);
+        for number in 0..20_000 {
+            send(format!("a-{number}"), start);
+            let now = lock().swept_at;
+            sweeps += usize::from(now != swept_at);
+            swept_at = now;
+        }
+        assert_eq!((sweeps, lock().by_agent.len()), (4, 20_000));
+        for number in 0..swept_at {
+            send(format!("b-{number}"), start + Duration::from_secs(60));
+        }
+        assert!(
+            !lock()
+                .by_agent
+                .contains_key(&"a-0".parse().expect("a name"))
+        );
     }
 
     #[test]
