@@ -315,7 +315,7 @@ pub(crate) async fn a_message_of_a_person_is_recorded_with_its_login(
     };
     fixture.store.send(&sent).await?;
     let answer = Send {
-        login: Some("local".into()),
+        login: Some(r#"ntfy/Ann "work"\home"#.into()),
         ..send(reply(&question, "so"))
     };
     fixture.store.answer(&answer).await?;
@@ -324,7 +324,7 @@ pub(crate) async fn a_message_of_a_person_is_recorded_with_its_login(
         [
             "accepted a -> b message",
             "accepted a -> b message login 0a1b2c3d",
-            "answered b -> a reply login local",
+            r#"answered b -> a reply login ntfy/Ann "work"\home"#,
         ]
     );
     Ok(())

@@ -392,3 +392,30 @@ async fn an_allowance_is_forgotten_when_every_count_is_younger() -> Result<()> {
     assert_eq!(pairs, ["a c", "a d"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn an_entry_of_the_log_that_cannot_be_read_is_a_gap() -> Result<()> {
+    let Shared { redis, fixture, .. } = shared().await?;
+    fixture.store.keep_log(Some(1_000)).await?;
+    fixture.say("a", "b", "before").await?;
+    let end = fixture.store.audit_end().await?;
+    let position = (end + 1).to_string();
+    let entry = r#"[{"at":"2026-01-15T10:30:00.000Z","login":"Ann "work" laptop"}]"#;
+    redis
+        .tell_all(&[
+            &["SET", "{c3po}:audit_end", &position],
+            &["XADD", "{c3po}:audit", &format!("{position}-0"), "e", entry],
+        ])
+        .await?;
+    fixture.say("a", "b", "after").await?;
+    let found = fixture.store.audit(end - 1, 100).await?;
+    let events: Vec<_> = found
+        .iter()
+        .map(|entry| (entry.position - end, entry.event))
+        .collect();
+    assert_eq!(
+        events,
+        [(0, Event::Accepted), (1, Event::Gap), (2, Event::Accepted)]
+    );
+    Ok(())
+}

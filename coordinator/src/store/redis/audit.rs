@@ -1,6 +1,6 @@
 //! The audit as a Redis stream. Each stream entry contains a whole batch, which saves calls to Redis.
 
-use c3po_shared::audit::Entry;
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::limits::AUDIT_ENTRIES_LEAST;
 use redis::{Cmd, Value};
 use tokio::task::yield_now;
@@ -98,8 +98,8 @@ pub(super) async fn read(store: &RedisStore, after: u64) -> Result<Vec<Entry>> {
             .iter()
             .find(|(name, _)| name == "e")
             .map_or("[]", |(_, text)| text.as_str());
-        let batch: Vec<Entry> = serde_json::from_str(text)
-            .map_err(|error| StoreError::Corrupt(format!("entry {id} of the audit: {error}")))?;
+        // One that cannot be read must not end the log for everybody.
+        let batch = serde_json::from_str(text).unwrap_or_else(|_| vec![gap()]);
         let first = (last + 1).saturating_sub(batch.len() as u64);
         let placed = (first..)
             .zip(batch)
@@ -109,4 +109,12 @@ pub(super) async fn read(store: &RedisStore, after: u64) -> Result<Vec<Entry>> {
         yield_now().await;
     }
     Ok(entries)
+}
+
+/// Returns the entry in place of those that cannot be read.
+fn gap() -> Entry {
+    Entry {
+        count: Some(1),
+        ..Entry::new(Event::Gap)
+    }
 }

@@ -127,14 +127,20 @@ local function log_whole(entry)
   end
 end
 
--- Adds an entry about an agent to the log: {field, value, ...} after the agent, without empty values. No value needs escapes.
+-- Returns a value as it stands in JSON between quotes: the name of a host or of a person may need escapes.
+local function escaped(value)
+  return string.find(value, '["\\%c]') and string.sub(cjson.encode(value), 2, -2) or value
+end
+
+-- Adds an entry about an agent to the log: {field, value, ...} after the agent, without empty values.
 -- The entry is joined once: Lua hashes every text that it makes.
 local function log(event, who, fields)
   local parts = { '{"at":"', time_text(now), '","event":"', event, '","agent":"', who }
   for i = 1, #fields, 2 do
     if fields[i + 1] ~= '' then
       local at = #parts
-      parts[at + 1], parts[at + 2], parts[at + 3], parts[at + 4] = '","', fields[i], '":"', fields[i + 1]
+      parts[at + 1], parts[at + 2], parts[at + 3], parts[at + 4] = '","', fields[i], '":"',
+        escaped(fields[i + 1])
     end
   end
   parts[#parts + 1] = '"}'
