@@ -84,6 +84,7 @@ pub async fn run(
     let policies = Arc::new(Policies::open(
         config.policy.as_deref(),
         &config.data_dir.join(POLICY),
+        config.is_open,
     )?);
     let metrics = Metrics::new();
     let (audit, writer) = Audit::new(config.audit_entries.is_some(), &metrics);
@@ -119,6 +120,7 @@ pub async fn run(
         config.audit_entries,
         stop.clone(),
     ));
+    tasks.spawn(request::watch_triage(Arc::clone(&services), stop.clone()));
     tasks.spawn(duties::keep(Arc::clone(&notifier), stop.clone()));
     tasks.spawn(notify::keep(Arc::clone(&notifier), stop.clone()));
     tasks.spawn(count_online(Arc::clone(&services), stop.clone()));

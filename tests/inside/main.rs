@@ -16,4 +16,5 @@ mod questions;
 mod terminals;
 mod tools;
 mod triage;
+mod triage_hosts;
 mod v1;

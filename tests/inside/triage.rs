@@ -18,8 +18,7 @@ use uuid::Uuid;
 /// How long something may take, on a machine that builds at the same time.
 pub(super) const SOON: Duration = Duration::from_secs(20);
 
-const POLICY: &str =
-    "[triage]\nagents = [\"first\", \"second\"]\nalways_escalate = [\"security\"]\n";
+const POLICY: &str = "[triage]\nagents = [\"first@testhost\", \"second@testhost\"]\nalways_escalate = [\"security\"]\n";
 
 /// A coordinator with two triage agents, one of which may be offline, and an agent that asks.
 pub(super) struct Scene {

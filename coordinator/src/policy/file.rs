@@ -15,6 +15,8 @@ use crate::{files, trusted};
 #[derive(Debug)]
 pub(crate) struct Policies {
     path: PathBuf,
+    /// Whether clients without a key are admitted, so that no name is bound to a host.
+    is_open: bool,
     current: RwLock<CurrentRules>,
 }
 
@@ -30,13 +32,14 @@ struct CurrentRules {
 type FoundRules = Result<Option<Vec<u8>>, String>;
 
 impl Policies {
-    /// Reads the file. A configured file must exist; the default one is optional.
+    /// Reads the file, for a coordinator that is open to clients without keys, or not. A configured file must exist; the
+    /// default one is optional.
     ///
     /// Errors: it is invalid. A coordinator never starts with other rules than the written ones.
-    pub(crate) fn open(named: Option<&Path>, usual: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn open(named: Option<&Path>, usual: &Path, is_open: bool) -> anyhow::Result<Self> {
         let path = named.unwrap_or(usual).to_owned();
-        let found =
-            read(&path).and_then(|found| found.map(|bytes| parse(&path, &bytes)).transpose());
+        let parse = |bytes: Vec<u8>| parse(&path, &bytes, is_open);
+        let found = read(&path).and_then(|found| found.map(parse).transpose());
         let current =
             match found.map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))? {
                 Some(current) => current,
@@ -54,6 +57,7 @@ impl Policies {
         }
         Ok(Self {
             path,
+            is_open,
             current: RwLock::new(current),
         })
     }
@@ -96,7 +100,7 @@ impl Policies {
     fn take(&self, found: &FoundRules) -> Result<Option<String>, String> {
         let before = self.now();
         let usable = match found {
-            Ok(Some(bytes)) => parse(&self.path, bytes),
+            Ok(Some(bytes)) => parse(&self.path, bytes, self.is_open),
             Ok(None) if before.policy.is_empty() => Ok(CurrentRules::default()),
             Ok(None) => Err(format!("{} does not exist any more", self.path.display())),
             Err(why) => Err(why.clone()),
@@ -151,9 +155,9 @@ fn read(path: &Path) -> FoundRules {
     }
 }
 
-/// Parses the rules of a file. An empty file is an error, because it is more likely lost or incomplete than meant to allow
-/// everything.
-fn parse(path: &Path, bytes: &[u8]) -> Result<CurrentRules, String> {
+/// Parses the rules of a file for a coordinator that is open or not. An empty file is an error, because it is more likely lost
+/// or incomplete than meant to allow everything.
+fn parse(path: &Path, bytes: &[u8], is_open: bool) -> Result<CurrentRules, String> {
     let place = path.display();
     if bytes.len() as u64 > POLICY_BYTES_MAX {
         return Err(format!("{place} has more than {POLICY_BYTES_MAX} bytes"));
@@ -166,6 +170,10 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<CurrentRules, String> {
         ));
     }
     let policy = Policy::parse(text).map_err(|why| format!("{place}, {why}"))?;
+    if !is_open {
+        let hosts = policy.triage().check_hosts();
+        hosts.map_err(|why| format!("{place}, {why}"))?;
+    }
     Ok(CurrentRules {
         policy: Arc::new(policy),
         text: text.into(),
@@ -185,7 +193,7 @@ mod tests {
         let path = folder.path().join("policy.toml");
         let rule = "[[rule]]\nfrom = \"a\"\nto = \"b\"\nverb = \"message\"\neffect = \"deny\"\n";
         fs::write(&path, rule).expect("written");
-        let policies = Policies::open(None, &path).expect("rules");
+        let policies = Policies::open(None, &path, true).expect("rules");
         let look = || {
             policies
                 .take(&read(&path))
@@ -198,7 +206,10 @@ mod tests {
             why.ends_with("policy.toml is empty; for no rules, write a comment into it"),
             "{why}"
         );
-        assert!(Policies::open(None, &path).is_err(), "nor at the start");
+        assert!(
+            Policies::open(None, &path, true).is_err(),
+            "nor at the start"
+        );
         assert_eq!(
             (policies.in_force().text.as_str(), policies.outdated()),
             (rule, Some(why))
@@ -218,5 +229,31 @@ mod tests {
         );
         fs::remove_file(&path).expect("removed");
         assert_eq!(look(), Ok(0), "there are no rules to be missed");
+    }
+
+    #[test]
+    fn a_triage_agent_without_its_host_is_refused_unless_the_coordinator_is_open() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("policy.toml");
+        let write = |agent: &str| {
+            let text = format!("[triage]\nagents = [\"{agent}\"]\n");
+            fs::write(&path, &text).expect("written");
+            text
+        };
+        let with_host = write("helper@vic");
+        let policies = Policies::open(None, &path, false).expect("rules");
+        write("helper");
+        let why = policies.take(&read(&path)).expect_err("a name alone");
+        assert!(
+            why.contains("policy.toml, triage: helper: write its host, as helper@HOST"),
+            "{why}"
+        );
+        assert_eq!(
+            (policies.in_force().text, policies.outdated()),
+            (with_host, Some(why))
+        );
+        let error = Policies::open(None, &path, false).expect_err("nor at the start");
+        assert!(error.to_string().contains("helper@HOST"), "{error}");
+        assert!(Policies::open(None, &path, true).is_ok());
     }
 }

@@ -8,4 +8,4 @@ mod triage;
 pub(crate) use file::{Policies, keep};
 pub(crate) use glob::fits;
 pub use rules::{Party, Policy, Verdict};
-pub(crate) use triage::Triage;
+pub(crate) use triage::{Triage, TriageAgent};

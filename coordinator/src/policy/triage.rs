@@ -1,6 +1,9 @@
 //! The agents that may answer for people, and the questions that they never get.
 
+use std::fmt;
+
 use c3po_shared::ids::AgentId;
+use c3po_shared::join::check_name;
 use c3po_shared::limits::{TRIAGE_AGENTS_MAX, TRIAGE_WORDS_MAX};
 use c3po_shared::message::Message;
 use serde::{Deserialize, Deserializer, de};
@@ -10,19 +13,65 @@ use serde::{Deserialize, Deserializer, de};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Triage {
     #[serde(default, deserialize_with = "agents")]
-    agents: Vec<AgentId>,
+    agents: Vec<TriageAgent>,
     #[serde(default, deserialize_with = "words")]
     always_escalate: Vec<String>,
 }
 
-fn agents<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<AgentId>, D::Error> {
-    let agents = Vec::<AgentId>::deserialize(from)?;
+/// An agent that may answer for people, as the policy names it: `NAME@HOST`, or `NAME` for that of any host.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct TriageAgent {
+    name: AgentId,
+    host: Option<String>,
+}
+
+impl TryFrom<String> for TriageAgent {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (name, host) = match text.split_once('@') {
+            Some((name, host)) => (name, Some(host)),
+            None => (text.as_str(), None),
+        };
+        let name: AgentId = name.parse().map_err(|why| format!("{why}"))?;
+        if name.is_reserved() {
+            return Err("a reserved name is no triage agent".to_owned());
+        }
+        if let Some(host) = host {
+            check_name("the host of a triage agent", host).map_err(|refusal| refusal.error)?;
+        }
+        let host = host.map(str::to_owned);
+        Ok(Self { name, host })
+    }
+}
+
+impl fmt::Display for TriageAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Some(host) => write!(f, "{}@{host}", self.name),
+            None => write!(f, "{}", self.name),
+        }
+    }
+}
+
+impl TriageAgent {
+    /// Returns its name.
+    pub(crate) fn name(&self) -> &AgentId {
+        &self.name
+    }
+
+    /// Returns whether an agent of its name and of this host is meant.
+    pub(crate) fn is_of(&self, host: Option<&str>) -> bool {
+        self.host.is_none() || self.host.as_deref() == host
+    }
+}
+
+fn agents<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<TriageAgent>, D::Error> {
+    let agents = Vec::<TriageAgent>::deserialize(from)?;
     if agents.len() > TRIAGE_AGENTS_MAX {
         let error = format!("at most {TRIAGE_AGENTS_MAX} triage agents are allowed");
         return Err(de::Error::custom(error));
-    }
-    if agents.iter().any(AgentId::is_reserved) {
-        return Err(de::Error::custom("a reserved name is no triage agent"));
     }
     Ok(agents)
 }
@@ -53,17 +102,31 @@ impl Triage {
     }
 
     /// Returns the agents that may answer for people.
-    pub(crate) fn agents(&self) -> &[AgentId] {
+    pub(crate) fn agents(&self) -> &[TriageAgent] {
         &self.agents
     }
 
-    /// Returns whether this agent may answer for people.
-    pub(crate) fn names(&self, agent: &AgentId) -> bool {
-        self.agents.contains(agent)
+    /// Returns whether this agent of that host may answer for people.
+    pub(crate) fn names(&self, agent: &AgentId, host: Option<&str>) -> bool {
+        let mut agents = self.agents.iter();
+        agents.any(|named| named.name == *agent && named.is_of(host))
+    }
+
+    /// Checks the agents for a coordinator that binds agents to the hosts of their keys: a name alone would give its right to
+    /// each host that takes it when it becomes free.
+    ///
+    /// Errors: one has no host.
+    pub(super) fn check_hosts(&self) -> Result<(), String> {
+        match self.agents.iter().find(|agent| agent.host.is_none()) {
+            Some(TriageAgent { name, .. }) => Err(format!(
+                "triage: {name}: write its host, as {name}@HOST, because a name that becomes free goes to any host"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Returns whether an agent may answer this question for people: never a request of a client, one that needs a person, one
-    /// that was escalated, one of a triage agent, or one with a word of `always_escalate`.
+    /// that was escalated, one of an agent with the name of a triage agent, or one with a word of `always_escalate`.
     pub(crate) fn may_have(&self, message: &Message) -> bool {
         let for_people = message.question.as_ref().is_some_and(|question| {
             question.needs_person || question.needs_verdict() || question.escalated
@@ -72,8 +135,13 @@ impl Triage {
             && message.requires_response
             && !self.agents.is_empty()
             && !for_people
-            && !self.names(&message.from_agent)
+            && !self.is_named(&message.from_agent)
             && !self.has_word(message)
+    }
+
+    /// Returns whether a triage agent has this name, whatever its host: one that was renamed asks under its former name.
+    fn is_named(&self, agent: &AgentId) -> bool {
+        self.agents.iter().any(|named| named.name == *agent)
     }
 
     fn has_word(&self, message: &Message) -> bool {
@@ -99,7 +167,7 @@ mod tests {
 
     fn triage() -> Triage {
         toml::from_str(
-            "agents = [\"triage\", \"second\"]\nalways_escalate = [\"Security\", \"über\"]",
+            "agents = [\"triage\", \"second@vic\"]\nalways_escalate = [\"Security\", \"über\"]",
         )
         .expect("a part of a policy")
     }
@@ -136,10 +204,43 @@ mod tests {
     }
 
     #[test]
+    fn the_right_goes_with_the_name_and_the_host() {
+        let names =
+            |name: &str, host| triage().names(&name.parse().expect("the name of an agent"), host);
+        assert!(names("second", Some("vic")));
+        for host in [Some("evil"), Some("Vic"), Some("vic2"), Some(""), None] {
+            assert!(!names("second", host), "{host:?}");
+        }
+        assert!(!names("third", Some("vic")));
+        assert!(names("triage", Some("vic")) && names("triage", None));
+    }
+
+    #[test]
+    fn an_agent_without_a_host_is_refused_where_keys_bind_hosts() {
+        let check = |agents: &str| {
+            let text = format!("agents = {agents}");
+            let triage = toml::from_str::<Triage>(&text).expect("a part of a policy");
+            triage.check_hosts()
+        };
+        assert_eq!(check("[]"), Ok(()));
+        assert_eq!(check("[\"helper@vic\", \"helper@Ann's laptop\"]"), Ok(()));
+        let why = check("[\"first@vic\", \"helper\"]").expect_err("a name alone");
+        assert_eq!(
+            why,
+            "triage: helper: write its host, as helper@HOST, because a name that becomes free goes to any host"
+        );
+    }
+
+    #[test]
     fn mistakes_are_errors() {
         for text in [
             "agents = [\"human\"]",
             "agents = [\"a b\"]",
+            "agents = [\"human@vic\"]",
+            "agents = [\"a@\"]",
+            "agents = [\"a@ \"]",
+            "agents = [\"@vic\"]",
+            "agents = [\"a@vic\\u001b[0m\"]",
             "always_escalate = [\"-\"]",
             "agent = []",
         ] {

@@ -28,6 +28,7 @@ mod receipts;
 mod send;
 mod target;
 mod triage;
+mod triage_agents;
 mod view;
 mod wait;
 
@@ -66,6 +67,7 @@ pub(crate) use questions::{
 };
 pub(crate) use target::select;
 pub(crate) use triage::{end as end_triage, hold as hold_for_triage};
+pub(crate) use triage_agents::watch as watch_triage;
 
 use crate::audit::Audit;
 use crate::auth::Principal;

@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::deposit::take_turn;
 use super::permission::Permission;
 use super::questions::{self, Asked};
-use super::{Caller, Services, with_parts};
+use super::{Caller, Services, triage_agents, with_parts};
 use crate::clock;
 use crate::policy::Triage;
 use crate::store::{Agent, Conclusion, Duty, Quota, Send, SendOutcome, StoreError, StoredMessage};
@@ -93,7 +93,7 @@ pub(crate) async fn hold(
 pub(crate) async fn end(services: &Services, question: &MessageId) -> Result<(), StoreError> {
     let policy = services.policies.current();
     for agent in policy.triage().agents() {
-        withdraw(services, &offer_id(agent, question)).await?;
+        withdraw(services, &offer_id(agent.name(), question)).await?;
     }
     Ok(())
 }
@@ -134,14 +134,16 @@ async fn is_escalated(services: &Services, question: &Message) -> Result<bool, S
     Ok(kept.is_some_and(|kept| kept.message.thread_id == question.thread_id))
 }
 
-/// Returns the offers of a question to all triage agents that exist, made or not.
+/// Returns the offers of a question to all triage agents that exist, of the hosts that the policy names, made or not.
 async fn offers(
     services: &Services,
     triage: &Triage,
     question: &MessageId,
 ) -> Result<Vec<TriageOffer>, StoreError> {
-    let reading = triage.agents().iter().map(|name| async {
-        let Some(agent) = services.store.agent(name).await? else {
+    let reading = triage.agents().iter().map(|named| async {
+        let name = named.name();
+        let agent = services.store.agent(name).await?;
+        let Some(agent) = agent.filter(|agent| named.is_of(agent.host.as_deref())) else {
             return Ok(None);
         };
         let kept = services.store.message(&offer_id(name, question)).await?;
@@ -307,6 +309,8 @@ pub(super) fn sending(message: Message, call: CallId, login: Option<String>) -> 
 }
 
 /// Returns the question that was offered to the caller by this message, or `None` if the message is no offer.
+///
+/// Errors: `FORBIDDEN` if the caller, whose name an agent of another host may have had, may not answer for people.
 pub(super) async fn offered(
     services: &Services,
     caller: &Caller,
@@ -317,7 +321,11 @@ pub(super) async fn offered(
     }
     let kept = services.store.message(offer).await?;
     let question = kept.and_then(|kept| kept.message.reply_to);
-    Ok(question.filter(|question| question.to().is_human()))
+    let question = question.filter(|question| question.to().is_human());
+    if question.is_some() {
+        triage_agents::check(services.policies.current().triage(), caller)?;
+    }
+    Ok(question)
 }
 
 /// Answers a question for people, as a triage agent.
@@ -334,10 +342,7 @@ pub(super) async fn answer(
     let asked = asked.ok_or_else(|| Refusal::message_not_found(question))?;
     let policy = services.policies.current();
     let triage = policy.triage();
-    if !triage.names(&caller.agent) || !triage.may_have(&asked.message) {
-        let error = "the policy does not let you answer this question for people";
-        return Err(Refusal::new(ErrorCode::Forbidden, error));
-    }
+    triage_agents::check_question(triage, caller, &asked.message)?;
     take_turn(services, caller, call, Verb::Reply)?;
     let permission = Permission::of(services, caller, Verb::Reply).await?;
     permission

@@ -18,7 +18,7 @@ async fn a_question_is_pushed_when_triage_passes_it_on() -> Result<()> {
             return Ok(());
         };
         let policy = scene.gate.served.folder().join("policy.toml");
-        fs::write(policy, "[triage]\nagents = [\"first\"]\n")?;
+        fs::write(policy, "[triage]\nagents = [\"first@testhost\"]\n")?;
         let operator = scene.gate.login("operator").await?;
         let address = scene.gate.address()?;
         let request = format!(
