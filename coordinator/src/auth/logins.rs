@@ -35,7 +35,7 @@ fn for_people() -> LoginScope {
     LoginScope::Person
 }
 
-/// Returns whether nobody else can read tokens on the way to a coordinator on that address. A public URL leads through a proxy,
+/// Returns whether no one else can read tokens on the way to a coordinator on that address. A public URL leads through a proxy,
 /// which ends TLS if the URL is https; one of this machine leads through none.
 pub(super) fn are_safe(has_tls: bool, listen: IpAddr, public_url: Option<&str>) -> bool {
     let is_local = public_url.is_none_or(is_of_this_machine) && listen.is_loopback();

@@ -1,5 +1,8 @@
 //! The credentials that a login or a key has made, itself or through others. They outlive it.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
 use c3po_shared::audit::Event;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::time::Timestamp;
@@ -9,6 +12,7 @@ use serde::Serialize;
 
 use super::Principal;
 use super::issue::{ROTATED, maker_in};
+use super::secret;
 use crate::clock;
 use crate::store::{Invite, Key, Login, Store, StoreError};
 
@@ -29,10 +33,13 @@ pub(crate) struct MadeCredential {
     /// Of a key that the maker rotated, itself or through others, and so has had: the one that did.
     #[serde(skip_serializing_if = "Option::is_none")]
     rotated_by: Option<String>,
-    /// Absent if the maker has made it. True if it only may have: the key was made after it, with an invite that is used up
-    /// and no longer stored.
+    /// Absent if the maker has made it. True if it only may have: its makers lead to one that is not stored any more.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_uncertain: bool,
+    /// Of an uncertain one: the maker that is not stored any more, such as a login that was deleted to make room, or an invite
+    /// that is used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_maker: Option<String>,
 }
 
 /// A login or a key that may have made others.
@@ -40,7 +47,6 @@ pub(crate) struct Maker {
     label: String,
     created_at: Timestamp,
     is_admin: bool,
-    is_key: bool,
 }
 
 impl From<&Login> for Maker {
@@ -49,7 +55,6 @@ impl From<&Login> for Maker {
             label: Principal::label_of_login(&login.id),
             created_at: login.created_at,
             is_admin: login.scope == LoginScope::Admin,
-            is_key: false,
         }
     }
 }
@@ -60,7 +65,6 @@ impl From<&Key> for Maker {
             label: key.id.clone(),
             created_at: key.created_at,
             is_admin: key.scope == Scope::Admin,
-            is_key: true,
         }
     }
 }
@@ -78,13 +82,14 @@ pub(crate) async fn of(
         store.keys().await?,
         store.invites().await?,
     );
-    Ok(made(maker, all, &rotations(store).await?))
+    Ok(made(maker, &all, &rotations(store).await?))
 }
 
 /// A key got a new secret.
 struct Rotation {
     key: String,
     by: String,
+    at: Timestamp,
 }
 
 /// Returns the rotations that the log has. One that it has lost is not found.
@@ -104,6 +109,7 @@ async fn rotations(store: &dyn Store) -> Result<Vec<Rotation>, StoreError> {
             Some(Rotation {
                 key: entry.key?,
                 by,
+                at: entry.at,
             })
         }));
     }
@@ -119,6 +125,8 @@ struct Record {
 
 fn all(logins: Vec<Login>, keys: Vec<Key>, invites: Vec<Invite>) -> Vec<Record> {
     let now = clock::now();
+    let valid_keys = keys.iter().filter(|key| key.is_valid(now));
+    let valid_keys: HashSet<String> = valid_keys.map(|key| key.hash.clone()).collect();
     let of_login = |login: Login| Record {
         label: Principal::label_of_login(&login.id),
         is_valid: login.is_valid(now),
@@ -145,7 +153,10 @@ fn all(logins: Vec<Login>, keys: Vec<Key>, invites: Vec<Invite>) -> Vec<Record> 
     };
     let of_invite = |invite: Invite| Record {
         label: label_of_invite(&invite.id),
-        is_valid: true,
+        // It ends with the key that made it.
+        is_valid: invite
+            .key_hash
+            .is_none_or(|hash| valid_keys.contains(&hash)),
         created_at: None,
         credential: credential(
             "invite",
@@ -178,6 +189,7 @@ fn credential(
         made_by,
         rotated_by: None,
         is_uncertain: false,
+        lost_maker: None,
     }
 }
 
@@ -189,83 +201,140 @@ pub(crate) fn label_of_invite(id: &str) -> String {
     format!("{INVITE}{id}")
 }
 
-fn made(maker: &Maker, all: Vec<Record>, rotations: &[Rotation]) -> Vec<MadeCredential> {
-    let first = vec![maker.label.clone()];
-    let certain = with_offspring(first, &all, rotations);
-    let is_later = |record: &Record| record.created_at.is_some_and(|at| at >= maker.created_at);
-    let is_lost =
-        |maker: &str| maker.starts_with(INVITE) && all.iter().all(|record| record.label != maker);
-    let lost = all.iter().filter(|record| is_later(record));
-    let lost = lost.map(|record| record.credential.made_by.clone());
-    let lost = lost.filter(|maker| is_lost(maker)).collect();
-    let possible = with_offspring(lost, &all, rotations);
-    let found = all
-        .iter()
-        .filter(|record| record.is_valid && !ends_with(record, maker))
-        .filter_map(|record| {
-            let maker = &record.credential.made_by;
-            let rotated = rotations
-                .iter()
-                .find(|rotation| rotation.key == record.label && certain.contains(&rotation.by));
-            let is_certain = certain.contains(maker) || rotated.is_some();
-            let is_listed = is_certain || (possible.contains(maker) && is_later(record));
-            is_listed.then(|| MadeCredential {
-                rotated_by: rotated.map(|rotation| rotation.by.clone()),
-                is_uncertain: !is_certain,
+/// Returns whether a maker is a login, a key or an invite, which has a record until that is deleted.
+fn has_record(maker: &str) -> bool {
+    let is_login = maker.starts_with(&Principal::label_of_login(""));
+    is_login || maker.starts_with(INVITE) || secret::is_id(maker)
+}
+
+fn made(maker: &Maker, all: &[Record], rotations: &[Rotation]) -> Vec<MadeCredential> {
+    let offspring = Offspring::of(all, rotations);
+    let certain = offspring.of_makers(std::iter::once(maker.label.as_str()));
+    // The age of an invite is unknown.
+    let is_later = |record: &Record| record.created_at.is_none_or(|at| at >= maker.created_at);
+    let later_rotations = rotations.iter().filter(|one| one.at >= maker.created_at);
+    let later = all.iter().filter(|record| is_later(record));
+    let makers = later.map(|record| record.credential.made_by.as_str());
+    let makers = makers.chain(later_rotations.clone().map(|one| one.by.as_str()));
+    let stored: HashSet<&str> = all.iter().map(|record| record.label.as_str()).collect();
+    let lost = makers.filter(|maker| has_record(maker) && !stored.contains(maker));
+    let possible = offspring.of_makers(lost);
+    let certainly_rotated = first_rotations(rotations.iter(), &certain);
+    let possibly_rotated = first_rotations(later_rotations, &possible);
+    let listed = |record: &Record| {
+        let label = record.label.as_str();
+        let made_by = record.credential.made_by.as_str();
+        let rotated = certainly_rotated.get(label);
+        if rotated.is_some() || certain.contains_key(made_by) {
+            return Some(MadeCredential {
+                rotated_by: rotated.map(|by| (*by).to_owned()),
                 ..record.credential.clone()
-            })
-        });
-    found.collect()
+            });
+        }
+        let rotated = possibly_rotated.get(label);
+        let by_maker = possible.get(made_by).filter(|_| is_later(record));
+        let lost_maker = by_maker.or_else(|| possible.get(rotated?))?;
+        Some(MadeCredential {
+            rotated_by: rotated.map(|by| (*by).to_owned()),
+            is_uncertain: true,
+            lost_maker: Some((*lost_maker).to_owned()),
+            ..record.credential.clone()
+        })
+    };
+    let outlives = |record: &&Record| record.is_valid && record.label != maker.label;
+    all.iter().filter(outlives).filter_map(listed).collect()
 }
 
-/// Returns whether a credential ends with its maker: the maker itself, and the invite of a key.
-fn ends_with(record: &Record, maker: &Maker) -> bool {
-    let made = &record.credential;
-    let is_of_key = made.kind == "invite" && made.made_by == maker.label && maker.is_key;
-    record.label == maker.label || is_of_key
+/// Returns the keys that these makers rotated, each with the first of them that did.
+fn first_rotations<'a>(
+    rotations: impl DoubleEndedIterator<Item = &'a Rotation>,
+    makers: &HashMap<&str, &str>,
+) -> HashMap<&'a str, &'a str> {
+    let theirs = rotations.filter(|one| makers.contains_key(one.by.as_str()));
+    // A later entry of a map replaces an earlier one.
+    theirs
+        .rev()
+        .map(|one| (one.key.as_str(), one.by.as_str()))
+        .collect()
 }
 
-/// Returns these makers, and all that they have made or rotated.
-fn with_offspring(mut makers: Vec<String>, all: &[Record], rotations: &[Rotation]) -> Vec<String> {
-    let mut at = 0;
-    while let Some(maker) = makers.get(at).cloned() {
+/// The credentials that each maker has made or rotated, by their names as makers.
+struct Offspring<'a>(HashMap<&'a str, Vec<&'a str>>);
+
+impl<'a> Offspring<'a> {
+    fn of(all: &'a [Record], rotations: &'a [Rotation]) -> Self {
         let made = all
             .iter()
-            .filter(|record| record.credential.made_by == maker)
-            .map(|record| &record.label);
+            .map(|record| (record.credential.made_by.as_str(), record.label.as_str()));
         let rotated = rotations
             .iter()
-            .filter(|rotation| rotation.by == maker)
-            .map(|rotation| &rotation.key);
-        for label in made.chain(rotated) {
-            if !makers.contains(label) {
-                makers.push(label.clone());
+            .map(|rotation| (rotation.by.as_str(), rotation.key.as_str()));
+        let mut of_makers: HashMap<_, Vec<_>> = HashMap::new();
+        for (maker, label) in made.chain(rotated) {
+            of_makers.entry(maker).or_default().push(label);
+        }
+        Self(of_makers)
+    }
+
+    /// Returns these makers, and all that they have made or rotated, each with the one of these that it comes from.
+    fn of_makers(&self, first: impl Iterator<Item = &'a str>) -> HashMap<&'a str, &'a str> {
+        let (mut found, mut at) = (HashMap::new(), 0);
+        let mut left: Vec<_> = first.map(|maker| (maker, maker)).collect();
+        while let Some((maker, from)) = left.get(at).copied() {
+            at += 1;
+            if let Entry::Vacant(free) = found.entry(maker) {
+                free.insert(from);
+                let made = self.0.get(maker).into_iter().flatten();
+                left.extend(made.map(|label| (*label, from)));
             }
         }
-        at += 1;
+        found
     }
-    makers
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn offspring_is_found_through_ended_makers_and_used_up_invites() {
-        let record = |label: &str, made_by: &str, at: u64, is_valid: bool| Record {
+    fn record(label: &str, made_by: &str, at: u64, is_valid: bool) -> Record {
+        Record {
             label: label.to_owned(),
             created_at: (!label.starts_with(INVITE)).then(|| Timestamp::from_millis(at)),
             is_valid,
             credential: credential("key", label.to_owned(), None, "admin", made_by.to_owned()),
-        };
-        let login = Maker {
+        }
+    }
+
+    fn rotated(key: &str, by: &str, at: u64) -> Rotation {
+        Rotation {
+            key: key.to_owned(),
+            by: by.to_owned(),
+            at: Timestamp::from_millis(at),
+        }
+    }
+
+    fn login_a() -> Maker {
+        Maker {
             label: "login-a".into(),
             created_at: Timestamp::from_millis(10),
             is_admin: true,
-            is_key: false,
-        };
-        let all = vec![
+        }
+    }
+
+    /// Checks the ids of the credentials that `login_a` has made or may have made, each with the lost maker.
+    fn check(all: &[Record], rotations: &[Rotation], expected: &[(&str, Option<&str>)]) {
+        let found = made(&login_a(), all, rotations);
+        let found: Vec<_> = found
+            .iter()
+            .inspect(|one| assert_eq!(one.is_uncertain, one.lost_maker.is_some()))
+            .map(|one| (one.id.as_str(), one.lost_maker.as_deref()))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn offspring_is_found_through_ended_makers_and_used_up_invites() {
+        let all = [
             record("login-a", "local", 10, false),
             record("login-b", "login-a", 11, true),
             record("k1", "login-b", 12, false),
@@ -279,32 +348,59 @@ mod tests {
             record("k8", "k7", 15, true),
             record("k9", "local", 1, true),
         ];
-        let rotated = |key: &str, by: &str| Rotation {
-            key: key.to_owned(),
-            by: by.to_owned(),
-        };
         // A key that hides who has it, by a rotation of its own, is found too.
         let rotations = [
-            rotated("k7", "k1"),
-            rotated("k7", "k7"),
-            rotated("k9", "k3"),
+            rotated("k7", "k1", 13),
+            rotated("k7", "k7", 14),
+            rotated("k9", "k3", 14),
         ];
-        let found = made(&login, all, &rotations);
+        let gone = Some("invite gone");
+        let expected = [
+            ("login-b", None),
+            ("invite i1", None),
+            ("k2", None),
+            ("k5", gone),
+            ("k6", gone),
+            ("k7", None),
+            ("k8", None),
+        ];
+        check(&all, &rotations, &expected);
+        let found = made(&login_a(), &all, &rotations);
         let of_k7 = found.iter().find(|one| one.id == "k7");
         assert_eq!(of_k7.and_then(|one| one.rotated_by.as_deref()), Some("k1"));
-        let found: Vec<_> = found
-            .iter()
-            .map(|one| (one.id.as_str(), one.is_uncertain))
-            .collect();
-        let expected = [
-            ("login-b", false),
-            ("invite i1", false),
-            ("k2", false),
-            ("k5", true),
-            ("k6", true),
-            ("k7", false),
-            ("k8", false),
+    }
+
+    #[test]
+    fn a_maker_whose_record_was_deleted_to_make_room_hides_nothing() {
+        let all = [
+            record("login-a", "local", 10, false),
+            // Made by a login that is gone, and by others below it.
+            record("login-c", "login-b", 12, true),
+            record("k1", "login-c", 13, true),
+            record("invite i1", "login-b", 0, true),
+            record("k2", "invite i1", 14, true),
+            record("login-d", "login-b", 9, true),
+            // The same with a key.
+            record("k3", "0a1b2c3d", 12, false),
+            record("k4", "k3", 13, true),
+            // Made by nothing that has a record.
+            record("k5", "token", 12, true),
+            record("k6", "anybody", 12, true),
+            record("k7", "local", 1, true),
+            record("k8", "local", 1, true),
+            record("invite i2", "start", 0, true),
+            record("invite i3", "", 0, true),
         ];
-        assert_eq!(found, expected);
+        let rotations = [rotated("k7", "login-b", 12), rotated("k8", "login-e", 9)];
+        let (login, key) = (Some("login-b"), Some("0a1b2c3d"));
+        let expected = [
+            ("login-c", login),
+            ("k1", login),
+            ("invite i1", login),
+            ("k2", login),
+            ("k4", key),
+            ("k7", login),
+        ];
+        check(&all, &rotations, &expected);
     }
 }

@@ -64,6 +64,12 @@ pub(crate) fn id() -> Result<String, NoRandomness> {
     Ok(HEXLOWER.encode(&random::<ID_LENGTH>()?))
 }
 
+/// Returns whether the text has the form of such an id.
+pub(crate) fn is_id(text: &str) -> bool {
+    let is_digit = |letter| matches!(letter, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == 2 * ID_LENGTH && text.bytes().all(is_digit)
+}
+
 /// Returns the hash of a secret, 64 hexadecimal digits.
 pub(crate) fn hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()

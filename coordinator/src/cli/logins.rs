@@ -94,8 +94,8 @@ pub(super) fn made(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<Str
 }
 
 const MADE: &str = "It made or rotated these, which are still valid:";
-const PERHAPS_MADE: &str = "The invites of these hosts are used up, so they may be its work too. \
-                            `audit` lists the invites with their makers:";
+const PERHAPS_MADE: &str = "It may have made or rotated these too, because a maker of each is not stored any more. \
+                            `audit` lists the makers that it still has:";
 
 /// Returns a line about a credential, with the command that revokes it.
 fn ending(made: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
@@ -103,11 +103,16 @@ fn ending(made: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
     let (kind, id) = (said("kind")?, said("id")?);
     let of = plain(made, "name").map_or_else(String::new, |name| format!(" of {name}"));
     let rotated = plain(made, "rotated_by").map(|by| format!(", rotated by {by}"));
+    let (made_by, lost) = (said("made_by")?, plain(made, "lost_maker"));
+    let lost = lost.map(|lost| match rotated {
+        None if lost == made_by => ", which is not stored any more".to_owned(),
+        _ => format!(", through {lost}, which is not stored any more"),
+    });
     Ok(format!(
-        "  {kind} {id}{of}, scope {}, made by {}{}:\n    {}",
+        "  {kind} {id}{of}, scope {}, made by {made_by}{}{}:\n    {}",
         said("scope")?,
-        said("made_by")?,
         rotated.unwrap_or_default(),
+        lost.unwrap_or_default(),
         typed.line(&format!("{kind}s revoke {id}"))
     ))
 }

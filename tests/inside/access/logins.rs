@@ -323,6 +323,77 @@ async fn a_revocation_lists_the_offspring_of_the_login_or_key() -> Result<()> {
     Ok(())
 }
 
+/// Makes something of the scope `admin` with that credential. Returns the answer.
+async fn make_admin(gate: &Gate, path: &str, token: &str) -> Result<Value> {
+    let body = r#"{"name":"mallory","scope":"admin"}"#;
+    let answer = ask(gate, "POST", path, Some(token), None, body).await?;
+    ensure!(answer.status == 200, "{path}: {}", answer.body);
+    read(&answer)
+}
+
+/// Makes an admin key with that credential. Returns its text.
+async fn make_key(gate: &Gate, token: &str) -> Result<String> {
+    let made = make_admin(gate, "/api/keys", token).await?;
+    Ok(made["key"].as_str().context("a key")?.to_owned())
+}
+
+/// Makes an admin login with that one. Returns its token.
+async fn make_login(gate: &Gate, token: &str) -> Result<String> {
+    let offered = make_admin(gate, "/api/v1/logins", token).await?;
+    let made = read(&log_in(gate, &json!({"code": offered["code"]})).await?)?;
+    Ok(made["token"].as_str().context("a token")?.to_owned())
+}
+
+/// Deletes the records of an ended login and an ended key, as further ones do when the limit is reached.
+async fn make_room(gate: &Gate, login: &str, key: &str) -> Result<()> {
+    let store = &gate.served.store;
+    let logins = store.logins().await?;
+    let ended = logins.iter().find(|one| one.id == login);
+    store.forget_login(ended.context("a login")?).await?;
+    let keys = store.keys().await?;
+    let ended = keys.iter().find(|one| one.id == key);
+    Ok(store.forget_key(ended.context("a key")?).await?)
+}
+
+#[tokio::test]
+async fn a_login_or_key_whose_record_is_deleted_to_make_room_hides_nothing() -> Result<()> {
+    for redis in [None, Some(Redis::start().await?)] {
+        let address: Option<StoreAddress> = redis
+            .as_ref()
+            .map(|redis| redis.url().parse())
+            .transpose()?;
+        let gate = Gate::start_with(|config| {
+            config.store = address.unwrap_or_else(|| config.store.clone());
+        })
+        .await?;
+        // Each first one makes a second one, which makes a third one and ends.
+        let first = gate.login("admin").await?;
+        let second = make_login(&gate, &first).await?;
+        let third = make_login(&gate, &second).await?;
+        let first_key = gate.key("admin", "*", &[]).await?;
+        let second_key = make_key(&gate, &first_key).await?;
+        let third_key = make_key(&gate, &second_key).await?;
+        gate.revoke_login(&second).await?;
+        gate.revoke(&second_key).await?;
+        make_room(&gate, id(&second)?, id(&second_key)?).await?;
+        let lost_login = format!("login-{}", id(&second)?);
+        for (kind, first, third, lost) in [
+            ("login", id(&first)?, id(&third)?, lost_login.as_str()),
+            ("key", id(&first_key)?, id(&third_key)?, id(&second_key)?),
+        ] {
+            let said = gate.ask(&[&format!("{kind}s"), "revoke", first]).await?;
+            let line = format!(
+                "  {kind} {third} of mallory, scope admin, made by {lost}, which is not stored any more:\n"
+            );
+            ensure!(
+                said.contains("It may have made") && said.contains(&line),
+                "{line}: {said}"
+            );
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_login_that_ends_gets_no_secret_by_a_request_that_it_began_before() -> Result<()> {
     let gate = Gate::start().await?;
