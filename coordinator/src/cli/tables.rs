@@ -233,6 +233,44 @@ mod tests {
     }
 
     #[test]
+    fn with_a_new_secret_the_credentials_are_named_that_the_old_one_may_have_given() {
+        let rotate = Admin::Keys(KeysCommand::Rotate { id: "01".into() });
+        let show = |more: &Value| {
+            let mut answer = json!({"key": "c3po_01_x", "id": "01", "name": "nas", "host": "nas", "same_host": [],
+                "made": [], "is_whole": true});
+            for (name, value) in more.as_object().into_iter().flatten() {
+                answer[name] = value.clone();
+            }
+            rotate.show(&answer, &typed()).expect("a text")
+        };
+        let plain = show(&json!({}));
+        assert!(
+            plain.starts_with("c3po_01_x\n") && !plain.contains("Note:"),
+            "{plain}"
+        );
+        let made = json!({"kind": "key", "id": "04", "name": "x", "scope": "admin", "made_by": "05",
+            "is_uncertain": true, "lost_maker": "05"});
+        let said = show(
+            &json!({"same_host": [{"id": "02", "name": "guest"}], "open_invite": "03", "made": [made]}),
+        );
+        for part in [
+            plain.as_str(),
+            "Note: if another program had the old secret, this is not enough.",
+            " keys revoke 02 ",
+            " invites revoke 03 ",
+            "  key 04 of x, scope admin, made by 05, which is not stored any more:\n",
+            " keys revoke 04 ",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let said = show(&json!({"is_whole": false}));
+        assert!(
+            said.contains("could not be read") && said.contains(" keys revoke 01 "),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn keys_are_listed_in_a_table_with_their_times_and_states() {
         let key = |id: &str, name: &str, state: &str, expires_at: Value, revoked_at: Value| {
             json!({"id": id, "name": name, "host": if name == "old" { "nas" } else { name }, "scope": "agent", "agents": ["*"], "state": state, "made_by": "local",

@@ -69,6 +69,22 @@ pub(super) struct MadeKey {
 pub(super) struct RevokedKey {
     #[serde(flatten)]
     shown: ListedKey,
+    #[serde(flatten)]
+    left: Left,
+}
+
+/// A key with a new secret, and others that stay valid: the holder of the old secret may have them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RotatedKey {
+    #[serde(flatten)]
+    made: MadeKey,
+    #[serde(flatten)]
+    left: Left,
+}
+
+/// The credentials that outlive a key, or its old secret.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+struct Left {
     /// The other valid keys of the same host, which the holder of this key may have made or taken too.
     same_host: Vec<OtherKey>,
     /// The id of the invite with which the host joined, if it is still open: it admits every program that has read its code.
@@ -76,7 +92,7 @@ pub(super) struct RevokedKey {
     open_invite: Option<String>,
     /// The valid credentials that a key of the scope `admin` made. They outlive it.
     made: Vec<MadeCredential>,
-    /// Whether both lists could be read. Otherwise revoke the key once more, which lists them again.
+    /// Whether both lists could be read. Otherwise revoke the key, also once more, which lists them again.
     is_whole: bool,
 }
 
@@ -139,9 +155,12 @@ pub(super) async fn rotate(
     State(server): State<AppState>,
     By(principal): By,
     InPath(Named { id }): InPath<Named>,
-) -> RestAnswer<MadeKey> {
-    let rotated = issue::rotate(server.services.store.as_ref(), &id, &principal).await;
-    made_key(&server, "rotated", Some(&id), &principal, rotated).await
+) -> RestAnswer<RotatedKey> {
+    let store = server.services.store.as_ref();
+    let rotated = issue::rotate(store, &id, &principal).await;
+    let Json(made) = made_key(&server, "rotated", Some(&id), &principal, rotated).await?;
+    let left = left_by(store, &id).await;
+    Ok(Json(RotatedKey { made, left }))
 }
 
 /// Returns the new secret to the client, and publishes the change of the key.
@@ -177,34 +196,32 @@ pub(super) async fn revoke(
     }
     // Afterwards, so that nothing delays the revocation and nothing that came meanwhile is missing.
     let left = left_by(store, &id).await;
-    if let Err(error) = &left {
-        tracing::warn!("the list of what outlives the key {id} is not whole: {error}");
-    }
-    let is_whole = left.is_ok();
-    let left = left.unwrap_or_default();
     Ok(Json(RevokedKey {
-        same_host: left.same_host,
-        open_invite: left.open_invite,
-        made: left.made,
-        is_whole,
+        left,
         shown: shown(key, clock::now()),
     }))
 }
 
-/// The credentials that outlive a key.
-#[derive(Default)]
-struct Left {
-    same_host: Vec<OtherKey>,
-    open_invite: Option<String>,
-    made: Vec<MadeCredential>,
+/// Returns the credentials that outlive a key or its old secret. If they cannot be read, the reason is logged, and the result
+/// is not whole.
+async fn left_by(store: &dyn Store, id: &str) -> Left {
+    let left = read_left(store, id).await;
+    left.unwrap_or_else(|error| {
+        tracing::warn!("the list of what outlives the key {id} is not whole: {error}");
+        Left::default()
+    })
 }
 
 /// Returns the other valid keys of a key's host, the open invite with which it was made, and the valid credentials that it
 /// made.
-async fn left_by(store: &dyn Store, id: &str) -> Result<Left, StoreError> {
+async fn read_left(store: &dyn Store, id: &str) -> Result<Left, StoreError> {
     let (keys, now) = (store.keys().await?, clock::now());
+    let is_whole = true;
     let Some(key) = keys.iter().find(|key| key.id == id) else {
-        return Ok(Left::default());
+        return Ok(Left {
+            is_whole,
+            ..Left::default()
+        });
     };
     let is_other =
         |other: &&Key| other.host() == key.host() && other.id != key.id && other.is_valid(now);
@@ -218,6 +235,7 @@ async fn left_by(store: &dyn Store, id: &str) -> Result<Left, StoreError> {
         same_host: keys.iter().filter(is_other).map(other).collect(),
         open_invite: invites.find(|id| offspring::label_of_invite(id) == key.made_by),
         made: offspring::of(store, &key.into()).await?,
+        is_whole,
     })
 }
 

@@ -97,6 +97,43 @@ async fn a_rotated_key_ends_the_links_that_used_its_old_text() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_rotation_lists_what_the_holder_of_the_old_secret_may_have() -> Result<()> {
+    let gate = Gate::start().await?;
+    let key = gate.key("admin", "*", &[]).await?;
+    let make = async |path: &str, body: Value| -> Result<Value> {
+        let answer = ask(&gate, "POST", path, Some(&key), None, &body.to_string()).await?;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        Ok(serde_json::from_str(&answer.body)?)
+    };
+    // It may be made with a proof of the old secret, too.
+    gate.key("agent", "*", &["--host", "somebody"]).await?;
+    let made = make("/api/keys", json!({"name": "mallory", "scope": "admin"})).await?;
+    make("/api/invites", json!({"scope": "admin"})).await?;
+    let rotated = make(&format!("/api/keys/{}/rotate", id(&key)?), json!({})).await?;
+    let (same_host, listed) = (&rotated["same_host"], &rotated["made"]);
+    assert_eq!(rotated["is_whole"], true, "{rotated}");
+    assert_eq!(same_host.as_array().map(Vec::len), Some(1), "{rotated}");
+    // The invite has ended with the old secret.
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{rotated}");
+    assert_eq!(listed[0]["id"], made["id"], "{rotated}");
+    let said = gate.ask(&["keys", "rotate", id(&key)?]).await?;
+    let revocations = [&same_host[0]["id"], &made["id"]].map(|id| id.as_str().unwrap_or("none"));
+    assert!(
+        said.contains("Note: if another program had the old secret"),
+        "{said}"
+    );
+    for id in revocations {
+        assert!(said.contains(&format!(" keys revoke {id} ")), "{said}");
+    }
+    assert_eq!(
+        said.matches(" revoke ").count(),
+        revocations.len(),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_key_that_expires_ends_its_links() -> Result<()> {
     let gate = Gate::start().await?;
     let key = gate.key("agent", "*", &["--expires", "2s"]).await?;
