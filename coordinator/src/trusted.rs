@@ -21,14 +21,26 @@ const LINKS_MAX: usize = 40;
 pub(crate) fn read_trusted(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     // A missing file is only that, wherever its folders are.
     fs::metadata(path)?;
-    let place = trusted_place(path)?;
+    read_in(trusted_place(path, Demand::Optional)?, max)
+}
+
+/// Reads a file that has to be there, as [`read_trusted`] does. It may also belong to `holder`, a user who has the secret that
+/// is kept there, such as one that renews certificates. A folder such as `/tmp` may contain it, but then not as that user's.
+///
+/// Errors: the reason with the command that helps, or that it cannot be read.
+pub(crate) fn read_required(path: &Path, max: u64, holder: u32) -> io::Result<Vec<u8>> {
+    read_in(trusted_place(path, Demand::Required { holder })?, max)
+}
+
+/// Reads the regular file of a place, if others cannot write to it.
+fn read_in(Trusted { place, holder }: Trusted, max: u64) -> io::Result<Vec<u8>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags)
         .open(&place)?;
     let (found, volume) = (file.metadata()?, fstatvfs(&file)?);
-    check(&place, &found, volume.f_flag, Place::Last)?;
+    check(&place, &found, volume.f_flag, Place::Last, holder)?;
     let mut bytes = Vec::new();
     file.take(max + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -38,11 +50,27 @@ pub(crate) fn read_trusted(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 ///
 /// Errors: the reason with the command that helps.
 pub(crate) fn check_place(path: &Path) -> io::Result<()> {
-    match trusted_place(path) {
+    match trusted_place(path, Demand::Optional) {
         // Each folder that is there was checked before.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         placed => placed.map(drop),
     }
+}
+
+/// The files that are accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Demand {
+    /// One of this user or root. It may be missing: then no other user may be able to create it.
+    Optional,
+    /// One of this user, of root or of that user, which has to be there.
+    Required { holder: u32 },
+}
+
+/// The path of a file without links.
+struct Trusted {
+    place: PathBuf,
+    /// The further user who may own it.
+    holder: Option<u32>,
 }
 
 /// Where a file or a folder is on the way to a file.
@@ -56,20 +84,25 @@ enum Place {
 
 /// Returns the path of a regular file without links. It begins at the root and checks each folder before it looks into it, so
 /// that no other user can put something else there meanwhile.
-fn trusted_place(path: &Path) -> io::Result<PathBuf> {
+fn trusted_place(path: &Path, demand: Demand) -> io::Result<Trusted> {
     let mut left = parts_reversed(&std::path::absolute(path)?);
+    let holder = match demand {
+        Demand::Optional => None,
+        Demand::Required { holder } => Some(holder),
+    };
     let (mut at, mut links) = (PathBuf::from("/"), 0);
     while let Some(part) = left.pop() {
         if part == ".." {
             at.pop();
             continue;
         }
-        let place = if left.is_empty() {
+        let place = if left.is_empty() && demand == Demand::Optional {
             Place::Last
         } else {
             Place::Above
         };
-        check(&at, &fs::metadata(&at)?, statvfs(&at)?.f_flag, place)?;
+        let owner = holder.filter(|_| !is_in_shared(&at));
+        check(&at, &fs::metadata(&at)?, statvfs(&at)?.f_flag, place, owner)?;
         let next = at.join(part);
         let found = fs::symlink_metadata(&next)?;
         if !found.is_symlink() {
@@ -77,7 +110,8 @@ fn trusted_place(path: &Path) -> io::Result<PathBuf> {
             continue;
         }
         // A link has no mode: its owner could put another one into a folder such as `/tmp`.
-        if found.uid() != geteuid().as_raw() && found.uid() != 0 {
+        let owner = holder.filter(|_| !is_in_shared(&next));
+        if found.uid() != judge_of(found.uid(), owner) && found.uid() != 0 {
             return Err(foreign(&next, found.uid()));
         }
         links += 1;
@@ -91,7 +125,8 @@ fn trusted_place(path: &Path) -> io::Result<PathBuf> {
         left.extend(parts_reversed(&target));
     }
     if fs::symlink_metadata(&at)?.is_file() {
-        Ok(at)
+        let holder = holder.filter(|_| !is_in_shared(&at));
+        Ok(Trusted { place: at, holder })
     } else {
         Err(io::Error::other("this is not a regular file"))
     }
@@ -104,12 +139,35 @@ fn parts_reversed(path: &Path) -> Vec<OsString> {
     named.map(|part| part.as_os_str().to_owned()).collect()
 }
 
+/// Returns whether others can create files in the folder of that part, so that its owner may be anyone.
+fn is_in_shared(part: &Path) -> bool {
+    let is_shared = |folder: Metadata| {
+        let of_own_group = is_own_group(folder.uid(), folder.gid(), folder.uid());
+        let others = if of_own_group { 0o002 } else { 0o022 };
+        folder.mode() & others != 0
+    };
+    let folder = part.parent();
+    folder.is_some_and(|folder| fs::metadata(folder).map_or(true, is_shared))
+}
+
+/// Returns the user for whom a part of that owner is judged: the holder if it belongs to the holder, otherwise this user.
+fn judge_of(owner: u32, holder: Option<u32>) -> u32 {
+    let holder = holder.filter(|holder| *holder == owner);
+    holder.unwrap_or_else(|| geteuid().as_raw())
+}
+
 /// Checks a folder or a file of that volume.
 ///
 /// Errors: others can change what is there.
-fn check(part: &Path, found: &Metadata, flags: StatVfsMountFlags, place: Place) -> io::Result<()> {
-    let user = geteuid().as_raw();
+fn check(
+    part: &Path,
+    found: &Metadata,
+    flags: StatVfsMountFlags,
+    place: Place,
+    holder: Option<u32>,
+) -> io::Result<()> {
     let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+    let user = judge_of(owner, holder);
     // Root chose the owner of what it mounted read-only, as a file of the host in a container.
     let is_fixed = flags.contains(StatVfsMountFlags::RDONLY);
     let judge = if is_fixed || (owner == 0 && found.is_file()) {
@@ -239,6 +297,85 @@ mod tests {
         check(&own.join("link"), &shared.join("file"), false);
         let missing = read_trusted(&own.join("none"), 10).expect_err("missing");
         assert_eq!(missing.kind(), ErrorKind::NotFound);
+        Ok(())
+    }
+
+    /// Reads `live/key.pem`, a link to `archive/key.pem`, for that holder and with the modes of `archive` and its file. Checks
+    /// that the error contains a part, or that there is none.
+    fn check_required(
+        place: &Path,
+        (of_folder, of_file): (u32, u32),
+        holder: u32,
+        expected: Option<&str>,
+    ) {
+        let set = |path: &str, mode| {
+            fs::set_permissions(place.join(path), Permissions::from_mode(mode)).expect("ours");
+        };
+        set("archive", of_folder);
+        set("archive/key.pem", of_file);
+        let found = read_required(&place.join("live/key.pem"), 10, holder);
+        let found = found.map_err(|error| error.to_string());
+        let context = format!("{of_folder:o} {of_file:o} {holder}: {found:?}");
+        match expected {
+            None => assert_eq!(found.as_deref(), Ok(&b"key"[..]), "{context}"),
+            Some(part) => assert!(found.is_err_and(|error| error.contains(part)), "{context}"),
+        }
+    }
+
+    /// Makes the files that `check_required` reads.
+    fn required() -> io::Result<tempfile::TempDir> {
+        let place = tempfile::tempdir()?;
+        for folder in ["archive", "live"] {
+            fs::create_dir(place.path().join(folder))?;
+        }
+        fs::write(place.path().join("archive/key.pem"), "key")?;
+        symlink("../archive/key.pem", place.path().join("live/key.pem"))?;
+        Ok(place)
+    }
+
+    #[test]
+    fn a_required_file_is_one_that_others_can_neither_write_nor_replace() -> io::Result<()> {
+        let place = required()?;
+        let check = |modes, expected| {
+            check_required(place.path(), modes, geteuid().as_raw(), expected);
+        };
+        check((0o700, 0o600), None);
+        check((0o755, 0o644), None);
+        check((0o710, 0o640), None);
+        check((0o1777, 0o600), None);
+        let writable = "archive is writable by other users";
+        check((0o777, 0o600), Some(writable));
+        check((0o775, 0o600), Some(writable));
+        check((0o755, 0o666), Some("key.pem is writable by other users"));
+        Ok(())
+    }
+
+    #[test]
+    fn a_required_file_may_be_its_holders_but_no_one_elses() -> io::Result<()> {
+        let (place, user) = (required()?, geteuid().as_raw());
+        let check = |modes, holder, expected| {
+            check_required(place.path(), modes, holder, expected);
+        };
+        let [archive, file, link] =
+            ["archive", "archive/key.pem", "live/key.pem"].map(|path| place.path().join(path));
+        // Only root can give a file away.
+        if std::os::unix::fs::chown(&file, Some(12_345), None).is_err() {
+            return Ok(());
+        }
+        let foreign = Some("key.pem belongs to uid 12345");
+        check((0o755, 0o600), user, foreign);
+        check((0o755, 0o640), 12_345, None);
+        check((0o755, 0o660), 12_345, Some("key.pem is writable"));
+        check((0o1777, 0o600), 12_345, foreign);
+        std::os::unix::fs::chown(&archive, Some(12_345), Some(12_345))?;
+        std::os::unix::fs::lchown(&link, Some(12_345), None)?;
+        check((0o775, 0o600), 12_345, None);
+        check((0o777, 0o600), 12_345, Some("archive is writable"));
+        std::os::unix::fs::chown(&file, Some(user), None)?;
+        let linked = Some("live/key.pem belongs to uid 12345");
+        check((0o755, 0o600), user, linked);
+        std::os::unix::fs::lchown(&link, Some(user), None)?;
+        check((0o755, 0o600), user, Some("archive belongs to uid 12345"));
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! TLS of the port: its certificate, and the fingerprint that hosts pin. Changed files are reloaded at runtime.
 
 use std::fs;
+use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -10,6 +12,7 @@ use anyhow::Context as _;
 use c3po_shared::join::Fingerprint;
 use data_encoding::BASE64;
 use ring::digest::{SHA256, digest};
+use rustix::process::geteuid;
 use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::crypto::ring::sign::any_supported_type;
@@ -20,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::certificate;
 use crate::config::{CertificateFiles, Tls};
-use crate::files;
+use crate::{files, trusted};
 
 /// The first byte of a TLS connection: the record type of a handshake.
 pub(super) const FIRST_BYTE: u8 = 0x16;
@@ -31,7 +34,7 @@ pub(super) const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
 /// The largest file of a certificate or key, in bytes.
 const PEM_MAX: u64 = 1 << 20;
 
-/// The advice about a configured key that others could read or change.
+/// The advice about a configured key that others could read.
 const EXPOSED_ELSEWHERE: &str =
     "make a new key and a new certificate, and close the file with `chmod`";
 
@@ -45,6 +48,7 @@ pub(crate) struct Transport {
 #[derive(Debug)]
 struct ServedCertificate {
     files: CertificateFiles,
+    read: Reader,
     loaded: RwLock<Loaded>,
 }
 
@@ -68,16 +72,19 @@ impl Transport {
     ///
     /// Errors: there is no usable certificate.
     pub(crate) fn open(tls: &Tls, listen: IpAddr, data_dir: &Path) -> anyhow::Result<Self> {
-        let files = match tls {
+        let (files, read) = match tls {
             Tls::Off => return Ok(Self::plain()),
-            Tls::Auto => certificate::own(data_dir, listen)
-                .context("creating the coordinator's certificate")?,
-            Tls::Files(files) => {
-                warn_of_others(&files.key);
-                files.clone()
+            Tls::Auto => {
+                let files = certificate::own(data_dir, listen);
+                let files = files.context("creating the coordinator's certificate")?;
+                (files, read_own as Reader)
             }
+            Tls::Files(files) => (files.clone(), read_configured as Reader),
         };
         let pems = read(&files).map_err(anyhow::Error::msg)?;
+        if let Tls::Files(files) = tls {
+            warn_of_others(&files.key);
+        }
         let loaded = load(&pems).with_context(|| {
             format!(
                 "of {} and {}",
@@ -87,7 +94,11 @@ impl Transport {
         })?;
         let loaded = RwLock::new(loaded);
         Ok(Self {
-            shown: Some(Arc::new(ServedCertificate { files, loaded })),
+            shown: Some(Arc::new(ServedCertificate {
+                files,
+                read,
+                loaded,
+            })),
         })
     }
 
@@ -156,20 +167,24 @@ impl Transport {
             Ok(())
         };
         let report = |why: &str| tracing::warn!("the previous certificate stays in use: {why}");
-        let identity = shown.files.clone();
-        files::follow(move || read(&identity), take, report, stop).await;
+        let (files, read) = (shown.files.clone(), shown.read);
+        files::follow(move || read(&files), take, report, stop).await;
     }
 }
 
-/// Logs a warning if others could change a configured key, or if everyone could read it, and can enter its folder. A group may
-/// have to read it, and its mode is not changed: it is not a file of the coordinator.
+/// Logs a warning if everyone could read a configured key, and can enter its folder. A group may have to read it, and its mode
+/// is not changed: it is not a file of the coordinator. Also logs which other user it belongs to.
 fn warn_of_others(key: &Path) {
     const GROUP_READS: u32 = 0o040;
-    let found = fs::metadata(key).ok();
-    let permissions = files::READ_OR_WRITE & !GROUP_READS;
-    let warning =
-        found.and_then(|found| files::warning(key, &found, permissions, EXPOSED_ELSEWHERE));
-    if let Some(warning) = warning {
+    let Ok(found) = fs::metadata(key) else {
+        return;
+    };
+    let (owner, permissions) = (found.uid(), files::READ_OR_WRITE & !GROUP_READS);
+    if owner != 0 && owner != geteuid().as_raw() {
+        let key = key.display();
+        tracing::info!("uid {owner} owns the key {key}, and can replace it and its certificate");
+    }
+    if let Some(warning) = files::warning(key, &found, permissions, EXPOSED_ELSEWHERE) {
         tracing::warn!("{warning}");
     }
 }
@@ -184,14 +199,33 @@ struct Pems {
 /// The content of both files, or the reason why they cannot be read.
 type FoundCertificate = Result<Pems, String>;
 
-fn read(identity: &CertificateFiles) -> FoundCertificate {
+/// How both files are read.
+type Reader = fn(&CertificateFiles) -> FoundCertificate;
+
+/// Reads the coordinator's own files, whose data folder was checked at the start.
+fn read_own(files: &CertificateFiles) -> FoundCertificate {
+    read_with(files, |path| files::read(path, PEM_MAX))
+}
+
+/// Reads configured files if only this user, root or the owner of the key can have written or replaced them. That owner has the
+/// key, and so could serve as this coordinator anyway.
+fn read_configured(files: &CertificateFiles) -> FoundCertificate {
+    read_with(files, |path| {
+        let holder = fs::metadata(&files.key)?.uid();
+        trusted::read_required(path, PEM_MAX, holder)
+    })
+}
+
+fn read_with(
+    files: &CertificateFiles,
+    read: impl Fn(&Path) -> io::Result<Vec<u8>>,
+) -> FoundCertificate {
     let read = |what, path: &Path| {
-        files::read(path, PEM_MAX)
-            .map_err(|error| format!("reading the {what} {}: {error}", path.display()))
+        read(path).map_err(|error| format!("reading the {what} {}: {error}", path.display()))
     };
     Ok(Pems {
-        certificate: read("certificate", &identity.certificate)?,
-        key: read("key", &identity.key)?,
+        certificate: read("certificate", &files.certificate)?,
+        key: read("key", &files.key)?,
     })
 }
 
@@ -232,6 +266,9 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> anyhow::Result<Fingerprint> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use tokio_util::task::TaskTracker;
 
     use super::*;
@@ -261,6 +298,51 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(20), taken_up)
             .await
             .expect("the newer one is shown");
+        stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn configured_files_that_others_could_replace_are_refused_and_those_in_use_stay() {
+        let made = |folder: &Path| {
+            Transport::open(&Tls::Auto, "127.0.0.1".parse().expect("an address"), folder)
+                .expect("a certificate")
+                .fingerprint()
+        };
+        let (first, second) = (
+            tempfile::tempdir().expect("a folder"),
+            tempfile::tempdir().expect("a folder"),
+        );
+        let (own, newer) = (made(first.path()), made(second.path()));
+        let folder = first.path().join("tls");
+        let set = |mode| {
+            fs::set_permissions(&folder, Permissions::from_mode(mode)).expect("ours");
+        };
+        let tls = Tls::Files(CertificateFiles {
+            certificate: folder.join("cert.pem"),
+            key: folder.join("key.pem"),
+        });
+        let open = || Transport::open(&tls, "127.0.0.1".parse().expect("an address"), &folder);
+        set(0o777);
+        let refused = open().expect_err("refused").to_string();
+        let word = folder.display();
+        assert!(
+            refused.contains(&format!("{word} is writable by other users (mode 777)"))
+                && refused.contains(&format!("`chmod go-w {word}`")),
+            "{refused}"
+        );
+        set(0o755);
+        let transport = open().expect("trusted");
+        set(0o777);
+        for file in ["cert.pem", "key.pem"] {
+            fs::copy(second.path().join("tls").join(file), folder.join(file)).expect("copied");
+        }
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        tasks.spawn(transport.clone().follow_files(stop.clone()));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(transport.fingerprint(), own);
+        set(0o755);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(transport.fingerprint(), newer, "it is trusted now");
         stop.cancel();
     }
 }
