@@ -55,6 +55,19 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// Returns the command that puts a copy of a file, for that user alone, in its place. Others may still have the old file open, so
+/// its content is checked after that. The copy has its mode from the beginning.
+pub fn copy_command(file: &str, user: u32) -> String {
+    let (old, new) = (shell_word(file), shell_word(&format!("{file}.new")));
+    format!("install -m 600 -o {user} {old} {new} && mv -f {new} {old}")
+}
+
+/// Returns the command after which that user owns a folder, and no other one can write to it. Its content is checked after that.
+pub fn chown_command(folder: &str, user: u32) -> String {
+    let word = shell_word(folder);
+    format!("chown -h {user} {word} && chmod go-w {word}")
+}
+
 /// Checks a name or a label that lists and logs will show; `field` is used in the error.
 ///
 /// Errors: `INVALID_REQUEST` if it contains a character that terminals interpret.

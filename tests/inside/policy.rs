@@ -287,7 +287,7 @@ async fn rules_of_another_user_change_nothing() -> Result<()> {
     served.join("b").await?;
     fs::set_permissions(&file, Permissions::from_mode(0o666))?;
     fs::write(&file, "# of another user\n")?;
-    let why = "policy.toml is writable by other users (mode 666): check its content, then run `cp ";
+    let why = "policy.toml is writable by other users (mode 666): run `install -m 600 -o ";
     let heard = eventually("it was noticed", RELOADED, async || {
         changes(&served, 1).await
     })

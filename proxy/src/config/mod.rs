@@ -26,6 +26,9 @@ pub use person::{Person, PersonLogin};
 pub use places::{HookEnvironment, Places, Sockets, may_wait_for_people};
 use places::{base, flag};
 
+/// The advice for a key that others could read.
+const NEW_KEY: &str = "join again, and revoke this key";
+
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
@@ -287,7 +290,7 @@ impl Config {
         let coordinators = Coordinators::read(variable, of_file, &mut problems);
         warnings.extend(coordinators.problem_of_relay(variable));
         if file.token.is_some() {
-            warnings.extend(private::readable(sources.file_name));
+            warnings.extend(private::readable(sources.file_name, NEW_KEY));
             warnings.extend(unsent(sources.file_name, &coordinators));
         }
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);

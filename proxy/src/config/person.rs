@@ -6,10 +6,14 @@ use std::path::Path;
 
 use c3po_shared::join::Fingerprint;
 use c3po_shared::login::TOKEN_PREFIX;
+use c3po_shared::text::copy_command;
 use serde::Deserialize;
 
 use super::coordinators::{DEFAULT_URL, Fingerprints, Source, are_among, targets};
 use super::{Coordinators, Secret, private, text_of};
+
+/// The advice for a login that others could read.
+const NEW_LOGIN: &str = "log in again, which ends this login";
 
 /// The person of this host.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +72,7 @@ impl PersonLogin {
     /// `config.toml` and queued calls of its own.
     pub fn problem_of_link(path: &Path) -> Option<String> {
         let found = fs::symlink_metadata(path).ok()?;
+        let command = copy_command(&path.display().to_string(), private::own_uid());
         let path = path.display();
         if found.is_symlink() {
             return Some(format!(
@@ -77,7 +82,7 @@ impl PersonLogin {
         (found.nlink() > 1).then(|| {
             format!(
                 "{path} is a link: the file has another name too, as a project or a backup makes it. If it is yours, copy it: \
-                 `cp -p {path} {path}.new && mv {path}.new {path}`"
+                 `{command}`"
             )
         })
     }
@@ -98,7 +103,7 @@ impl PersonLogin {
         let login = Self::of(&text)
             .map_err(|why| warnings.push(format!("{}: {why}", path.display())))
             .ok()?;
-        warnings.extend(private::readable(path));
+        warnings.extend(private::readable(path, NEW_LOGIN));
         Some(login)
     }
 

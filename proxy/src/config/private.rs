@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use c3po_shared::text::shell_word;
+use c3po_shared::text::{chown_command, copy_command, shell_word};
 use rustix::fs::OFlags;
 
 /// The permission bits of others.
@@ -75,42 +75,64 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Returns why other users could have written an existing file; `None` if they could not.
+/// Returns why other users could have written an existing file, with the advice; `None` if they could not.
 pub fn exposed(path: &Path) -> Option<String> {
-    let parts = [Some(path), path.parent()].into_iter().flatten();
-    parts.filter_map(|part| Some((part, fs::metadata(part).ok()?))).find_map(|(part, found)| {
-        let shown = part.display();
-        let is_open = found.mode() & EVERYBODY != 0 && (found.is_file() || found.mode() & STICKY == 0);
-        match (is_foreign(found.uid()), is_open) {
-            (true, _) => Some(format!(
-                "{shown} belongs to the user {}, who can redirect this host to another coordinator",
-                found.uid()
-            )),
-            (false, true) => {
-                let (mode, word) = (found.mode() & 0o777, shell_word(&shown.to_string()));
-                // Others may have a file open, and go on writing to it.
-                let next = if found.is_dir() {
-                    format!("`chmod go-w {word}`")
-                } else {
-                    format!("`cp {word} {word}.new && chmod 600 {word}.new && mv {word}.new {word}`")
-                };
-                Some(format!(
-                    "{shown} is writable by other users (mode {mode:03o}): check its content, then run {next}"
-                ))
-            }
-            (false, false) => None,
-        }
-    })
+    // The folder first: if others can write there, they can replace a new file too.
+    let parts = [path.parent(), Some(path)].into_iter().flatten();
+    parts
+        .filter_map(|part| Some((part, fs::metadata(part).ok()?)))
+        .find_map(|(part, found)| {
+            let (owner, mode) = (found.uid(), found.mode());
+            let is_open = mode & EVERYBODY != 0 && (found.is_file() || mode & STICKY == 0);
+            let why = match (is_foreign(owner), is_open) {
+                (true, _) => format!(
+                    "belongs to the user {owner}, who can redirect this host to another coordinator"
+                ),
+                (false, true) => format!("is writable by other users (mode {:03o})", mode & 0o777),
+                (false, false) => return None,
+            };
+            let next = if found.is_dir() {
+                folder_advice(part, owner, own_uid())
+            } else {
+                file_advice(part, mode, own_uid())
+            };
+            Some(format!("{} {why}: {next}", part.display()))
+        })
 }
 
-/// Returns why other users can read an existing file of this user that holds a secret; `None` if they cannot.
-pub(super) fn readable(path: &Path) -> Option<String> {
+/// Returns the advice for a file of that mode that others could have written.
+fn file_advice(file: &Path, mode: u32, user: u32) -> String {
+    let command = copy_command(&file.display().to_string(), user);
+    let renewal = if mode & OTHERS_READ == 0 {
+        ""
+    } else {
+        ". Others may also have read its key or login: join or log in again"
+    };
+    format!("run `{command}`, because they may still have it open, then check its content{renewal}")
+}
+
+/// Returns the advice for a folder of that owner in which others could have put files.
+fn folder_advice(folder: &Path, owner: u32, user: u32) -> String {
+    // The command changes no link, so it names the folder itself.
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let shown = folder.display().to_string();
+    let command = match owner {
+        _ if owner == user => format!("`chmod go-w {}`", shell_word(&shown)),
+        0 => format!("`chmod go-w {}` as root", shell_word(&shown)),
+        _ => format!("`{}` as root", chown_command(&shown, user)),
+    };
+    format!("run {command}, then check its content")
+}
+
+/// Returns why other users can read an existing file of this user that holds a secret, with the advice, which ends with how to
+/// replace the secret; `None` if they cannot.
+pub(super) fn readable(path: &Path, renewal: &str) -> Option<String> {
     let found = fs::metadata(path).ok()?;
     let is_open = found.mode() & OTHERS_READ != 0 && is_reachable(path.parent()?);
     (is_open && found.uid() == own_uid()).then(|| {
         let shown = path.display().to_string();
         format!(
-            "{shown} is readable by other users (mode {:03o}): run `chmod 600 {}`",
+            "{shown} is readable by other users (mode {:03o}), who may have its secret: run `chmod 600 {}`, then {renewal}",
             found.mode() & 0o777,
             shell_word(&shown)
         )
@@ -131,12 +153,17 @@ fn is_foreign(owner: u32) -> bool {
     owner != own && owner != 0 && own != 0
 }
 
-fn own_uid() -> u32 {
+/// Returns the user of this process.
+pub(super) fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::os::unix::fs::chown;
+    use std::process::Command;
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {
@@ -174,6 +201,73 @@ mod tests {
         }
     }
 
+    /// Runs the command of an advice, as it is pasted, in a shell whose new files are for everyone. Checks that the advice about
+    /// the content comes after it.
+    fn paste(advice: &str) {
+        let parts: Vec<&str> = advice.split('`').collect();
+        let &[before, command, after] = parts.as_slice() else {
+            panic!("{advice}");
+        };
+        assert!(
+            !before.contains("check") && after.contains("then check"),
+            "{advice}"
+        );
+        let mut shell = Command::new("sh");
+        let status = shell
+            .args(["-c", &format!("umask 000; {command}")])
+            .status();
+        assert!(status.unwrap().success(), "{command}");
+    }
+
+    #[test]
+    fn after_the_printed_command_no_one_else_writes_to_the_file() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("ann's own $(folder)");
+        let file = folder.join("config.toml");
+        make_folder(&folder).unwrap();
+        fs::write(&file, "ours").unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        // The folder comes first: until then the new file could be replaced, too.
+        set(&folder, 0o777);
+        set(&file, 0o666);
+        let mut open = append_as_it_is(&file);
+        paste(&exposed(&file).unwrap());
+        assert_eq!((mode(&folder), mode(&file)), (0o755, 0o666));
+        paste(&exposed(&file).unwrap());
+        open.write_all(b"theirs").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "ours");
+        assert_eq!(
+            (mode(&file), fs::read_dir(&folder).unwrap().count()),
+            (0o600, 1)
+        );
+        assert_eq!(exposed(&file), None);
+        // Only root can give something away, and for root nothing is foreign.
+        if chown(&file, Some(12_345), None).is_ok() {
+            paste(&file_advice(&file, 0o644, own_uid()));
+            chown(&folder, Some(12_345), None).unwrap();
+            set(&folder, 0o777);
+            paste(&folder_advice(&folder, 12_345, own_uid()));
+            let uid = |path: &Path| fs::metadata(path).unwrap().uid();
+            assert_eq!(
+                (uid(&file), uid(&folder), mode(&folder)),
+                (own_uid(), own_uid(), 0o755)
+            );
+        }
+    }
+
+    fn append_as_it_is(file: &Path) -> File {
+        OpenOptions::new().append(true).open(file).unwrap()
+    }
+
+    #[test]
+    fn the_advice_for_a_file_that_others_could_read_replaces_its_secret() {
+        let advice = |mode| file_advice(Path::new("/a/config.toml"), mode, 7);
+        assert!(advice(0o666).ends_with("join or log in again"));
+        assert!(advice(0o602).ends_with("then check its content"));
+    }
+
     #[test]
     fn a_secret_that_other_users_can_read_is_reported() {
         let folder = tempfile::tempdir().unwrap();
@@ -182,13 +276,13 @@ mod tests {
         let check = |of_file: u32, of_folder: u32, expected: bool| {
             fs::set_permissions(&file, Permissions::from_mode(of_file)).unwrap();
             fs::set_permissions(folder.path(), Permissions::from_mode(of_folder)).unwrap();
-            let found = readable(&file);
+            let found = readable(&file, "join again");
             assert_eq!(
                 found.is_some(),
                 expected && is_reachable(folder.path()),
                 "{of_file:o} {of_folder:o}"
             );
-            let advice = format!("run `chmod 600 {}`", file.display());
+            let advice = format!("run `chmod 600 {}`, then join again", file.display());
             assert!(found.is_none_or(|found| found.contains(&advice)));
         };
         check(0o600, 0o755, false);
@@ -196,7 +290,7 @@ mod tests {
         check(0o640, 0o750, true);
         check(0o644, 0o700, false);
         fs::remove_file(&file).unwrap();
-        assert_eq!(readable(&file), None);
+        assert_eq!(readable(&file, ""), None);
     }
 
     #[test]

@@ -366,6 +366,6 @@ fn a_token_that_other_users_can_read_is_a_warning() {
     };
     let url = "coordinator_url = \"http://nas:8420\"\n";
     check(url, 0);
-    let is_reachable = usize::from(private::readable(&path).is_some());
+    let is_reachable = usize::from(private::readable(&path, "").is_some());
     check(&format!("{url}token = \"c3po-login_a_b\"\n"), is_reachable);
 }
