@@ -255,6 +255,30 @@ async fn no_log_holds_a_key_a_code_or_a_text() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_host_that_relays_is_told_of_each_new_coordinator() -> Result<()> {
+    let (work, home) = (TempDir::new()?, TempDir::new()?);
+    let coordinator = coordinator(work.path()).await?;
+    let file = home.path().join(".config/c3po/config.toml");
+    std::fs::create_dir_all(file.parent().context("a folder")?)?;
+    std::fs::write(&file, "relay_permissions = true\n")?;
+    let is_told = async || {
+        let line = line(work.path(), &coordinator, "c3po join ").await?;
+        let joined = c3po(home.path(), &line).await?;
+        ensure!(joined.status.success(), "{joined:?}");
+        let told = format!("The people of {} decide about requests", coordinator.url());
+        Ok(String::from_utf8(joined.stdout)?.contains(&told))
+    };
+    assert!(is_told().await?, "the first one");
+    assert!(!is_told().await?, "the same one");
+    let text = std::fs::read_to_string(&file)?;
+    let (before, print) = text.split_once("sha256:").context("a fingerprint")?;
+    let other = format!("{before}sha256:{}{}", "0".repeat(64), &print[64..]);
+    std::fs::write(&file, other)?;
+    assert!(is_told().await?, "the same URL with another certificate");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_host_without_the_program_gets_it_from_the_coordinator_alone() -> Result<()> {
     let (work, home) = (TempDir::new()?, TempDir::new()?);
     let coordinator = coordinator(work.path()).await?;

@@ -69,6 +69,15 @@ impl KnownCoordinators {
         }
     }
 
+    /// Returns whether the URL or the certificate of a join is none of these.
+    pub(super) fn is_new(&self, url: &str, fingerprint: Option<Fingerprint>) -> bool {
+        let has_certificate = match fingerprint {
+            Some(fingerprint) => self.fingerprints.contains(&fingerprint),
+            None => self.fingerprints.is_empty(),
+        };
+        !has_certificate || !self.urls.iter().any(|known| known == url)
+    }
+
     /// Returns the known coordinators after a join at a URL with that certificate.
     pub(super) fn after(
         &self,
@@ -222,6 +231,27 @@ mod tests {
                 known(&[NAS, LAPTOP, "https://box:8420"], &[1, 1, 3]),
             ),
         );
+    }
+
+    #[test]
+    fn another_url_or_certificate_is_new() {
+        let check = |known: &KnownCoordinators, url: &str, byte: Option<u8>, expected: bool| {
+            assert_eq!(
+                known.is_new(url, byte.map(print)),
+                expected,
+                "{known:?} {url} {byte:?}"
+            );
+        };
+        check(&KnownCoordinators::default(), NAS, Some(1), true);
+        check(&KnownCoordinators::default(), NAS, None, true);
+        let (nas, plain) = (known(&[NAS], &[1]), known(&[NAS], &[]));
+        check(&nas, NAS, Some(1), false);
+        check(&nas, NAS, Some(2), true);
+        check(&nas, NAS, None, true);
+        check(&nas, LAPTOP, Some(1), true);
+        check(&plain, NAS, None, false);
+        check(&plain, NAS, Some(1), true);
+        check(&known(&[NAS, LAPTOP], &[1, 2]), LAPTOP, Some(2), false);
     }
 
     #[test]

@@ -276,15 +276,17 @@ fn tell(
             "It serves the same fleet as {others}: this host uses whichever of them answers."
         ))?,
         Relation::Instead => line(&format!(
-            "This host no longer uses {others}.{}{}",
-            left_behind(joining, joined),
-            relayed(joining)
+            "This host no longer uses {others}.{}",
+            left_behind(joining, joined)
         ))?,
         Relation::Again if !others.is_empty() => line(&format!(
             "It also uses {others}, as {file} named before, and sends its key there. If you do not know that \
              coordinator, revoke this key, delete that file, and join again with a new code."
         ))?,
         Relation::First | Relation::Again => {}
+    }
+    if let Some(relayed) = relayed(joining, &file) {
+        line(&relayed)?;
     }
     let older = joined.older_key.as_ref().filter(|older| older.valid);
     if let Some(older) = older {
@@ -306,17 +308,19 @@ fn left_behind(joining: &Joining, joined: &JoinReply) -> String {
     })
 }
 
-/// Returns the sentence about requests of the client, if the file relays them: other people decide now.
-fn relayed(joining: &Joining) -> String {
-    let file = joining.before.parse::<toml::Table>().unwrap_or_default();
-    if file.get("relay_permissions") != Some(&toml::Value::Boolean(true)) {
-        return String::new();
-    }
+/// Returns the sentence about requests of the client, if the file relays them and other people may decide from now on: those of a
+/// coordinator whose URL or certificate this host did not know.
+fn relayed(joining: &Joining, file: &str) -> Option<String> {
+    let before = joining.before.parse::<toml::Table>().unwrap_or_default();
+    let relays = before.get("relay_permissions") == Some(&toml::Value::Boolean(true));
     let url = &joining.url;
-    format!(
-        " The people of {url} decide about requests of Claude Code now: remove relay_permissions from the file if you do not \
-         want that."
-    )
+    let is_new = joining.known.is_new(url, joining.code.fingerprint);
+    (relays && is_new).then(|| {
+        format!(
+            "The people of {url} decide about requests of Claude Code now: remove relay_permissions from {file} if you do \
+             not want that."
+        )
+    })
 }
 
 /// Returns the report for a host whose own name differs from its known one.
