@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs c3po from a release, without a Rust toolchain:
-#   curl -fsSL URL/install.sh | sh                    c3po for this user, into ~/.local/bin
-#   curl -fsSL URL/install.sh | sh -s -- --server     a coordinator that starts with this machine (systemd, sudo)
-# C3PO_RELEASE names another place of the files, C3PO_BIN_DIR another folder.
+#   curl -q -fsSL URL/install.sh | sh                    c3po for this user, into ~/.local/bin
+#   curl -q -fsSL URL/install.sh | sh -s -- --server     a coordinator that starts with this machine (systemd, sudo)
+# C3PO_RELEASE names another place of the files, C3PO_BIN_DIR another folder. Programs from that place are run, with --server also
+# as root, so run this where no project sets them.
 set -eu
 
 # Ends, for the reason given.
@@ -31,6 +32,7 @@ main() {
     # Other users must not be able to replace the programs.
     umask go-w
     release=${C3PO_RELEASE:-@REPOSITORY@/releases/latest/download}
+    if [ -n "${C3PO_RELEASE:-}" ]; then echo "installing from $release (C3PO_RELEASE)" >&2; fi
     arch=$(uname -m)
     case $arch in
     amd64) arch=x86_64 ;;

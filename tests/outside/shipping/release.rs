@@ -57,6 +57,11 @@ async fn an_archive_is_checked_and_installs_c3po_for_its_user() -> Result<()> {
         said.contains(&format!("there is no c3po for {}", machine())),
         "{said}"
     );
+    let place = format!(
+        "installing from file://{} (C3PO_RELEASE)",
+        folder.path().display()
+    );
+    ensure!(said.starts_with(&place), "before anything runs: {said}");
 
     release(folder.path()).await?;
     let said = well(&install(home.path(), folder.path()).await?)?;
