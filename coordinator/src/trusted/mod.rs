@@ -150,7 +150,7 @@ fn is_in_shared(part: &Path) -> bool {
     folder.is_some_and(|folder| fs::metadata(folder).map_or(true, is_shared))
 }
 
-/// Returns the user for whom a part of that owner is judged: the holder if it belongs to the holder, otherwise this user.
+/// Returns the user from whose view a part of that owner is judged: the holder if the holder owns it, otherwise this user.
 fn judge_of(owner: u32, holder: Option<u32>) -> u32 {
     let holder = holder.filter(|holder| *holder == owner);
     holder.unwrap_or_else(|| geteuid().as_raw())
@@ -193,7 +193,7 @@ fn check(
 const ELSEWHERE: &str =
     "move the file to a folder that only its owner can write, then check its content";
 
-/// Returns the error for a folder or a file that others can write to. `user` is the one for whom it is judged.
+/// Returns the error for a folder or a file that others can write to, from the view of that user.
 fn writable(part: &Path, found: &Metadata, user: u32) -> io::Error {
     let (shown, mode) = (part.display().to_string(), found.mode() & 0o7777);
     let (kind, next) = match () {

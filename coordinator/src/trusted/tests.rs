@@ -239,8 +239,8 @@ fn a_trusted_file_is_a_regular_one() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs the command that an error contains, as it is pasted, in a shell whose new files are for everyone. Checks that the advice
-/// about the content comes after it.
+/// Runs the command that an error contains, as it is pasted, in a shell whose new files are for everyone. Checks that the
+/// advice about the content comes after it.
 fn paste(error: &io::Error) -> io::Result<()> {
     let error = error.to_string();
     let parts: Vec<&str> = error.split('`').collect();

@@ -201,8 +201,8 @@ mod tests {
         }
     }
 
-    /// Runs the command of an advice, as it is pasted, in a shell whose new files are for everyone. Checks that the advice about
-    /// the content comes after it.
+    /// Runs the command of an advice, as it is pasted, in a shell whose new files are for everyone. Checks that the advice
+    /// about the content comes after it.
     fn paste(advice: &str) {
         let parts: Vec<&str> = advice.split('`').collect();
         let &[before, command, after] = parts.as_slice() else {
