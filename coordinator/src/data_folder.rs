@@ -5,7 +5,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use c3po_shared::text::shell_word;
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
@@ -36,7 +35,7 @@ pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
 
 fn check(folder: &Path) -> anyhow::Result<()> {
     let (found, user, shown) = (fs::metadata(folder)?, geteuid().as_raw(), folder.display());
-    let (mode, word) = (found.mode() & 0o777, shell_word(&shown.to_string()));
+    let mode = found.mode() & 0o777;
     match standing(found.uid(), mode, user) {
         Exposure::Private => Ok(()),
         Exposure::Readable => {
@@ -45,20 +44,22 @@ fn check(folder: &Path) -> anyhow::Result<()> {
             })?;
             if is_reachable(folder) {
                 tracing::info!(
-                    "other users could enter or read the data folder {shown} (mode {mode:03o}): {outcome}"
+                    "other users could enter or read the data folder {shown} (mode {mode:03o}): {outcome}. If they could \
+                     read its database too, they may have its messages and open codes"
                 );
             }
             Ok(())
         }
         Exposure::Writable => bail!(
             "the data folder {shown} is writable by other users (mode {mode:03o}), who may have put a certificate, a \
-             policy or a database there: check its content, then {}",
+             policy or a database there: {}, then delete what you cannot check",
             closing(folder, found.uid(), found.mode(), user)
         ),
         Exposure::Foreign => bail!(
             "the data folder {shown} belongs to uid {}, who can read and replace its files, and this coordinator runs \
-             as uid {user}: check its content and run `chown {user} {word}`, or pass another folder with --data-dir",
-            found.uid()
+             as uid {user}: {}, then delete what you cannot check, or pass another folder with --data-dir",
+            found.uid(),
+            closing(folder, found.uid(), found.mode(), user)
         ),
     }
 }
@@ -66,7 +67,8 @@ fn check(folder: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::process::Command;
 
     use super::*;
 
@@ -104,6 +106,32 @@ mod tests {
             "{error}"
         );
         Ok(())
+    }
+
+    #[test]
+    fn after_the_printed_command_the_folder_is_this_users_alone() -> anyhow::Result<()> {
+        let place = tempfile::tempdir()?;
+        let folder = place.path().join("ann's data $(folder)");
+        fs::create_dir(&folder)?;
+        let paste = || -> anyhow::Result<()> {
+            let error = prepare(&folder).expect_err("of others").to_string();
+            let (before, rest) = error.split_once("run `").context("a command")?;
+            let (command, after) = rest.split_once('`').context("its end")?;
+            assert!(
+                !before.contains("check") && after.contains("then delete what you cannot check"),
+                "{error}"
+            );
+            let shell = Command::new("sh").args(["-c", command]).status()?;
+            assert!(shell.success(), "{command}");
+            prepare(&folder)
+        };
+        fs::set_permissions(&folder, Permissions::from_mode(0o777))?;
+        paste()?;
+        // Only root can give a folder away.
+        match chown(&folder, Some(12_345), None) {
+            Ok(()) => paste(),
+            Err(_) => Ok(()),
+        }
     }
 
     #[test]
