@@ -12,21 +12,27 @@ use anyhow::{Context, Result, bail};
 use c3po_shared::time::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 
-use super::open;
+use super::ladder::version;
+use super::{open, parts};
 
 /// The folder of the certificate inside the data folder.
 const CERTIFICATE: &str = "tls";
+/// Makes the table of the certificate's files in a backup.
+const COPIED_FILES: &str =
+    "CREATE TABLE copied_files (name TEXT PRIMARY KEY, content BLOB NOT NULL)";
 /// The largest size of a certificate file.
 const FILE_MAX: u64 = 1 << 20;
 
 /// Copies the database and the certificate into a new file that only its owner can read. A coordinator may run meanwhile: the
 /// copy has the state at the start of the copy.
 ///
-/// Errors: there is no database, the file already exists, or it cannot be written. A partial file is removed.
+/// Errors: there is no database, it contains what this program does not make, the file already exists, or it cannot be written.
+/// A partial file is removed.
 pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result<()> {
     open::check_header(database)?;
     let source = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .with_context(|| format!("there is no database to copy at {}", database.display()))?;
+    open::check_parts(database, &source, version(&source)?)?;
     let made = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -49,7 +55,7 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
 fn copy(source: &Connection, data_dir: &Path, target: &Path) -> Result<()> {
     source.execute("VACUUM INTO ?", [text(target)?])?;
     let copy = Connection::open(target)?;
-    copy.execute_batch("CREATE TABLE copied_files (name TEXT PRIMARY KEY, content BLOB NOT NULL)")?;
+    copy.execute_batch(COPIED_FILES)?;
     let folder = match fs::read_dir(data_dir.join(CERTIFICATE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         folder => folder?,
@@ -70,8 +76,8 @@ fn copy(source: &Connection, data_dir: &Path, target: &Path) -> Result<()> {
 /// Replaces the database and the certificate with a backup, without its open invites and codes of logins. Returns the new paths
 /// of the replaced files.
 ///
-/// Errors: a coordinator is running on that database, the file is not a backup or comes from a newer program, or a folder
-/// cannot be written.
+/// Errors: a coordinator is running on that database, the file is not a backup, contains what `backup` does not
+/// make, or comes from a newer program, or a folder cannot be written.
 pub(super) fn restore(source: &Path, database: &Path, data_dir: &Path) -> Result<Vec<PathBuf>> {
     let source_is_there = fs::metadata(source).with_context(|| source.display().to_string())?;
     if source_is_there.len() == 0 {
@@ -97,11 +103,19 @@ fn place(source: &Path, new: &Path, database: &Path, data_dir: &Path) -> Result<
         .open(new)?;
     io::copy(&mut File::open(source)?, &mut file)?;
     let copy = Connection::open(new)?;
+    if !copy.table_exists(None, "copied_files")? {
+        bail!("it is a database, but not a copy made by `backup`");
+    }
+    if let Some(difference) = parts::difference(&copy, version(&copy)?, COPIED_FILES)? {
+        bail!(
+            "it is not as `backup` makes it ({difference}), so others may have changed it: use another backup"
+        );
+    }
     let verdict: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
         bail!("it is damaged: {verdict}");
     }
-    let files = copied_files(&copy).context("it is a database, but not a copy made by `backup`")?;
+    let files = copied_files(&copy)?;
     copy.execute_batch("DROP TABLE copied_files")?;
     // A code may have been used after the backup. A backup of an earlier format has fewer tables.
     for codes in ["invites", "login_codes"] {
@@ -383,5 +397,37 @@ mod tests {
             .expect("it is as before")
             .close()
             .await;
+    }
+
+    #[tokio::test]
+    async fn a_trigger_of_others_is_neither_copied_nor_restored() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (database, copy) = (folder.path().join("c3po.db"), folder.path().join("copy"));
+        served(folder.path(), "key").await.close().await;
+        back_up(&database, folder.path(), &copy).expect("copied");
+        for path in [&copy, &database] {
+            let trigger = "CREATE TRIGGER t AFTER INSERT ON audit BEGIN INSERT INTO logins VALUES ('a', 1, 'b'); END";
+            let file = Connection::open(path).expect("a database");
+            file.execute_batch(trigger).expect("added");
+        }
+        let again = back_up(&database, folder.path(), &folder.path().join("again"));
+        let errors = [
+            again.expect_err("it is not copied"),
+            restore(&copy, &database, folder.path()).expect_err("it is not restored"),
+        ];
+        for error in errors {
+            let error = format!("{error:#}");
+            assert!(error.contains("it has the trigger \"t\""), "{error}");
+        }
+        let left: Vec<_> = fs::read_dir(folder.path())
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
+        assert!(
+            !left
+                .iter()
+                .any(|name| name == "again" || name == "c3po.db.restoring"),
+            "{left:?}"
+        );
     }
 }

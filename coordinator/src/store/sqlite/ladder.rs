@@ -8,7 +8,8 @@ pub(super) const APPLICATION: u32 = 0x6333_706f;
 /// The number of the latest schema. A database with a higher one was written by a newer program.
 pub(super) const VERSION: u32 = 22;
 
-/// The migrations: each one upgrades a database from the version of its index to the next.
+/// The migrations: each one upgrades a database from the version of its index to the next. Only the comments of one that was in
+/// use may change: a database with other definitions is refused.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
     include_str!("contexts.sql"),
@@ -49,6 +50,14 @@ pub(super) fn climb(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&format!(
         "BEGIN IMMEDIATE; {steps} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT"
     ))
+}
+
+/// Returns a database in memory with the schema of that format, as this program makes it.
+pub(super) fn made(format: u32) -> rusqlite::Result<Connection> {
+    let database = Connection::open_in_memory()?;
+    let steps: String = LADDER.into_iter().take(format as usize).collect();
+    database.execute_batch(&steps)?;
+    Ok(database)
 }
 
 #[cfg(test)]

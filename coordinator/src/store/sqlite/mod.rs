@@ -29,6 +29,7 @@ mod logins;
 mod messages;
 mod open;
 mod page_use;
+mod parts;
 mod people;
 mod progress;
 mod quota;

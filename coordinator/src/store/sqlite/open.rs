@@ -8,39 +8,11 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 use super::ladder::{APPLICATION, VERSION, climb, version};
-use super::{room, upgrade};
+use super::{parts, room, upgrade};
 use crate::config::Fleet;
 use crate::files::{self, private};
 use crate::store::StoreError;
 
-/// The tables and indexes that every database of this version has.
-const PARTS: [&str; 25] = [
-    "agents",
-    "messages",
-    "inbox",
-    "threads",
-    "kept",
-    "keys",
-    "invites",
-    "audit",
-    "fleet",
-    "guard",
-    "asked",
-    "owners",
-    "quotas",
-    "makers",
-    "alike",
-    "former",
-    "formers",
-    "reserve",
-    "duties",
-    "due",
-    "dismiss",
-    "logins",
-    "login_codes",
-    "long_messages",
-    "shorten",
-];
 /// The largest file that is checked completely at startup. Above it the check would take too long.
 const CHECKED_MAX: u64 = 8 << 20;
 /// The number of write-ahead log pages that triggers a checkpoint. A checkpoint costs the disk as much as a commit.
@@ -49,9 +21,9 @@ const LOG_PAGES: u32 = 4_096;
 const STATEMENTS: usize = 120;
 
 /// The advice about a database that others could change.
-const CHANGED: &str = "They may still have it open: stop the coordinator and put a copy in its place (`cp`, then `mv`). If \
-    you do not trust them, restore a backup, or check its logins and keys with `c3po-coordinator logins list` and \
-    `c3po-coordinator keys list`";
+const CHANGED: &str = "They can have forged messages, answers, logins and keys, and may still have it open: stop the \
+    coordinator, and restore a backup with `c3po-coordinator restore FILE`. Only if you trust these users, put a copy \
+    in its place (`install -m 600`, then `mv`)";
 
 /// Why a database was not opened. No stored message was changed.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +45,17 @@ pub enum OpenError {
         path: PathBuf,
         /// The problem with it.
         reason: String,
+    },
+    /// The file contains something that this program does not make, such as a trigger.
+    #[error(
+        "{path} is not as c3po makes it ({difference}), so others may have changed it: restore a backup with \
+         `c3po-coordinator restore FILE`, or undo the change with `sqlite3` if it is your own"
+    )]
+    Altered {
+        /// The file.
+        path: PathBuf,
+        /// The first difference.
+        difference: String,
     },
     /// The file was written by a newer program.
     #[error(
@@ -330,6 +313,25 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Checks that a database of that format contains only what this program makes, before a statement could run a trigger.
+pub(super) fn check_parts(
+    path: &Path,
+    connection: &Connection,
+    format: u32,
+) -> Result<(), OpenError> {
+    match parts::difference(connection, format, "") {
+        Ok(None) => Ok(()),
+        Ok(Some(difference)) => Err(OpenError::Altered {
+            path: path.into(),
+            difference,
+        }),
+        Err(error) => Err(OpenError::Unreadable {
+            path: path.into(),
+            reason: error.to_string(),
+        }),
+    }
+}
+
 /// Checks the content through SQLite: the write-ahead log may have a newer version than the header.
 fn check_content(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let unreadable = |reason: String| OpenError::Unreadable {
@@ -343,16 +345,7 @@ fn check_content(path: &Path, connection: &Connection) -> Result<(), OpenError> 
             found,
         });
     }
-    if found == VERSION {
-        for part in PARTS {
-            let sql = "SELECT count(*) FROM sqlite_schema WHERE name = ?";
-            match connection.query_row(sql, [part], |row| row.get(0)) {
-                Ok(1) => {}
-                Ok(_) => return Err(unreadable(format!("it has no {part}"))),
-                Err(error) => return Err(unreadable(error.to_string())),
-            }
-        }
-    }
+    check_parts(path, connection, found)?;
     if fs::metadata(path).is_ok_and(|file| file.len() <= CHECKED_MAX) {
         let check =
             connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
