@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use c3po_coordinator::cli::{Action, CommandLine, ask_health, back_up, restore};
+use c3po_coordinator::cli::{Action, CommandLine, Origin, ask_health, back_up, restore};
 use c3po_coordinator::config::{Config, ServeFlags};
 use c3po_coordinator::log::LimitedLog;
 use c3po_coordinator::{
@@ -136,7 +136,14 @@ async fn ask(action: &Action, settings: ServeFlags) -> anyhow::Result<()> {
             return Ok(());
         }
         Action::Backup { file } => back_up(settings, file)?,
-        Action::Restore { file } => restore(settings, file)?,
+        Action::Restore { file, trust_file } => {
+            let origin = if *trust_file {
+                Origin::Any
+            } else {
+                Origin::Own
+            };
+            restore(settings, file, origin)?
+        }
         Action::Notify(command) => {
             let report = |line: &str| eprintln!("{}", harmless(line, true));
             command.run(&settings, report).await?

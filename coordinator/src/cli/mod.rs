@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 pub use self::admin::Admin;
 pub use self::audit::AuditOptions;
-pub use self::backup::{back_up, restore};
+pub use self::backup::{Origin, back_up, restore};
 pub use self::health::ask as ask_health;
 pub use self::logins::{LoginOptions, LoginsCommand};
 use crate::config::ServeFlags;
@@ -64,6 +64,9 @@ pub enum Action {
     Restore {
         /// The file that `backup` wrote
         file: PathBuf,
+        /// Restore it even if other users own it or could have changed it, as on a network share
+        #[arg(long)]
+        trust_file: bool,
     },
     /// Check the settings of pushes
     #[command(subcommand)]
