@@ -12,9 +12,9 @@ use crate::files::{Exposure, close_folder, closing, is_reachable, standing};
 
 /// Creates the folder if it is missing, and makes a folder private that others can read.
 ///
-/// Errors: it cannot be created or written, or others may have put a certificate, a policy or a database there. The error
-/// names the owner of the folder and the user of this process. They differ if a folder of the host is mounted into a
-/// container.
+/// Errors: it cannot be created or written, or others may have put a certificate, a policy, a database or a program for hosts
+/// there. The error names the owner of the folder and the user of this process. They differ if a folder of the host is mounted
+/// into a container.
 pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     let writable = made.and_then(|()| Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?));
@@ -52,7 +52,7 @@ fn check(folder: &Path) -> anyhow::Result<()> {
         }
         Exposure::Writable => bail!(
             "the data folder {shown} is writable by other users (mode {mode:03o}), who may have put a certificate, a \
-             policy or a database there: {}, then delete what you cannot check",
+             policy, a database or programs for new hosts (`downloads`) there: {}, then delete what you cannot check",
             closing(folder, found.uid(), found.mode(), user)
         ),
         Exposure::Foreign => bail!(

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
@@ -16,6 +17,7 @@ use c3po_shared::text::shell_word;
 use data_encoding::HEXLOWER;
 use futures_util::stream;
 use ring::digest::{Context, SHA256};
+use rustix::process::geteuid;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::fs::File;
@@ -26,6 +28,8 @@ use tokio::time::Instant;
 
 use super::AppState;
 use super::endpoint::{InPath, Media, Plain, Refused};
+use crate::files::{Exposure, is_own_group, refused, standing};
+use crate::trusted;
 
 /// The path of the script.
 pub(super) const SCRIPT_PATH: &str = "/join.sh";
@@ -53,6 +57,8 @@ pub(super) struct Downloads {
     folder: PathBuf,
     /// The checksums, each with the stamp of its file. The lock is held while a file is read, so that each file is read once.
     sums: Mutex<BTreeMap<String, (Stamp, String)>>,
+    /// The last look's warnings: each is logged once.
+    warnings: StdMutex<Vec<String>>,
     places: Arc<Semaphore>,
 }
 
@@ -60,26 +66,40 @@ pub(super) struct Downloads {
 type Stamp = (u64, SystemTime);
 
 impl Downloads {
-    /// Makes the downloads of a coordinator with that data folder.
+    /// Makes the downloads of a coordinator with that data folder. Logs which programs it does not offer.
     pub(super) fn new(data_dir: &Path) -> Self {
         let own = std::env::current_exe()
             .ok()
             .map(|program| program.with_file_name(PROGRAM));
         let folder = data_dir.join(FOLDER);
-        Self {
+        let (_, warnings) = programs_in(own.clone(), &folder);
+        let downloads = Self {
             own,
             folder,
             sums: Mutex::default(),
+            warnings: StdMutex::default(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
+        };
+        downloads.warn(warnings);
+        downloads
+    }
+
+    /// Logs the warnings that the last look did not have.
+    fn warn(&self, warnings: Vec<String>) {
+        let mut known = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in warnings.iter().filter(|warning| !known.contains(warning)) {
+            tracing::warn!("{warning}");
         }
+        *known = warnings;
     }
 
     /// Returns the present programs by system and processor, such as `linux-x86_64`.
     async fn programs(&self) -> io::Result<BTreeMap<String, PathBuf>> {
         let (own, folder) = (self.own.clone(), self.folder.clone());
-        spawn_blocking(move || programs_in(own, &folder))
-            .await
-            .map_err(io::Error::other)
+        let look = spawn_blocking(move || programs_in(own, &folder)).await;
+        let (programs, warnings) = look.map_err(io::Error::other)?;
+        self.warn(warnings);
+        Ok(programs)
     }
 
     /// Returns the script for a coordinator at that URL, with these flags for curl.
@@ -141,8 +161,37 @@ fn stamp(metadata: &fs::Metadata) -> io::Result<Stamp> {
     Ok((metadata.len(), metadata.modified()?))
 }
 
-/// Returns the programs in a folder, with our own added unless the folder has one for this machine.
-fn programs_in(own: Option<PathBuf>, folder: &Path) -> BTreeMap<String, PathBuf> {
+/// Returns the programs in a folder, with our own added unless the folder has one for this machine, and a warning about each
+/// that other users could have written or replaced. Such a program is not offered: hosts run it as their users.
+fn programs_in(own: Option<PathBuf>, folder: &Path) -> (BTreeMap<String, PathBuf>, Vec<String>) {
+    let mut warnings = Vec::new();
+    let mut is_offered = |program: &Path, checked: io::Result<()>| {
+        let Err(error) = checked else { return true };
+        warnings.push(format!(
+            "hosts cannot download {}, because others could have put another program there: {error}. If you cannot check \
+             it, delete it and put it there again",
+            program.display()
+        ));
+        false
+    };
+    let mut programs = named_programs(folder);
+    programs.retain(|_, program| is_offered(program, check_added(program)));
+    if let Some(own) = own.filter(|own| own.is_file())
+        && is_offered(&own, check_own(&own))
+    {
+        programs
+            .entry(format!(
+                "{}-{}",
+                std::env::consts::OS,
+                std::env::consts::ARCH
+            ))
+            .or_insert(own);
+    }
+    (programs, warnings)
+}
+
+/// Returns the programs in a folder by their machines.
+fn named_programs(folder: &Path) -> BTreeMap<String, PathBuf> {
     let mut programs: BTreeMap<_, _> = fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -160,16 +209,35 @@ fn programs_in(own: Option<PathBuf>, folder: &Path) -> BTreeMap<String, PathBuf>
         })
         .collect();
     programs.retain(|_, program| program.is_file());
-    if let Some(own) = own.filter(|own| own.is_file()) {
-        programs
-            .entry(format!(
-                "{}-{}",
-                std::env::consts::OS,
-                std::env::consts::ARCH
-            ))
-            .or_insert(own);
-    }
     programs
+}
+
+/// Checks that only this user or root can have written or replaced a program that an operator added.
+fn check_added(program: &Path) -> io::Result<()> {
+    trusted::read_required(program, 0, geteuid().as_raw()).map(drop)
+}
+
+/// Checks that others cannot write to our own program. It may also belong to the owner of the coordinator's program. Its folder
+/// is not checked: another user who can replace a file there could replace the coordinator too.
+fn check_own(program: &Path) -> io::Result<()> {
+    let user = geteuid().as_raw();
+    let installer = fs::metadata(std::env::current_exe()?)?.uid();
+    let found = fs::metadata(program)?;
+    let judge = if found.uid() == installer {
+        installer
+    } else {
+        user
+    };
+    let own_group = if is_own_group(found.uid(), found.gid(), judge) {
+        0o020
+    } else {
+        0
+    };
+    match standing(found.uid(), found.mode() & !own_group, judge) {
+        Exposure::Private | Exposure::Readable => Ok(()),
+        Exposure::Writable => Err(refused("other users can write to it")),
+        Exposure::Foreign => Err(refused(&format!("it belongs to uid {}", found.uid()))),
+    }
 }
 
 /// A shell script.
@@ -256,6 +324,9 @@ fn unreadable(error: &io::Error) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -266,7 +337,7 @@ mod tests {
             fs::create_dir_all(downloads.join(machine)).expect("a folder");
             fs::write(downloads.join(machine).join(PROGRAM), machine).expect("a file");
         };
-        let found = || programs_in(Some(own.clone()), &downloads);
+        let found = || programs_in(Some(own.clone()), &downloads).0;
         assert!(found().is_empty());
         put("macos-aarch64");
         fs::create_dir_all(downloads.join("linux-riscv64")).expect("a folder without a program");
@@ -282,5 +353,55 @@ mod tests {
             found().len() == 2 && found().values().all(|program| *program != own),
             "it takes precedence"
         );
+    }
+
+    #[test]
+    fn programs_that_others_could_have_put_there_are_not_offered() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (own, downloads) = (place.path().join(PROGRAM), place.path().join(FOLDER));
+        let machine = downloads.join("linux-riscv64");
+        let added = machine.join(PROGRAM);
+        fs::create_dir_all(&machine).expect("folders");
+        for program in [&own, &added] {
+            fs::write(program, "a program").expect("written");
+        }
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+        };
+        let check = |offered: &[&Path], reasons: &[&str]| {
+            let (programs, warnings) = programs_in(Some(own.clone()), &downloads);
+            let found: Vec<_> = programs.values().map(PathBuf::as_path).collect();
+            assert!(
+                found.len() == offered.len() && offered.iter().all(|path| found.contains(path)),
+                "{found:?}"
+            );
+            assert_eq!(warnings.len(), reasons.len(), "{warnings:?}");
+            for (warning, reason) in warnings.iter().zip(reasons) {
+                assert!(
+                    warning.contains(reason) && warning.contains("put it there again"),
+                    "{warning}"
+                );
+            }
+        };
+        let modes = |of_own, of_added, of_folder| {
+            set(&own, of_own);
+            set(&added, of_added);
+            set(&downloads, of_folder);
+        };
+        modes(0o755, 0o755, 0o755);
+        check(&[&own, &added], &[]);
+        modes(0o755, 0o777, 0o755);
+        check(&[&own], &["linux-riscv64/c3po is writable by other users"]);
+        modes(0o755, 0o755, 0o777);
+        check(&[&own], &["downloads is writable by other users"]);
+        modes(0o757, 0o755, 0o755);
+        check(&[&added], &["other users can write to it"]);
+        modes(0o755, 0o755, 0o755);
+        // Only root can give a file away.
+        if std::os::unix::fs::chown(&own, Some(12_345), None).is_ok() {
+            std::os::unix::fs::chown(&machine, Some(12_345), None).expect("root");
+            let added = "linux-riscv64 belongs to uid 12345";
+            check(&[], &[added, "it belongs to uid 12345"]);
+        }
     }
 }
