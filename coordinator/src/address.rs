@@ -21,7 +21,7 @@ pub enum StoreAddress {
 pub struct RedisAddress {
     /// The topology of the servers.
     pub topology: Topology,
-    /// The named servers: the one server, the sentinels, or some of the cluster.
+    /// The named servers: the one server, the sentinels, or some of the cluster. Empty for a socket.
     pub servers: Vec<ServerAddress>,
     /// Whether to use TLS.
     pub tls: bool,
@@ -57,6 +57,8 @@ pub enum Topology {
     Sentinel(String),
     /// A cluster.
     Cluster,
+    /// One server that listens on this Unix socket.
+    Socket(PathBuf),
 }
 
 /// One server. Its text is `HOST:PORT`.
@@ -73,13 +75,18 @@ pub struct ServerAddress {
 pub enum AddressError {
     /// The scheme is unknown.
     #[error(
-        "it must be sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or \
-         redis+cluster://HOST:PORT,HOST:PORT; with TLS rediss:// instead of redis://"
+        "it must be sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER, \
+         redis+cluster://HOST:PORT,HOST:PORT or redis+unix:///PATH; with TLS rediss:// instead of redis://"
     )]
     Kind,
     /// The path of the file is missing.
     #[error("sqlite: needs the path of a file")]
     NoPath,
+    /// The path of the socket is missing or not absolute.
+    #[error(
+        "redis+unix:// needs the absolute path of a socket, as in redis+unix:///run/redis/redis.sock"
+    )]
+    NoSocket,
     /// A server is not `HOST:PORT`.
     #[error(
         "'{0}' is not HOST:PORT; a '/', '?', '#', '@' or ',' in a password must be written %2F, %3F, %23, %40 or %2C"
@@ -131,6 +138,7 @@ enum Scheme {
     One,
     Sentinel,
     Cluster,
+    Socket,
 }
 
 impl FromStr for RedisAddress {
@@ -145,6 +153,7 @@ impl FromStr for RedisAddress {
             "rediss+sentinel" => (true, Scheme::Sentinel),
             "redis+cluster" => (false, Scheme::Cluster),
             "rediss+cluster" => (true, Scheme::Cluster),
+            "redis+unix" => (false, Scheme::Socket),
             _ => return Err(AddressError::Kind),
         };
         // Split at the last `@`, because a password may contain an unescaped one. Part of the password must not be taken for
@@ -155,10 +164,8 @@ impl FromStr for RedisAddress {
         if rest.contains(['?', '#']) {
             return Err(AddressError::Options);
         }
-        let (servers, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password) = login.map_or(Ok((None, None)), read_login)?;
-        let (topology, database) = read_path(scheme, path)?;
-        let servers = read_servers(scheme, servers)?;
+        let (topology, servers, database) = read_place(scheme, rest)?;
         Ok(Self {
             topology,
             servers,
@@ -202,6 +209,21 @@ fn unescape(text: &str) -> Result<String, AddressError> {
     String::from_utf8(bytes).map_err(|_| AddressError::Escape)
 }
 
+/// Returns the topology, the named servers and the number of the database.
+fn read_place(
+    scheme: Scheme,
+    text: &str,
+) -> Result<(Topology, Vec<ServerAddress>, i64), AddressError> {
+    if scheme == Scheme::Socket {
+        let names_file = text.starts_with('/') && !text.ends_with('/');
+        let socket = names_file.then(|| Topology::Socket(PathBuf::from(text)));
+        return Ok((socket.ok_or(AddressError::NoSocket)?, Vec::new(), 0));
+    }
+    let (servers, path) = text.split_once('/').unwrap_or((text, ""));
+    let (topology, database) = read_path(scheme, path)?;
+    Ok((topology, read_servers(scheme, servers)?, database))
+}
+
 fn read_path(scheme: Scheme, path: &str) -> Result<(Topology, i64), AddressError> {
     let (first, second) = path.split_once('/').unwrap_or((path, ""));
     match scheme {
@@ -210,6 +232,7 @@ fn read_path(scheme: Scheme, path: &str) -> Result<(Topology, i64), AddressError
         Scheme::Sentinel => Ok((Topology::Sentinel(first.to_owned()), read_database(second)?)),
         Scheme::Cluster if read_database(path)? != 0 => Err(AddressError::ClusterDatabase),
         Scheme::Cluster => Ok((Topology::Cluster, 0)),
+        Scheme::Socket => Err(AddressError::NoSocket),
     }
 }
 
@@ -297,6 +320,7 @@ impl fmt::Display for RedisAddress {
             Topology::One => ("", String::new()),
             Topology::Sentinel(master) => ("+sentinel", format!("/{master}")),
             Topology::Cluster => ("+cluster", String::new()),
+            Topology::Socket(path) => ("+unix", path.display().to_string()),
         };
         write!(
             f,
@@ -349,6 +373,10 @@ mod tests {
             "redis+cluster://a:6379,b:7001,[::2]:7002",
         );
         check("rediss+cluster://a/0", "rediss+cluster://a:6379");
+        check(
+            "redis+unix://user:word@/run/redis.sock",
+            "redis+unix:///run/redis.sock",
+        );
     }
 
     #[test]
@@ -374,6 +402,7 @@ mod tests {
             Some("w@rd/x?y#z"),
         );
         check("redis+cluster://user@a,b", Some("user"), None);
+        check("redis+unix://:word@/run/redis.sock", None, Some("word"));
     }
 
     #[test]
@@ -392,6 +421,7 @@ mod tests {
             "redis:/:sesame@x",
             "sesame://a:sesame@",
             "redis.db",
+            "rediss+unix:///run/redis.sock",
         ] {
             check(text, "it must be sqlite:PATH, redis://HOST:PORT");
         }
@@ -413,5 +443,12 @@ mod tests {
         check("redis://:sesame%4@nas", "%25");
         check("redis://:sesame%ff@nas", "%25");
         check("rediss://nas#insecure", "--redis-ca");
+        for text in [
+            "redis+unix://",
+            "redis+unix://redis.sock",
+            "redis+unix:///run/",
+        ] {
+            check(text, "absolute path of a socket");
+        }
     }
 }

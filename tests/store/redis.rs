@@ -102,6 +102,28 @@ pub(super) async fn recovered(store: &dyn Store) -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_redis_on_a_unix_socket_is_served_and_found_again() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let socket = folder.path().join("redis.sock").display().to_string();
+    let mut redis =
+        Redis::start_with(&["--appendfsync", "always", "--unixsocket", &socket]).await?;
+    redis
+        .tell(&["CONFIG", "SET", "requirepass", "sesame"])
+        .await?;
+    let fixture = fixture_on(format!("redis+unix://:sesame@{socket}"), ()).await?;
+    fixture.pair().await?;
+    fixture.say("a", "b", "still there?").await?;
+    // The password is gone with the restart, and a login is refused then.
+    redis.restart().await?;
+    let again = fixture_on(format!("redis+unix://{socket}"), ()).await?;
+    assert_eq!(again.inbox("b").await?, ["still there?"]);
+    redis.restart().await?;
+    recovered(&*again.store).await?;
+    assert_eq!(again.inbox("b").await?, ["still there?"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn everything_survives_a_restart_of_redis_and_the_store_finds_it_again() -> Result<()> {
     let Shared {
         mut redis, fixture, ..

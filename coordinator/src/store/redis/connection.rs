@@ -1,10 +1,10 @@
-//! Runs the commands of the store. Only this file distinguishes one Redis, sentinels and a cluster.
+//! Runs the commands of the store. Only this file distinguishes one Redis, its socket, sentinels and a cluster.
 
 use std::fmt;
 use std::sync::Arc;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
-use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
+use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
 use tokio::time::timeout;
 
 use super::cluster::Cluster;
@@ -35,6 +35,16 @@ impl fmt::Debug for RedisConnection {
     }
 }
 
+/// Returns the one server that this client reaches, whose name is in log messages.
+fn fixed(client: RedisResult<Client>, name: &str) -> Result<Servers, OpenError> {
+    let client = client.map_err(|error| OpenError::Unreachable {
+        address: name.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let node = Node::new(Route::Fixed(client), name.to_owned());
+    Ok(Servers::One(Arc::new(node)))
+}
+
 impl RedisConnection {
     /// Makes the handle without connecting; the first command connects. Errors concern the address and its files.
     pub(super) fn new(address: &RedisAddress, names: &KeyNames) -> Result<Self, OpenError> {
@@ -53,15 +63,8 @@ impl RedisConnection {
                     name.clone(),
                 )))
             }
-            (Topology::One, Some(server)) => {
-                let client = reach
-                    .client(server)
-                    .map_err(|error| OpenError::Unreachable {
-                        address: name.clone(),
-                        reason: error.to_string(),
-                    })?;
-                Servers::One(Arc::new(Node::new(Route::Fixed(client), name.clone())))
-            }
+            (Topology::One, Some(server)) => fixed(reach.client(server), &name)?,
+            (Topology::Socket(path), _) => fixed(reach.client_of_socket(path), &name)?,
             (Topology::One, None) => {
                 return Err(OpenError::Unreachable {
                     address: name,

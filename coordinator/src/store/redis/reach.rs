@@ -55,6 +55,12 @@ impl Reach {
         self.client_as(&self.login, server)
     }
 
+    /// Returns a client for the server on this Unix socket with the configured login.
+    pub(super) fn client_of_socket(&self, path: &Path) -> RedisResult<Client> {
+        let info = ConnectionAddr::Unix(path.to_owned()).into_connection_info()?;
+        Client::open(info.set_redis_settings(self.login.clone()))
+    }
+
     /// Returns a client for this server without a login.
     pub(super) fn client_of_nobody(&self, server: &ServerAddress) -> RedisResult<Client> {
         self.client_as(&RedisConnectionInfo::default(), server)
