@@ -40,6 +40,7 @@ pub mod question;
 pub mod raw_json;
 pub mod receipt;
 pub mod refusal;
+pub mod rows;
 pub mod sent;
 pub mod surrogates;
 pub mod text;

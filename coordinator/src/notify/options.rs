@@ -11,24 +11,25 @@ const MARKS: usize = r#""\n10. ""#.len();
 /// The room for the list, in bytes of JSON: enough for every question with one part.
 const ROOM: usize = OPTIONS_MAX * (OPTION_LABEL_MAX * char::MAX.len_utf8() + MARKS);
 
-/// Returns whether the options have numbers: the push shows each of them whole, and none has a label that begins like the
-/// number of another one.
+/// Returns whether the options have numbers: the push shows each of them whole, and none has a label with the number of another
+/// one.
 pub(super) fn is_numbered(parts: &[Part]) -> bool {
     let is_told_apart = |part: &Part| {
         let count = part.options.len();
         let mut options = part.options.iter().zip(1..);
-        !options.any(|(option, number)| begins_like_another(&option.label, number, count))
+        !options.any(|(option, number)| has_another(&option.label, number, count))
     };
     shown(parts) == all(parts).count() && parts.iter().all(is_told_apart)
 }
 
-/// Returns whether the label of the option with that number begins like another number up to `count`, or with digits of which a
-/// reader may think so.
-fn begins_like_another(label: &str, number: usize, count: usize) -> bool {
-    let begin = label.trim_start_matches(|c: char| !c.is_alphanumeric());
-    let digits: String = begin.chars().take_while(|c| c.is_numeric()).collect();
-    let is_another = |begin: usize| begin != number && (1..=count).contains(&begin);
-    !digits.is_empty() && digits.parse().map_or(true, is_another)
+/// Returns whether the label of the option with that number has another number up to `count`, or digits of which a reader may
+/// think so.
+fn has_another(label: &str, number: usize, count: usize) -> bool {
+    let mut numbers = label
+        .split(|c: char| !c.is_numeric())
+        .filter(|digits| !digits.is_empty());
+    let is_another = |found: usize| found != number && (1..=count).contains(&found);
+    numbers.any(|digits| digits.parse().map_or(true, is_another))
 }
 
 /// Returns the place of the option with that number, which may be written as in a list: `2.` or `(2)`.

@@ -188,6 +188,8 @@ mod tests {
             (["(2)", "none"], "2.", None),
             (["2 days", "none"], "2", None),
             (["②", "none"], "2", None),
+            (["Copy 2", "Copy 1"], "2", None),
+            (["in 3 days", "none"], "2", Some("id of none")),
             (["yes", "none"], "2.", Some("id of none")),
             (["yes", "none"], "(2)", Some("id of none")),
             (["yes", "none"], "-2", None),

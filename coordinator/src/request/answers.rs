@@ -12,7 +12,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use super::client_request::{end_request, is_over};
 use super::own::Own;
 use super::questions::{
-    Asked, answer_of, asked, check_open, content_of, person, show, store_answer,
+    Asked, answer_of, asked, check_open, content_of, labelled, person, show, store_answer,
 };
 use super::{Caller, Services, begin_read, check_right, correction, send, triage};
 use crate::auth::{Principal, Right};
@@ -189,6 +189,34 @@ async fn answer_in_words(
     message: &Message,
     text: String,
 ) -> Result<Sent, Refusal> {
+    check_number(message, &text)?;
     let content = content_of(message, text);
     give(services, &caller.principal, call, &message.id, content).await
+}
+
+/// Refuses a text that is the label of one option and the number of another, by which lists show them.
+fn check_number(message: &Message, text: &str) -> Result<(), Refusal> {
+    let parts = message
+        .question
+        .as_deref()
+        .map_or(&[][..], |asked| &asked.parts);
+    let options = parts.iter().flat_map(|part| &part.options);
+    let number = text.trim().parse::<usize>().ok();
+    let numbered = number.and_then(|number| options.clone().nth(number.checked_sub(1)?));
+    let labelled = labelled(options, text);
+    match (numbered, labelled) {
+        (Some(numbered), Some(labelled)) if numbered.id != labelled.id => {
+            let error = format!(
+                "{} is the label of one option and the number of another",
+                text.trim()
+            );
+            Err(
+                Refusal::new(ErrorCode::InvalidRequest, error).suggest(format!(
+                    "Choose by number: `c3po answer {} --option N`.",
+                    message.id
+                )),
+            )
+        }
+        _ => Ok(()),
+    }
 }

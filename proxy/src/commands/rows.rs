@@ -3,12 +3,10 @@
 //! A terminal continues a line that is too long at its left edge, where such a text could imitate a line of c3po. So each row
 //! after the first begins with a mark.
 
+use c3po_shared::rows::end_of_row;
+
 /// How each further row of a line begins, unless it is a quoted one.
 pub(super) const CONTINUED: &str = "  … ";
-/// The colours of a line begin with the first and end with the second of these, and have no width.
-const COLOUR: (char, char) = ('\u{1b}', 'm');
-/// The most columns of a tab.
-const TAB: usize = 8;
 
 /// Returns the line as rows of at most so many columns, of which each after the first begins with `mark`; as one row if there
 /// are no columns. Rows end between words if possible.
@@ -16,47 +14,13 @@ pub(super) fn rows(first: &str, line: &str, mark: &str, columns: Option<usize>) 
     let (mut begin, mut rest, mut rows) = (first, line, Vec::new());
     loop {
         let width = columns.map(|columns| columns.saturating_sub(begin.chars().count()));
-        let (row, further) = rest.split_at(width.map_or(rest.len(), |width| end(rest, width)));
+        let (row, further) =
+            rest.split_at(width.map_or(rest.len(), |width| end_of_row(rest, width)));
         rows.push(format!("{begin}{row}").trim_end().to_owned());
         if further.is_empty() {
             return rows.join("\n");
         }
         (begin, rest) = (mark, further);
-    }
-}
-
-/// Returns the end of the first row of a line, which has at least one character.
-fn end(line: &str, width: usize) -> usize {
-    let (mut used, mut between, mut is_colour) = (0, None, false);
-    for (at, c) in line.char_indices() {
-        if is_colour || c == COLOUR.0 {
-            is_colour = c != COLOUR.1;
-            continue;
-        }
-        used += columns_of(c);
-        if c == ' ' {
-            between = Some(at + 1);
-        }
-        if used > width && at > 0 {
-            return between.unwrap_or(at);
-        }
-    }
-    line.len()
-}
-
-/// Returns how many columns a character has at most: rather too many, because a row that is too short does no harm.
-fn columns_of(c: char) -> usize {
-    match c {
-        '\t' => TAB,
-        // Letters with one column, dashes and quotation marks, arrows and operators, lines and blocks.
-        '\0'..='\u{10ff}'
-        | '\u{1e00}'..='\u{1fff}'
-        | '\u{2010}'..='\u{205e}'
-        | '\u{2190}'..='\u{22ff}'
-        | '\u{2400}'..='\u{2426}'
-        | '\u{2500}'..='\u{259f}'
-        | '\u{fffd}' => 1,
-        _ => 2,
     }
 }
 

@@ -4,6 +4,7 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::limits::PUSH_BYTES_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::question::{Choice, ClientRequest, Part, Question};
+use c3po_shared::rows::end_of_row;
 use c3po_shared::text::harmless;
 use c3po_shared::vocabulary::{Priority, QuestionKind};
 use data_encoding::HEXLOWER;
@@ -24,6 +25,8 @@ const BUTTONS_MAX: usize = 2;
 /// The most rows of a text and its options with buttons, and the columns of a row: a notification has no room for more.
 const ROWS_MAX: usize = 10;
 const ROW: usize = 45;
+/// The columns of a title.
+const TITLE_ROW: usize = 35;
 /// The largest push, in bytes of JSON. ntfy refuses more than 8,192.
 const JSON_BYTES_MAX: usize = 8_000;
 /// The longest title, in characters.
@@ -146,7 +149,7 @@ impl Frame<'_> {
                 let code = codes.typed(message);
                 format!("\nAnswer in the reply topic: {code} and {answer}")
             });
-            push.fill(&self.text(message), &options, &end.unwrap_or_default());
+            push.fill(&shown_text(message), &options, &end.unwrap_or_default());
         }
         push
     }
@@ -174,21 +177,10 @@ impl Frame<'_> {
         if self.content == Content::None {
             return "c3po".to_owned();
         }
-        let host = harmless(message.from_host.as_deref().unwrap_or("?"), false);
-        let title = format!("[{}@{host}] {}", message.from_agent, about(message));
+        let title = format!("{} {}", sender(message), about(message));
         match title.char_indices().nth(TITLE_MAX - 1) {
             Some((last, c)) if last + c.len_utf8() < title.len() => title[..last].to_owned() + "…",
             _ => title,
-        }
-    }
-
-    /// Returns the text as it is shown, below a title that does not fit above it.
-    fn text(&self, message: &Message) -> String {
-        let (about, text) = (about(message), masked(&text_of(message)));
-        if self.title(message).ends_with(&about) {
-            text
-        } else {
-            format!("{about}\n\n{text}")
         }
     }
 
@@ -243,11 +235,8 @@ impl Frame<'_> {
         let labels = parts.flat_map(|part| part.options.iter().map(|option| option.label.as_str()));
         let is_plain = |text: &str| masked(text) == text;
         let options = message.question.as_ref().map(|asked| listed(&asked.parts));
-        let (title, text) = (
-            self.title(message),
-            self.text(message) + &options.unwrap_or_default(),
-        );
-        let has_room = rows(&title) + rows(&text) <= 1 + ROWS_MAX;
+        let text = shown_text(message) + &options.unwrap_or_default();
+        let has_room = rows(&text) <= ROWS_MAX;
         self.content == Content::Full
             && has_room
             && is_plain(&text_of(message))
@@ -307,6 +296,28 @@ fn subject(message: &Message) -> &str {
 /// Returns the subject as it is shown.
 fn about(message: &Message) -> String {
     harmless(&masked(subject(message)), false)
+}
+
+/// Returns the agent and its host as they are shown.
+fn sender(message: &Message) -> String {
+    let host = harmless(message.from_host.as_deref().unwrap_or("?"), false);
+    format!("[{}@{host}]", message.from_agent)
+}
+
+/// Returns the text as it is shown, below the sender and the title if the title has no room for them: a notification shows one
+/// row of it.
+fn shown_text(message: &Message) -> String {
+    let (sender, about, text) = (sender(message), about(message), masked(&text_of(message)));
+    let title = format!("{sender} {about}");
+    let fits = |text: &str| end_of_row(text, TITLE_ROW) == text.len();
+    let kind = message.question.as_deref().map(|question| question.kind);
+    let is_needless =
+        about == waits(message) || kind == Some(QuestionKind::Choice) || text.starts_with(&about);
+    if fits(&title) || fits(&sender) && is_needless {
+        return text;
+    }
+    let head = if fits(&sender) { about } else { title };
+    format!("{head}\n\n{text}")
 }
 
 /// Returns the words for a message of which no more is shown.
@@ -430,15 +441,18 @@ fn join(lines: impl Iterator<Item = String>) -> String {
 
 /// Returns how many rows a text has.
 fn rows(text: &str) -> usize {
-    let of_line = |line: &str| columns(line).div_ceil(ROW).max(1);
-    text.lines().map(of_line).sum()
+    text.lines().map(rows_of_line).sum()
 }
 
-/// Returns how many columns a text has at most: characters behind the alphabets may be wide.
-fn columns(text: &str) -> usize {
-    text.chars()
-        .map(|c| if c < '\u{1100}' { 1 } else { 2 })
-        .sum()
+fn rows_of_line(mut line: &str) -> usize {
+    let mut rows = 1;
+    loop {
+        line = &line[end_of_row(line, ROW)..];
+        if line.is_empty() {
+            return rows;
+        }
+        rows += 1;
+    }
 }
 
 /// Returns whether a phone shows nothing for a character: the default ignorable code points of Unicode, and blanks that are

@@ -142,8 +142,22 @@ fn a_question_for_which_a_notification_has_no_room_has_no_buttons() {
     let wrapped = |lines: usize| vec!["x".repeat(46); lines].join("\n");
     check(&wrapped(4), "Notes", &with);
     check(&wrapped(5), "Notes", &without);
-    check(&"備".repeat(180), "Notes", &with);
-    check(&"備".repeat(181), "Notes", &without);
+    // A row of 45 columns has 22 of them.
+    check(&"備".repeat(176), "Notes", &with);
+    check(&"備".repeat(177), "Notes", &without);
+    // A phone breaks a row between words.
+    check(&"abcdefghijklmnopqrstuvw ".repeat(8), "Notes", &with);
+    check(&"abcdefghijklmnopqrstuvw ".repeat(9), "Notes", &without);
+    check(
+        &format!("Keep it?{}\"Yes\" deletes it.", "\t".repeat(60)),
+        "Notes",
+        &without,
+    );
+    check(&"\u{fdfd}".repeat(25), "Notes", &without);
+    // Of a long title one row is seen, so it stands in the text too.
+    let long = "Shall I keep the backup? (Yes deletes it)";
+    check(&"x".repeat(270), long, &with);
+    check(&"x".repeat(271), long, &without);
     check(&"x".repeat(300), &"Notes".repeat(40), &without);
 }
 
@@ -248,7 +262,9 @@ fn a_title_that_does_not_fit_is_marked_and_stands_whole_in_the_text() {
         "Update the README{} and drop the production database",
         ", the notes".repeat(10)
     );
-    for host in ["nas", &"h".repeat(118)] {
+    // The sender stands there too if it has no room in one row.
+    let long = "h".repeat(118);
+    for (host, sender) in [("nas", ""), (&long, &format!("[ha@{long}] "))] {
         let push = pushed(
             &message(json!({"title": title, "from_host": host})),
             |_, _| (),
@@ -263,18 +279,17 @@ fn a_title_that_does_not_fit_is_marked_and_stands_whole_in_the_text() {
             "{head}"
         );
         assert!(
-            text.starts_with(&format!("{title}\n\nWhich database?")),
+            text.starts_with(&format!("{sender}{title}\n\nWhich database?")),
             "{text}"
         );
     }
-    for title in ["Which one?", &"x".repeat(120 - "[ha@nas] ".len())] {
+    // A notification shows one row of it.
+    for (length, is_repeated) in [(26, false), (27, true), (120 - "[ha@nas] ".len(), true)] {
+        let title = "x".repeat(length);
         let push = pushed(&message(json!({"title": title})), |_, _| ());
         assert_eq!(push["title"], format!("[ha@nas] {title}"));
-        assert!(
-            push["message"]
-                .as_str()
-                .is_some_and(|text| text.starts_with("Which database?"))
-        );
+        let text = push["message"].as_str().expect("a text");
+        assert_eq!(text.starts_with(&title), is_repeated, "{text}");
     }
 }
 
@@ -370,11 +385,11 @@ fn a_choice_has_buttons_only_if_its_parts_are_those_of_the_request() {
     let more = input(text, ["Red", "Blue"]).replace("\"description\"", "\"preview\"");
     check(&more, &[]);
     check(
-        &input(text, ["Red", "Blue"]).replace("as it is", &"x".repeat(129)),
+        &input(text, ["Red", "Blue"]).replace("as it is", &"x".repeat(90)),
         &["Red", "Blue"],
     );
     check(
-        &input(text, ["Red", "Blue"]).replace("as it is", &"x".repeat(200)),
+        &input(text, ["Red", "Blue"]).replace("as it is", &"x".repeat(91)),
         &[],
     );
     check(r#"{"questions":[{"question":"Really wipe it?"}]}"#, &[]);
