@@ -11,9 +11,7 @@ use harness::http;
 use harness::link::{Link, Who};
 use harness::redis::Redis;
 use inside::gate::Gate;
-use inside::served::Served;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::triage::{SOON, inbox, offer};
 
@@ -186,19 +184,13 @@ async fn an_agent_of_a_renamed_host_has_its_right_again_once_the_policy_names_it
 }
 
 #[tokio::test]
-async fn a_closed_coordinator_does_not_start_with_a_triage_agent_without_its_host() -> Result<()> {
-    let mut written = Ok(());
-    let served = Served::start_with(|config| {
-        config.is_open = false;
-        written = name(&config.data_dir, &["helper"]);
-    });
-    let ended = timeout(SOON, served.await?.ended()).await;
-    let error = ended.context("it serves")?.expect_err("a name alone");
-    written?;
-    let error = format!("{error:#}");
-    assert!(
-        error.contains("triage: helper: write its host, as helper@HOST"),
-        "{error}"
-    );
+async fn a_name_without_its_host_has_no_right_at_a_closed_coordinator() -> Result<()> {
+    for mut scene in Scene::each().await? {
+        name(scene.gate.served.folder(), &["helper", "second@nas"])?;
+        // The answer has the text as JSON.
+        scene.in_force(r#"helper\""#).await?;
+        scene.check_only_second().await?;
+        assert_eq!(inbox(&mut scene.helper).await?, Vec::<Value>::new());
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use c3po_shared::policy::{Effect, Verb};
 use serde::{Deserialize, Deserializer, de};
 
 use super::glob::Glob;
-use super::triage::Triage;
+use super::triage::{Triage, TriageAgent};
 
 /// The sender or the recipient, with its known facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,6 +227,11 @@ impl Policy {
     /// Returns whether nothing is set.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.defaults.is_empty() && self.triage.is_empty()
+    }
+
+    /// Binds the right of triage to hosts, and returns the agents that lose it ([`Triage::bind`]).
+    pub(super) fn bind_triage(&mut self) -> Vec<TriageAgent> {
+        self.triage.bind()
     }
 
     /// Returns which agents may answer for people.

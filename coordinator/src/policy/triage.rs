@@ -1,6 +1,6 @@
 //! The agents that may answer for people, and the questions that they never get.
 
-use std::fmt;
+use std::{fmt, mem};
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::check_name;
@@ -112,17 +112,14 @@ impl Triage {
         agents.any(|named| named.name == *agent && named.is_of(host))
     }
 
-    /// Checks the agents for a coordinator that binds agents to the hosts of their keys: a name alone would give its right to
+    /// Removes the agents without a host, and returns them: where keys bind agents to hosts, a name alone would give its right to
     /// each host that takes it when it becomes free.
-    ///
-    /// Errors: one has no host.
-    pub(super) fn check_hosts(&self) -> Result<(), String> {
-        match self.agents.iter().find(|agent| agent.host.is_none()) {
-            Some(TriageAgent { name, .. }) => Err(format!(
-                "triage: {name}: write its host, as {name}@HOST, because a name that becomes free goes to any host"
-            )),
-            None => Ok(()),
-        }
+    pub(super) fn bind(&mut self) -> Vec<TriageAgent> {
+        let (bound, alone) = mem::take(&mut self.agents)
+            .into_iter()
+            .partition(|agent| agent.host.is_some());
+        self.agents = bound;
+        alone
     }
 
     /// Returns whether an agent may answer this question for people: never a request of a client, one that needs a person, one
@@ -216,19 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_without_a_host_is_refused_where_keys_bind_hosts() {
-        let check = |agents: &str| {
-            let text = format!("agents = {agents}");
-            let triage = toml::from_str::<Triage>(&text).expect("a part of a policy");
-            triage.check_hosts()
-        };
-        assert_eq!(check("[]"), Ok(()));
-        assert_eq!(check("[\"helper@vic\", \"helper@Ann's laptop\"]"), Ok(()));
-        let why = check("[\"first@vic\", \"helper\"]").expect_err("a name alone");
-        assert_eq!(
-            why,
-            "triage: helper: write its host, as helper@HOST, because a name that becomes free goes to any host"
-        );
+    fn an_agent_without_a_host_loses_its_right_where_keys_bind_hosts() {
+        let mut triage = triage();
+        let lost: Vec<_> = triage.bind().iter().map(TriageAgent::to_string).collect();
+        assert_eq!(lost, ["triage"]);
+        let left: Vec<_> = triage.agents.iter().map(TriageAgent::to_string).collect();
+        assert_eq!(left, ["second@vic"]);
     }
 
     #[test]
