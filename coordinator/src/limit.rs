@@ -119,17 +119,22 @@ struct Windows {
     /// How many there may be before those that expired are removed: twice as many as were left, so that a send costs the same
     /// beside many names.
     swept_at: usize,
+    /// When they were last removed: after a minute they are again, so that a busy time leaves no memory in use.
+    swept: Option<Instant>,
 }
 
 impl Windows {
     /// Returns the window of an agent.
     fn of(&mut self, agent: &AgentId, now: Instant) -> &mut Window<CallId> {
-        if self.by_agent.len() >= self.swept_at {
+        let is_due = |swept| now.duration_since(swept) >= Window::<CallId>::LENGTH;
+        if self.by_agent.len() >= self.swept_at || self.swept.is_some_and(is_due) {
             self.by_agent.retain(|_, window| {
                 window.roll(now);
                 !window.0.is_empty()
             });
+            self.by_agent.shrink_to(2 * self.by_agent.len());
             self.swept_at = SWEPT_AT_LEAST.max(2 * self.by_agent.len());
+            self.swept = Some(now);
         }
         self.by_agent.entry(agent.clone()).or_default()
     }
@@ -239,14 +244,8 @@ mod tests {
             swept_at = now;
         }
         assert_eq!((sweeps, lock().by_agent.len()), (4, 20_000));
-        for number in 0..swept_at {
-            send(format!("b-{number}"), start + Duration::from_secs(60));
-        }
-        assert!(
-            !lock()
-                .by_agent
-                .contains_key(&"a-0".parse().expect("a name"))
-        );
+        send("b".to_owned(), start + Duration::from_secs(60));
+        assert_eq!(lock().by_agent.len(), 1);
     }
 
     #[test]

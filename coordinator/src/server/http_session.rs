@@ -1,7 +1,9 @@
 //! Clients without a proxy: identifies the caller of an HTTP request, and tracks the messages it was shown.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::{HTTP_PRESENCE, LABEL_MAX};
@@ -29,12 +31,23 @@ const NO_HOST: &str = "http";
 /// The namespace of instance ids derived from agent and session: a constant random UUID.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_2a6e_6f0b_4c1a_9d57_3e0f_c390_0001);
 
+/// How often clients that are silent are removed: a request must not look at all of them.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The recently active clients. A client that is silent for 90 s is dropped.
 #[derive(Debug)]
 pub(super) struct HttpSessions {
-    clients: Mutex<HashMap<AgentId, HttpClient>>,
+    clients: Mutex<Clients>,
     /// Their waits.
     pub(super) waits: Arc<HttpWaits>,
+}
+
+#[derive(Debug, Default)]
+struct Clients {
+    by_agent: HashMap<AgentId, HttpClient>,
+    /// The agent that each instance had at its last request. Another one may have it now.
+    by_instance: HashMap<Uuid, AgentId>,
+    swept: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -42,6 +55,33 @@ struct HttpClient {
     instance: Uuid,
     memory: Arc<Memory>,
     heard: Instant,
+}
+
+impl HttpClient {
+    fn is_online(&self, now: Instant) -> bool {
+        now.duration_since(self.heard) < HTTP_PRESENCE
+    }
+}
+
+impl Clients {
+    /// Returns the client of an agent, if it is that instance.
+    fn of(&self, agent: &AgentId, instance: Uuid) -> Option<&HttpClient> {
+        let client = self.by_agent.get(agent);
+        client.filter(|client| client.instance == instance)
+    }
+
+    /// Removes the clients that are silent, from time to time.
+    fn sweep(&mut self, now: Instant) {
+        let is_soon = |swept| now.duration_since(swept) < SWEEP_INTERVAL;
+        if self.swept.is_some_and(is_soon) {
+            return;
+        }
+        self.swept = Some(now);
+        self.by_agent.retain(|_, client| client.is_online(now));
+        let mut instances = mem::take(&mut self.by_instance);
+        instances.retain(|instance, agent| self.of(agent, *instance).is_some());
+        self.by_instance = instances;
+    }
 }
 
 impl HttpSessions {
@@ -53,57 +93,53 @@ impl HttpSessions {
         }
     }
 
-    fn clients(&self) -> MutexGuard<'_, HashMap<AgentId, HttpClient>> {
+    fn clients(&self) -> MutexGuard<'_, Clients> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns how many clients are online.
     pub(super) fn online(&self) -> usize {
         let now = Instant::now();
-        self.clients()
-            .values()
-            .filter(|client| now.duration_since(client.heard) < HTTP_PRESENCE)
-            .count()
+        let clients = self.clients();
+        let online = clients.by_agent.values();
+        online.filter(|client| client.is_online(now)).count()
     }
 
     /// Returns whether a client with that instance holds the agent.
     pub(super) fn holds(&self, agent: &AgentId, instance: Uuid) -> bool {
-        self.clients()
-            .get(agent)
-            .is_some_and(|client| client.instance == instance)
+        self.clients().of(agent, instance).is_some()
     }
 
     /// Removes the client of an agent.
     pub(super) fn forget(&self, agent: &AgentId) {
-        self.clients().remove(agent);
+        self.clients().by_agent.remove(agent);
     }
 
     /// Returns the agent that the client of that instance held at its last request.
     fn held_by(&self, instance: Uuid) -> Option<AgentId> {
-        self.clients()
-            .iter()
-            .find_map(|(agent, client)| (client.instance == instance).then(|| agent.clone()))
+        let clients = self.clients();
+        let agent = clients.by_instance.get(&instance)?;
+        clients.of(agent, instance).map(|_| agent.clone())
     }
 
     /// Returns the memory of the agent's client, and whether the client is new. Records the activity.
     fn memory(&self, agent: &AgentId, instance: Uuid) -> (Arc<Memory>, bool) {
         let now = Instant::now();
         let mut clients = self.clients();
-        clients.retain(|_, client| now.duration_since(client.heard) < HTTP_PRESENCE);
-        let fresh = || HttpClient {
+        clients.sweep(now);
+        let known = clients.of(agent, instance);
+        let known = known.filter(|client| client.is_online(now));
+        let known = known.map(|client| Arc::clone(&client.memory));
+        let is_new = known.is_none();
+        let client = HttpClient {
             instance,
-            memory: Arc::default(),
+            memory: known.unwrap_or_default(),
             heard: now,
         };
-        let is_new = clients
-            .get(agent)
-            .is_none_or(|client| client.instance != instance);
-        if is_new {
-            clients.insert(agent.clone(), fresh());
-        }
-        let client = clients.entry(agent.clone()).or_insert_with(fresh);
-        client.heard = now;
-        (Arc::clone(&client.memory), is_new)
+        let memory = Arc::clone(&client.memory);
+        clients.by_agent.insert(agent.clone(), client);
+        clients.by_instance.insert(instance, agent.clone());
+        (memory, is_new)
     }
 
     /// Returns the caller of the request, named by the same rules as on links.
@@ -202,7 +238,7 @@ impl HttpSessions {
                 Ok(false) => return StoreError::TakenOver(tenure.agent.clone()),
                 Err(error) => tracing::debug!("a lease was not renewed: {error}"),
             }
-            if let Some(client) = self.clients().get_mut(&caller.agent) {
+            if let Some(client) = self.clients().by_agent.get_mut(&caller.agent) {
                 client.heard = Instant::now();
             }
         }
