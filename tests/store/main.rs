@@ -134,7 +134,7 @@ macro_rules! every_promise {
                 an_administrator_frees_the_name_of_a_deleted_agent,
                 a_name_that_is_made_and_removed_all_the_time_has_its_host,
                 a_key_reserves_so_many_names_and_no_more,
-                what_a_name_received_is_its_hosts_until_the_name_is_freed,
+                a_host_keeps_the_mail_of_its_names_until_they_are_freed,
                 a_person_changes_no_agent_of_another_host;
             one_shot:
                 a_one_shot_session_leaves_nothing_when_it_is_over,

@@ -237,7 +237,7 @@ async fn record(fixture: &Fixture, name: &str) -> Result<Agent> {
     agent.context("there is such an agent")
 }
 
-pub(crate) async fn what_a_name_received_is_its_hosts_until_the_name_is_freed(
+pub(crate) async fn a_host_keeps_the_mail_of_its_names_until_they_are_freed(
     fixture: Fixture,
 ) -> Result<()> {
     let (store, a) = (&fixture.store, id("a"));

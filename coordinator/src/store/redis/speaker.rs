@@ -31,7 +31,7 @@ pub(super) fn describe_speaker(call: &mut Call, speaker: Option<&Speaker>) {
     call.arg(agent).arg(session).arg(host);
 }
 
-/// Returns what a function returned, unless it refused the speaker.
+/// Returns the result of a function, unless it refused the speaker.
 pub(super) fn spoken(speaker: Option<&Speaker>, told: Value) -> Result<Value> {
     let Value::Array(items) = &told else {
         return Ok(told);

@@ -1,4 +1,4 @@
--- When the host of a reserved name first had it: a later agent of the host received what the earlier one did.
+-- When the host of a reserved name first had it: a later agent of the host has received the mail of the earlier one.
 ALTER TABLE former ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
 UPDATE former SET since = at;
 DROP TRIGGER reserve;
