@@ -28,8 +28,8 @@ pub struct ServeFlags {
     /// Address and port to listen on; 0.0.0.0:8420 serves the network
     #[arg(long, env = "C3PO_LISTEN", default_value = "127.0.0.1:8420", global = true, value_parser = listen_address)]
     pub listen: SocketAddr,
-    /// Address of the store: sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or
-    /// redis+cluster://HOST:PORT,HOST:PORT; rediss for TLS [default: sqlite in the user's data folder]
+    /// Address of the store: sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER,
+    /// redis+cluster://HOST:PORT,HOST:PORT or redis+unix:///PATH; rediss for TLS [default: sqlite in the user's data folder]
     #[arg(long, env = "C3PO_STORE", hide_env_values = true)]
     pub store: Option<Secret>,
     /// The fleet that this coordinator serves: a namespace of agents, messages and keys in the store
