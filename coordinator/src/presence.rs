@@ -46,9 +46,6 @@ pub(crate) enum News {
     Receipt,
 }
 
-/// The limit of arrivals queued for a busy listener; beyond it, the listener reads the store.
-const ARRIVALS: usize = 16;
-
 /// The queued news of one listener.
 #[derive(Debug, Default)]
 struct Ear {
@@ -72,7 +69,7 @@ impl Heard {
             return;
         };
         self.inbox = true;
-        self.incomplete |= arrivals.is_empty() || self.arrivals.len() + arrivals.len() > ARRIVALS;
+        self.incomplete |= arrivals.is_empty() || !Arrival::are_few(&self.arrivals, arrivals);
         if self.incomplete {
             self.arrivals = Vec::new();
         } else {
@@ -321,6 +318,16 @@ mod tests {
         News::Inbox(Vec::new())
     }
 
+    /// Returns a message with a title of about 4 KB.
+    fn long(position: u64) -> News {
+        let News::Inbox(mut arrivals) = arrival(position) else {
+            panic!("an arrival");
+        };
+        let arrival = Arc::get_mut(&mut arrivals[0]).expect("the only one");
+        arrival.message.title = Some("x".repeat(4_000));
+        News::Inbox(arrivals)
+    }
+
     fn arrival(position: u64) -> News {
         let message = serde_json::json!({
             "id": format!("b::a::{position:08x}"), "thread_id": "b::a::00000001", "kind": "message", "from_agent": "b",
@@ -352,10 +359,16 @@ mod tests {
         presence.wake(&agent("a"), &unknown());
         presence.wake(&agent("a"), &arrival(6));
         assert_eq!(count(&mut listener).await, 0, "one of them is not known");
-        (0..=ARRIVALS as u64).for_each(|position| presence.wake(&agent("a"), &arrival(position)));
+        (0..17).for_each(|position| presence.wake(&agent("a"), &arrival(position)));
         assert_eq!(count(&mut listener).await, 0, "it fell behind");
         presence.wake(&agent("a"), &arrival(7));
         assert_eq!(count(&mut listener).await, 1);
+        for few in [true, false] {
+            let titled = if few { 2 } else { 3 };
+            (0..titled).for_each(|at| presence.wake(&agent("a"), &long(at)));
+            let found = count(&mut listener).await;
+            assert_eq!(found, if few { 2 } else { 0 }, "long titles");
+        }
     }
 
     #[tokio::test]

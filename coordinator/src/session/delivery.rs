@@ -82,7 +82,7 @@ impl Delivery {
 
     /// Adds new messages; an empty list means that there may be some. A waiting session gets them from its wait first.
     pub(super) fn came(&mut self, arrivals: Vec<Arc<Arrival>>, waits: usize) {
-        self.unread |= arrivals.is_empty() || self.carried.len() + arrivals.len() > PAGE;
+        self.unread |= arrivals.is_empty() || !Arrival::are_few(&self.carried, &arrivals);
         if self.unread {
             self.carried = Vec::new();
         } else {

@@ -13,8 +13,13 @@ use super::Tenure;
 /// How many wakes a slow listener may fall behind before it must read everything again.
 pub const WAKE_BACKLOG: usize = 4_096;
 
-/// The longest text, in bytes, that a wake carries. The text may stay in memory until the next wake.
+/// The longest texts of a message, in bytes, that a wake carries. They may stay in memory until the next wake.
 const CARRIED_MAX: usize = 4_096;
+
+/// How many messages a listener keeps that it has not looked at yet, and how many bytes of texts. Beyond that it reads the
+/// store: thousands of links may keep as much at once, in no budget.
+const KEPT_MAX: usize = 16;
+const KEPT_BYTES_MAX: usize = 2 * CARRIED_MAX;
 
 /// A message that this process has just committed. Listeners can use it without reading the store.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,6 +59,15 @@ impl Arrival {
         self.at.elapsed() < Self::FRESH
     }
 
+    /// Returns whether a listener that keeps these may keep those as well.
+    pub(crate) fn are_few(kept: &[Arc<Self>], more: &[Arc<Self>]) -> bool {
+        let texts = kept
+            .iter()
+            .chain(more)
+            .map(|arrival| texts(&arrival.message));
+        kept.len() + more.len() <= KEPT_MAX && texts.sum::<usize>() <= KEPT_BYTES_MAX
+    }
+
     /// Returns whether that session held the recipient at the commit.
     pub(crate) fn is_for(&self, tenure: Option<&Tenure>) -> bool {
         let (generation, instance) = self.session;
@@ -71,7 +85,6 @@ impl Wake {
         session: (u64, Uuid),
         message: &Message,
     ) -> Self {
-        let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
         let arrival = || {
             Arc::new(Arrival {
                 position,
@@ -84,7 +97,14 @@ impl Wake {
         };
         Self::Inbox(
             message.to_agent.clone(),
-            (text <= CARRIED_MAX).then(arrival),
+            (texts(message) <= CARRIED_MAX).then(arrival),
         )
     }
+}
+
+/// Returns how many bytes the texts of a message have.
+fn texts(message: &Message) -> usize {
+    let others = [&message.context, &message.title, &message.from_host];
+    let others = others.into_iter().flatten().map(String::len);
+    message.text().len() + others.sum::<usize>()
 }
