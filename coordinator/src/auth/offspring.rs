@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use c3po_shared::audit::Event;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
+use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{LoginScope, Scope};
 use schemars::JsonSchema;
@@ -83,6 +84,34 @@ pub(crate) async fn of(
         store.invites().await?,
     );
     Ok(made(maker, &all, &rotations(store).await?))
+}
+
+/// Adds to the refusal to end a credential that is not stored any more which valid ones it has made: its record may have been
+/// deleted to make room. `label` is its name as a maker.
+pub(crate) async fn name_those_of_a_lost_maker(
+    store: &dyn Store,
+    label: String,
+    refusal: Refusal,
+) -> Refusal {
+    let maker = Maker {
+        label,
+        created_at: Timestamp::default(),
+        is_admin: true,
+    };
+    let Ok(made) = of(store, &maker).await else {
+        return refusal;
+    };
+    let certain = made.iter().filter(|made| !made.is_uncertain);
+    let names: Vec<_> = certain
+        .map(|made| format!("{} {}", made.kind, made.id))
+        .collect();
+    match &names[..] {
+        [] => refusal,
+        names => refusal.suggest(format!(
+            "It has made or rotated these, which are valid: {}. Revoke them too.",
+            names.join(", ")
+        )),
+    }
 }
 
 /// A key got a new secret.

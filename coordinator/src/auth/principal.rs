@@ -169,7 +169,7 @@ impl Principal {
     }
 
     /// Returns the name of a login in records, which no key can have.
-    pub(super) fn label_of_login(id: &str) -> String {
+    pub(crate) fn label_of_login(id: &str) -> String {
         format!("login-{id}")
     }
 

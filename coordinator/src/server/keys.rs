@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::State;
 use c3po_shared::audit::{Entry, Event};
-use c3po_shared::refusal::Refusal;
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Scope, Validity};
 use schemars::JsonSchema;
@@ -189,8 +189,14 @@ pub(super) async fn revoke(
 ) -> RestAnswer<RevokedKey> {
     let (by, store) = (principal.name(), server.services.store.as_ref());
     let ended = issue::revoke(store, &id, &principal).await;
-    let (key, is_news) =
-        ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
+    let (key, is_news) = match ended {
+        Err(refusal) if refusal.code == ErrorCode::KeyNotFound => {
+            return Err(offspring::name_those_of_a_lost_maker(store, id, refusal)
+                .await
+                .into());
+        }
+        ended => ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?,
+    };
     if is_news {
         changed(&server, "revoked", &key.id, by).await;
     }

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use c3po_shared::login::{LoginRecord, LoginReply, LoginRequest, PAGE};
+use c3po_shared::refusal::ErrorCode;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::LoginScope;
 use schemars::JsonSchema;
@@ -15,7 +16,7 @@ use super::endpoint::{Body, By, InPath, RestAnswer};
 use super::keys::Named;
 use crate::auth::logins::{self, NewLogin};
 use crate::auth::offspring::{self, MadeCredential};
-use crate::auth::{self, Right};
+use crate::auth::{self, Principal, Right};
 use crate::request::{check_right, notify_people, record_page_use};
 use crate::store::Login;
 
@@ -193,7 +194,15 @@ pub(super) async fn revoke(
         check_right(&server.services, &principal, Right::MakeLogin)?;
     }
     let store = server.services.store.as_ref();
-    let (login, is_news) = logins::revoke(store, &id, &principal).await?;
+    let (login, is_news) = match logins::revoke(store, &id, &principal).await {
+        Err(refusal) if refusal.code == ErrorCode::LoginNotFound => {
+            let label = Principal::label_of_login(&id);
+            return Err(offspring::name_those_of_a_lost_maker(store, label, refusal)
+                .await
+                .into());
+        }
+        ended => ended?,
+    };
     if is_news {
         changed(&server, "revoked", &login, principal.name()).await;
     }

@@ -390,6 +390,15 @@ async fn a_login_or_key_whose_record_is_deleted_to_make_room_hides_nothing() -> 
                 "{line}: {said}"
             );
         }
+        for (kind, lost, third) in [
+            ("login", id(&second)?, id(&third)?),
+            ("key", id(&second_key)?, id(&third_key)?),
+        ] {
+            let revoke = [&format!("{kind}s"), "revoke", lost];
+            let refused = gate.ask(&revoke).await.err().context("no record")?;
+            let made = format!("which are valid: {kind} {third}. Revoke them too.");
+            ensure!(format!("{refused:#}").contains(&made), "{refused:#}");
+        }
     }
     Ok(())
 }
