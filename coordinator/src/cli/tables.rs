@@ -14,7 +14,7 @@ pub(super) fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
     }
     let row = |key: &Value| {
         let said = |name: &str| key[name].as_str().unwrap_or("-").to_owned();
-        let (name, host) = (said("name"), said("host"));
+        let (name, host) = (brief(&said("name")), brief(&said("host")));
         let holder = match host == name || host == "-" {
             true => name,
             false => format!("{name} (host {host})"),
@@ -107,7 +107,7 @@ pub(super) fn every_login(logins: &[Value], typed: &PrintedCommand) -> String {
             moment(&login["created_at"]),
             state(login),
             said("made_by"),
-            said("device"),
+            brief(&said("device")),
         ]
     };
     let head = [
@@ -148,6 +148,19 @@ pub(super) fn guarded_pairs(pairs: &[Value], limit: &Value) -> String {
         &head.map(str::to_owned),
         &pairs.iter().map(row).collect::<Vec<_>>(),
     )
+}
+
+/// The length of a name that a host or a device chose, in characters.
+const CHOSEN_SHOWN: usize = 60;
+
+/// Returns the beginning of a chosen name, without gaps: the rest of a long one could look like another row.
+fn brief(name: &str) -> String {
+    let words: Vec<_> = name.split_whitespace().collect();
+    let words = words.join(" ");
+    match words.char_indices().nth(CHOSEN_SHOWN) {
+        Some((end, _)) => format!("{}…", &words[..end]),
+        None => words,
+    }
 }
 
 /// Returns the agents that a key or an invite covers.
@@ -210,6 +223,25 @@ mod tests {
 
     use super::*;
     use crate::cli::admin::{Admin, GuardCommand, InvitesCommand, KeysCommand};
+
+    #[test]
+    fn a_device_is_one_short_text_without_gaps() {
+        let device = format!(
+            "phone{}29316ac9  admin  ann {}",
+            " ".repeat(75),
+            "x".repeat(90)
+        );
+        let logins = [
+            json!({"id": "0badf00d", "scope": "answer", "name": "ann", "state": "valid", "device": device}),
+        ];
+        let table = every_login(&logins, &typed());
+        let row = table.lines().last().expect("a row");
+        assert!(
+            row.contains("phone 29316ac9 admin ann xxx") && row.ends_with("x…"),
+            "{row}"
+        );
+        assert!(!row.contains(&"x".repeat(60)), "{row}");
+    }
 
     fn typed() -> PrintedCommand {
         PrintedCommand::new(None, Path::new("/data"), ([127, 0, 0, 1], 8420).into())

@@ -118,7 +118,11 @@ pub(super) async fn broadcast(
     services.limit.weigh(&caller.agent, &id, recipients.len());
     let permission = Permission::of(services, caller, Verb::Broadcast).await?;
     // Monitors get it at most once; the copies do not depend on them.
-    if let Err(error) = services.store.announce(&caller.agent, &call.message).await {
+    let (agent, speaker) = (&caller.agent, caller.speaker());
+    let announced = services
+        .store
+        .announce(agent, speaker.as_ref(), &call.message);
+    if let Err(error) = announced.await {
         tracing::debug!("a broadcast was not published to monitors: {error}");
     }
     let draft = Draft {

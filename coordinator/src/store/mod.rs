@@ -398,7 +398,7 @@ pub trait Store:
     async fn send(&self, send: &Send) -> Result<SendOutcome>;
 
     /// Publishes the text of a broadcast for monitors, if the store has channels for them.
-    async fn announce(&self, from: &AgentId, text: &str) -> Result<()>;
+    async fn announce(&self, from: &AgentId, speaker: Option<&Speaker>, text: &str) -> Result<()>;
 
     /// Puts a reply into the asker's inbox and settles the question named in `message.reply_to`.
     ///

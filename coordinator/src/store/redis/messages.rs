@@ -16,7 +16,7 @@ use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
     Actor, AnswerOutcome, Conclusion, PersonReached, REPEAT_MARGIN, Result, Send, SendOutcome,
-    Settled, StoreError, StoredMessage, Wake, counted_host,
+    Settled, Speaker, StoreError, StoredMessage, Wake, counted_host,
 };
 
 /// How many messages one call changes, with up to 15 commands each: no call runs more than 500.
@@ -42,11 +42,17 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
 }
 
 /// Publishes the text of a broadcast for monitors.
-pub(super) async fn announce(store: &RedisStore, from: &AgentId, text: &str) -> Result<()> {
+pub(super) async fn announce(
+    store: &RedisStore,
+    from: &AgentId,
+    speaker: Option<&Speaker>,
+    text: &str,
+) -> Result<()> {
     let [record, ..] = store.names.agent(from);
     let mut call = store.names.call("announce", [record]);
-    store.connection.invoke::<u8>(call.arg(text)).await?;
-    Ok(())
+    call.arg(text);
+    describe_speaker(&mut call, speaker);
+    spoken(speaker, store.connection.invoke(&call).await?).map(drop)
 }
 
 /// Sends a reply and settles the question in one step.

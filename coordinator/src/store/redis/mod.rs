@@ -246,8 +246,9 @@ impl Store for RedisStore {
         self.within(messages::send(self, send)).await
     }
 
-    async fn announce(&self, from: &AgentId, text: &str) -> Result<()> {
-        self.within(messages::announce(self, from, text)).await
+    async fn announce(&self, from: &AgentId, speaker: Option<&Speaker>, text: &str) -> Result<()> {
+        self.within(messages::announce(self, from, speaker, text))
+            .await
     }
 
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {

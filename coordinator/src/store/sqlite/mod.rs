@@ -357,7 +357,7 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn announce(&self, _: &AgentId, _: &str) -> Result<()> {
+    async fn announce(&self, _: &AgentId, _: Option<&Speaker>, _: &str) -> Result<()> {
         Ok(())
     }
 

@@ -23,9 +23,14 @@ define('audit', LARGE, function(keys, args)
   return failed or 1
 end)
 
--- Publishes the text of a broadcast for monitors. KEYS: -, agent that sends it. ARGV: text
+-- Publishes the text of a broadcast for monitors. Returns 1, or the result of `refused_speaker`.
+-- KEYS: -, agent that sends it. ARGV: text, the speaker
 define('announce', SMALL, function(keys, args)
   begin(keys)
+  local refused = refused_speaker(args, 2)
+  if refused then
+    return refused
+  end
   local text = { type = 'broadcast', from = redis.call('HGET', keys[2], 'uid') or '', message = args[1], timestamp = time_text(now) }
   tell('broadcast', cjson.encode(text))
   return 1
