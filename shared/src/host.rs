@@ -1,5 +1,7 @@
 //! Names of hosts, and the administrative requests about hosts and their agents.
 
+use std::collections::HashSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -107,13 +109,22 @@ pub fn is_generated(host: &str) -> bool {
 
 /// Returns whether two hosts count as the same: their persons would have the same name, as those of `lab`, `LAB` and `láb`.
 pub fn is_same(one: &str, other: &str) -> bool {
-    let person = |host: &str| AgentId::of_person(host).as_str().to_ascii_lowercase();
     one.eq_ignore_ascii_case(other) || person(one) == person(other)
 }
 
+/// Returns the name of the host's person in lower case.
+fn person(host: &str) -> String {
+    AgentId::of_person(host).as_str().to_ascii_lowercase()
+}
+
 /// Returns the host's name, or if it is taken the name with the lowest free number: `nas-2`.
-pub fn unique<'a>(name: &str, taken: impl Iterator<Item = &'a str> + Clone) -> String {
-    let is_taken = |name: &str| taken.clone().any(|taken| is_same(taken, name));
+pub fn unique<'a>(name: &str, taken: impl Iterator<Item = &'a str>) -> String {
+    // The same as `is_same` for each, because hosts may be many.
+    let (names, persons): (HashSet<_>, HashSet<_>) = taken
+        .map(|host| (host.to_ascii_lowercase(), person(host)))
+        .unzip();
+    let is_taken =
+        |name: &str| names.contains(&name.to_ascii_lowercase()) || persons.contains(&person(name));
     let numbered = (2_u64..).map(|number| format!("{name}-{number}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
     names

@@ -60,12 +60,17 @@ pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
     );
     let counted = store.key_changes().await?;
     assert!(counted > 0);
+    assert_eq!(store.key(&one.id).await?, Some(one.clone()));
+    let (at, revision) = (Timestamp::now(), 2);
     let revoked = Key {
-        revoked_at: Some(Timestamp::now()),
-        revision: 2,
+        revoked_at: Some(at),
+        revision,
         ..other
     };
-    assert!(store.put_key(&revoked, None, KEYS_MAX, None).await?);
+    let revoke = async |by| store.revoke_key(&revoked.id, at, by, None).await;
+    assert!(!revoke(Some(&revoked)).await?, "it was changed");
+    assert!(revoke(Some(&one)).await?);
+    assert!(!revoke(None).await?, "it has ended");
     assert!(store.key_changes().await? > counted);
     let mut kept = store.keys().await?;
     kept.sort_by(|a, b| a.id.cmp(&b.id));

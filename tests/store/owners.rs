@@ -35,6 +35,20 @@ fn names(agents: &[Namesake]) -> Vec<&str> {
 }
 
 pub(crate) async fn no_host_gets_the_name_or_the_mail_of_another(fixture: Fixture) -> Result<()> {
+    for (key, host) in [("0a1b2c3d", "box"), ("anybody", "attic")] {
+        let claim = brief(host, host);
+        let quota = Quota {
+            key: key.to_owned(),
+            agents: Some(9),
+            ..claim.quota.clone()
+        };
+        let held = fixture.take(&Claim { quota, ..claim }).await?;
+        fixture.store.release(&held, Ending::Goodbye).await?;
+    }
+    assert_eq!(fixture.store.former_hosts().await?, ["box"]);
+    let moved = fixture.store.move_reservations("0a1b2c3d", "box", "den");
+    moved.await?;
+    assert!(fixture.store.former_hosts().await?.contains(&"den".into()));
     let laptop = fixture.take(&wish("a", owner("a", "laptop", 1))).await?;
     fixture.say("b", "a", "for laptop").await?;
     fixture.store.release(&laptop, Ending::Goodbye).await?;

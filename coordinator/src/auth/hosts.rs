@@ -1,5 +1,7 @@
 //! The host of a key: unique among keys, and kept by a host that joins again only if it proves its identity.
 
+use std::collections::HashSet;
+
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::{Fingerprint, JoinRequest};
@@ -8,6 +10,7 @@ use c3po_shared::proof::ProofOf;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::Scope;
 
+use super::secret;
 use crate::clock;
 use crate::store::{AGENTS_STEP, Agent, Invite, Key, Store};
 
@@ -17,8 +20,8 @@ const HOST_TRIES: usize = 100;
 /// How many names are tried for a host whose name others have: each costs as much as all before it.
 const NAMES_TRIED: usize = 20;
 
-/// Returns a host name that no key has, not even an ended one, and no open invite, so that no host inherits another's
-/// messages. Its person's name is neither that of another host's agent, in any spelling, nor reserved for another host. The
+/// Returns a host name that no key has, not even an ended one, no agent that was made with a key, no reservation of such an
+/// agent's name, and no open invite, so that no host inherits another's messages. Its person's name is neither that of another host's agent, in any spelling, nor reserved for another host. The
 /// first `before` such names are skipped.
 pub(super) async fn free_host(
     store: &dyn Store,
@@ -26,8 +29,9 @@ pub(super) async fn free_host(
     keys: &[Key],
     mut before: usize,
 ) -> Result<String, Refusal> {
-    let known = like_persons(store).await?;
+    let (known, hosts) = known_agents(store).await?;
     let mut taken = invited(store, keys).await?;
+    taken.extend(hosts);
     taken.extend(keys.iter().map(|key| key.host().to_owned()));
     for _ in 0..NAMES_TRIED + before {
         let host = host::unique(name, taken.iter().map(String::as_str));
@@ -91,7 +95,8 @@ pub(crate) async fn check_free(store: &dyn Store, host: &str, before: &str) -> R
             "Choose another name for the host, or name it {other}."
         )));
     }
-    if is_free(store, &like_persons(store).await?, host, before).await? {
+    let (known, _) = known_agents(store).await?;
+    if is_free(store, &known, host, before).await? {
         return Ok(());
     }
     let person = AgentId::of_person(host);
@@ -103,26 +108,32 @@ pub(crate) async fn check_free(store: &dyn Store, host: &str, before: &str) -> R
     )))
 }
 
-/// Returns the agents whose names look like those of hosts' persons.
-async fn like_persons(store: &dyn Store) -> Result<Vec<Agent>, Refusal> {
-    let mut found = Vec::new();
+/// Returns the agents whose names look like those of hosts' persons, and the hosts of agents that were made with keys, which
+/// may be deleted by now, and of reservations of such names.
+async fn known_agents(store: &dyn Store) -> Result<(Vec<Agent>, HashSet<String>), Refusal> {
+    let (mut found, mut hosts) = (Vec::new(), HashSet::new());
     let mut after = None;
     loop {
         let page = store.agents(after.as_ref(), AGENTS_STEP).await?;
         after = page.last().map(|agent| agent.id.clone());
         let is_last = page.len() < AGENTS_STEP;
+        let of_keys = page.iter().filter(|agent| secret::is_id(&agent.made_by));
+        hosts.extend(of_keys.filter_map(|agent| agent.host.clone()));
         found.extend(
             page.into_iter()
                 .filter(|agent| agent.id.is_person_of_a_host()),
         );
         if is_last {
-            return Ok(found);
+            break;
         }
     }
+    // Afterwards: the name of an agent that was deleted meanwhile is reserved by now.
+    hosts.extend(store.former_hosts().await?);
+    Ok((found, hosts))
 }
 
-/// Moves a new key to another host name if another key or an open invite has the same name by now, or another host its
-/// person's name. Returns the stored key.
+/// Moves a new key to another host name if another key, an agent of one or an open invite has the same name by now, or another
+/// host its person's name. Returns the stored key.
 ///
 /// The caller always moves its own key, because the owner of the other key may have finished its check earlier. Concurrent
 /// moves choose different names, by the order of the key ids.
@@ -134,10 +145,11 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
             .iter()
             .filter(|other| host::is_same(other.host(), key.host()))
             .collect();
-        let known = like_persons(store).await?;
+        let (known, hosts) = known_agents(store).await?;
         let invited = invited(store, &others).await?;
-        let is_invited = invited.iter().any(|host| host::is_same(host, key.host()));
-        if same.is_empty() && !is_invited && is_free(store, &known, key.host(), key.host()).await? {
+        let mut others_hosts = invited.iter().chain(&hosts);
+        let is_others = others_hosts.any(|host| host::is_same(host, key.host()));
+        if same.is_empty() && !is_others && is_free(store, &known, key.host(), key.host()).await? {
             return Ok(key);
         }
         let rank = same.iter().filter(|other| other.id < key.id).count();
@@ -179,7 +191,8 @@ mod tests {
 
     use super::*;
     use crate::auth::Principal;
-    use crate::auth::issue::{NewKey, draft, hold_host, settle_given};
+    use crate::auth::issue::{NewKey, draft, settle_given};
+    use crate::auth::renames::hold_host;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
     use crate::store::{KeyStore, Quota};
@@ -249,29 +262,68 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_that_another_one_proved_does_not_outlive_its_revocation() {
+    async fn a_key_that_another_one_proved_does_not_outlive_its_revocation_or_rotation() {
         let (store, _folder) = store().await;
-        let (proven, stays, goes) = (
-            key_of_nas(&store).await,
-            key_of_nas(&store).await,
-            key_of_nas(&store).await,
-        );
+        let (proven, stays) = (key_of_nas(&store).await, key_of_nas(&store).await);
         assert!(settle_given(&store, stays, Some(&proven)).await.is_ok());
-        let ended = Key {
-            revoked_at: Some(clock::now()),
+        let rotated = Key {
+            hash: secret::hash("another secret"),
             revision: proven.revision + 1,
             ..proven.clone()
         };
-        assert!(
-            store
-                .put_key(&ended, None, KEYS_MAX, None)
-                .await
-                .expect("stored")
-        );
-        let id = goes.id.clone();
-        assert!(settle_given(&store, goes, Some(&proven)).await.is_err());
-        let keys = store.keys().await.expect("keys");
-        assert!(!keys.iter().any(|key| key.id == id), "it is withdrawn");
+        let revoked = Key {
+            revoked_at: Some(clock::now()),
+            revision: rotated.revision + 1,
+            ..proven.clone()
+        };
+        for changed in [rotated, revoked] {
+            let goes = key_of_nas(&store).await;
+            let put = store.put_key(&changed, None, KEYS_MAX, None).await;
+            assert!(put.expect("stored"));
+            let id = goes.id.clone();
+            assert!(settle_given(&store, goes, Some(&proven)).await.is_err());
+            let keys = store.keys().await.expect("keys");
+            assert!(!keys.iter().any(|key| key.id == id), "it is withdrawn");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_host_whose_keys_were_deleted_keeps_its_name_while_it_has_agents_or_their_names() {
+        let (store, _folder) = store().await;
+        let key = key_of_nas(&store).await;
+        let of_key = Quota {
+            key: key.id.clone(),
+            is_of_key: true,
+            ..Quota::default()
+        };
+        let bank: AgentId = "bank".parse().expect("a name");
+        let made = store.introduce(&bank, Some("nas"), &of_key).await;
+        made.expect("an agent");
+        // One that was made without keys belongs to the host that joins under its name.
+        let open: AgentId = "open".parse().expect("a name");
+        let quota = Quota::default();
+        let made = store.introduce(&open, Some("attic"), &quota).await;
+        made.expect("an agent");
+        store.forget_key(&key).await.expect("deleted");
+        let free = async |name| free_host(&store, name, &[], 0).await.expect("a name");
+        let check = async || {
+            assert_eq!(free("nas").await, "nas-2");
+            assert_eq!(free("NAS").await, "NAS-2");
+            assert_eq!(free("attic").await, "attic");
+            let settled = settle_host(&store, key_of_nas(&store).await).await;
+            let settled = settled.expect("settled");
+            assert_eq!(settled.host(), "nas-2");
+            store.forget_key(&settled).await.expect("deleted");
+            // A name that an administrator gives is the host's own.
+            assert!(check_free(&store, "nas", "nas").await.is_ok());
+        };
+        check().await;
+        let remove = async |frees| store.remove(&bank, None, frees, None).await;
+        remove(false).await.expect("removed");
+        assert_eq!(store.agent(&bank).await.expect("read"), None);
+        check().await;
+        remove(true).await.expect("freed");
+        assert_eq!(free("nas").await, "nas");
     }
 
     #[tokio::test]

@@ -25,6 +25,9 @@ use super::secret::{self};
 use crate::clock;
 use crate::store::{Invite, Key, Store};
 
+/// How many invites whose makers have ended a new invite deletes: more than one, so that they do not grow in number.
+const ENDED_FORGOTTEN: usize = 20;
+
 /// The properties of a new invite.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -96,9 +99,20 @@ pub(crate) async fn invite(
     }
     let lasts = life("expires_in", new.expires_in, INVITE_LIFE_MAX)?.unwrap_or(INVITE_LIFE);
     life("key_expires_in", new.key_expires_in, KEY_LIFE_MAX)?;
+    // First: the key of an invite that is read here has ended if it is missing afterwards.
+    let kept = store.invites().await.map_err(unchanged)?;
     let keys = store.keys().await.map_err(unchanged)?;
     let key_hash = vouching(&keys, key)?.map(|key| key.hash.clone());
-    if store.invites().await.map_err(unchanged)?.len() >= INVITES_MAX {
+    let now = clock::now();
+    let is_open = |invite: &Invite| standing(invite.clone(), &keys, now).is_some();
+    let (open, ended): (Vec<_>, Vec<_>) = kept.into_iter().partition(is_open);
+    for invite in ended.iter().take(ENDED_FORGOTTEN) {
+        store
+            .forget_invite(&invite.hash, None)
+            .await
+            .map_err(unchanged)?;
+    }
+    if open.len() >= INVITES_MAX {
         let error = format!("the limit of {INVITES_MAX} open invites is reached");
         return Err(Refusal::new(ErrorCode::Conflict, error).suggest(
             "Revoke unneeded invites: `c3po-coordinator invites list`, then `c3po-coordinator invites revoke ID`.",
@@ -323,6 +337,38 @@ fn reply_with(key: &Key, text: String) -> JoinReply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::issue::{create, revoke};
+    use crate::config::Fleet;
+    use crate::store::KeyStore;
+    use crate::store::sqlite::SqliteStore;
+
+    #[tokio::test]
+    async fn invites_of_a_key_that_has_ended_take_no_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let store = SqliteStore::open(&path, &Fleet::default()).await;
+        let (store, local) = (store.expect("a store"), Principal::local());
+        let new = NewKey {
+            name: "nas".into(),
+            scope: Scope::Admin,
+            agents: all_agents(),
+            expires_in: None,
+            host: None,
+        };
+        let (key, _) = create(&store, new, &local).await.expect("a key");
+        let make = async |by| invite(&store, NewInvite::default(), "test", by, None).await;
+        for _ in 0..INVITES_MAX {
+            let made = make(Some((key.id.as_str(), key.revision))).await;
+            made.expect("an invite");
+        }
+        let refused = make(None).await.map_err(|refusal| refusal.code);
+        assert_eq!(refused.err(), Some(ErrorCode::Conflict));
+        revoke(&store, &key.id, &local).await.expect("revoked");
+        make(None).await.expect("an invite");
+        // Each further one deletes more than it adds.
+        let kept = store.invites().await.expect("invites").len();
+        assert_eq!(kept, INVITES_MAX - ENDED_FORGOTTEN + 1);
+    }
 
     #[test]
     fn a_key_with_a_proof_covers_no_more_than_the_proven_one() {

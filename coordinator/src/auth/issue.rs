@@ -56,7 +56,7 @@ impl From<NoRandomness> for Refusal {
 /// The verb of the entry for a new secret of a key.
 pub(super) const ROTATED: &str = "rotated";
 /// The beginning of the reason in an entry for a change.
-const BY: &str = "by ";
+pub(super) const BY: &str = "by ";
 
 /// Returns the entry in the log for a change of a key or an invite.
 pub(crate) fn entry(verb: &str, id: &str, by: &str) -> Entry {
@@ -120,8 +120,8 @@ pub(super) async fn host_of(
     }
 }
 
-/// Keeps the given host of a new key. It is withdrawn if the `proven` key that the host has was revoked meanwhile, or if the
-/// host had no other key, and another host got its person's name meanwhile.
+/// Keeps the given host of a new key. It is withdrawn if the `proven` key that the host has was revoked or rotated meanwhile,
+/// or if the host had no other key, and another host got its person's name meanwhile.
 pub(super) async fn settle_given(
     store: &dyn Store,
     key: Key,
@@ -130,12 +130,15 @@ pub(super) async fn settle_given(
     let (keys, now) = (store.keys().await?, clock::now());
     let stands = |known: &Key| {
         keys.iter()
-            .any(|key| key.id == known.id && key.is_valid(now))
+            .any(|key| (&key.id, &key.hash) == (&known.id, &known.hash) && key.is_valid(now))
     };
     let mut others = keys.iter().filter(|other| other.id != key.id);
     let refused = match proven.filter(|known| !stands(known)) {
         Some(ended) => {
-            let error = format!("the key {} of this host ended meanwhile", ended.id);
+            let error = format!(
+                "the key {} of this host ended or got another secret meanwhile",
+                ended.id
+            );
             Refusal::new(ErrorCode::Conflict, error)
                 .suggest("Join with the command that `invite --host NAME` prints.")
         }
@@ -196,16 +199,20 @@ pub(crate) async fn revoke(
     id: &str,
     by: &Principal,
 ) -> Result<(Key, bool), Refusal> {
-    let now = clock::now();
     let entry = entry("revoked", id, by.name());
-    change(store, id, by.presented(), &entry, |key| {
-        let ends = key.is_valid(now);
-        if ends {
-            key.revoked_at = Some(now);
+    for _ in 0..CHANGE_TRIES {
+        let made_with = vouching_key(store, by.presented()).await?;
+        let (key, now) = (stored_key(store, id).await?, clock::now());
+        if !key.is_valid(now) {
+            return Ok((key, false));
         }
-        Ok(ends)
-    })
-    .await
+        let revoke = store.revoke_key(id, now, made_with.as_ref(), Some(&entry));
+        if revoke.await? {
+            return Ok((stored_key(store, id).await.unwrap_or(key), true));
+        }
+        // Another call has revoked it, or has changed the key that was presented.
+    }
+    Err(is_being_changed(id))
 }
 
 /// Replaces the secret of a key; the old one becomes invalid. Returns the key with the new secret.
@@ -230,81 +237,9 @@ pub(crate) async fn rotate(
     Ok((key, fresh.text))
 }
 
-/// Holds the name of a host while agents and keys are moved to it or from it: an ended key has it, so that no host that joins
-/// gets it, and none its person's name. `moves` is the log's text for the move that begins with it. Returns that key, which is
-/// then to be deleted.
-///
-/// Errors: `UNAUTHORIZED` if the key that was presented has ended, `CONFLICT` if there is no room.
-pub(crate) async fn hold_host(
-    store: &dyn Store,
-    host: &str,
-    by: &Principal,
-    moves: Option<&str>,
-) -> Result<Key, Refusal> {
-    let new = NewKey {
-        name: host.to_owned(),
-        host: Some(host.to_owned()),
-        scope: Scope::Read,
-        agents: all_agents(),
-        expires_in: None,
-    };
-    let (key, _) = draft(new, by.name())?;
-    let key = Key {
-        revoked_at: Some(clock::now()),
-        ..key
-    };
-    let entry = moves.map(|text| {
-        let entry = Entry::new(Event::KeyChanged).verb("moved");
-        let why = format!("{BY}{}: {text}", by.name());
-        entry.under(Some(&key.id)).because(why)
-    });
-    for _ in 0..CHANGE_TRIES {
-        let keys = store.keys().await.map_err(unchanged)?;
-        let made_with = vouching(&keys, by.presented())?;
-        make_room(store, &keys).await?;
-        let put = store.put_key(&key, made_with, KEYS_MAX, entry.as_ref());
-        if put.await? {
-            return Ok(key);
-        }
-    }
-    Err(Refusal::new(
-        ErrorCode::Conflict,
-        "other keys are being created at the same time; try again",
-    ))
-}
-
-/// Moves the keys of a host to another host, except `held`, and returns them. Their links and requests end and reconnect under
-/// the new host.
-pub(crate) async fn rename_host(
-    store: &dyn Store,
-    from: &str,
-    to: &str,
-    by: &Principal,
-    held: &[Key],
-) -> Result<Vec<Key>, Refusal> {
-    // The move has begun, and is completed even if the key that began it has ended.
-    let keys = store.keys().await.map_err(unchanged)?;
-    let mut renamed = Vec::new();
-    for id in keys
-        .iter()
-        .filter(|key| key.host() == from && held.iter().all(|held| held.id != key.id))
-        .map(|key| key.id.clone())
-    {
-        // No key is checked here: the caller's own key has another revision once it was renamed itself.
-        let entry = entry("renamed", &id, by.name());
-        let (key, _) = change(store, &id, None, &entry, |key| {
-            key.host = Some(to.to_owned());
-            Ok(true)
-        })
-        .await?;
-        renamed.push(key);
-    }
-    Ok(renamed)
-}
-
 /// Applies `change` to a key, which returns whether there is something to write, with its entry in the log. Returns the key and
 /// that result.
-async fn change(
+pub(super) async fn change(
     store: &dyn Store,
     id: &str,
     presented: Option<(&str, u64)>,
@@ -312,28 +247,46 @@ async fn change(
     change: impl Fn(&mut Key) -> Result<bool, Refusal>,
 ) -> Result<(Key, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
-        let keys = store.keys().await.map_err(unchanged)?;
-        let made_with = vouching(&keys, presented)?;
-        let Some(mut key) = keys.iter().find(|key| key.id == id).cloned() else {
-            let error = format!(
-                "there is no key {}",
-                id.chars().take(LABEL_MAX).collect::<String>()
-            );
-            return Err(Refusal::new(ErrorCode::KeyNotFound, error));
-        };
+        let made_with = vouching_key(store, presented).await?;
+        let mut key = stored_key(store, id).await?;
         if !change(&mut key)? {
             return Ok((key, false));
         }
         key.revision += 1;
-        let put = store.put_key(&key, made_with, KEYS_MAX, Some(entry));
+        let put = store.put_key(&key, made_with.as_ref(), KEYS_MAX, Some(entry));
         if put.await? {
             return Ok((key, true));
         }
     }
-    Err(Refusal::new(
-        ErrorCode::Conflict,
-        format!("the key {id} is being changed by another request; try again"),
-    ))
+    Err(is_being_changed(id))
+}
+
+/// Returns the stored key of that id.
+///
+/// Errors: `KEY_NOT_FOUND`.
+async fn stored_key(store: &dyn Store, id: &str) -> Result<Key, Refusal> {
+    let found = store.key(id).await.map_err(unchanged)?;
+    found.ok_or_else(|| {
+        let id: String = id.chars().take(LABEL_MAX).collect();
+        Refusal::new(ErrorCode::KeyNotFound, format!("there is no key {id}"))
+    })
+}
+
+fn is_being_changed(id: &str) -> Refusal {
+    let error = format!("the key {id} is being changed by another request; try again");
+    Refusal::new(ErrorCode::Conflict, error)
+}
+
+/// Returns the key that was presented, as [`vouching`], with one small read.
+async fn vouching_key(
+    store: &dyn Store,
+    presented: Option<(&str, u64)>,
+) -> Result<Option<Key>, Refusal> {
+    let Some((id, _)) = presented else {
+        return Ok(None);
+    };
+    let key = store.key(id).await.map_err(unchanged)?;
+    vouching(key.as_slice(), presented).map(<Option<&Key>>::cloned)
 }
 
 /// Returns the key of this id if it is still valid at this revision; `None` if no key was presented.
@@ -360,7 +313,7 @@ pub(super) fn vouching<'a>(
 ///
 /// Errors: `UNAUTHORIZED` if it has ended or was changed.
 pub(crate) async fn check_standing(store: &dyn Store, by: &Principal) -> Result<(), Refusal> {
-    vouching(&store.keys().await?, by.presented()).map(drop)
+    vouching_key(store, by.presented()).await.map(drop)
 }
 
 /// Adds to an error from before any change that nothing was applied.
@@ -426,6 +379,10 @@ pub(super) fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refu
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::task::JoinSet;
+
     use super::*;
     use crate::config::Fleet;
     use crate::store::KeyStore;
@@ -460,6 +417,49 @@ mod tests {
         assert_eq!(store.keys().await.expect("keys").len(), left);
         let refused = make(&by).await.map_err(|refusal| refusal.code);
         assert_eq!(refused.err(), Some(ErrorCode::Unauthorized));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_revocation_wins_against_rotations() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let store = SqliteStore::open(&path, &Fleet::default()).await;
+        let (store, local) = (Arc::new(store.expect("a store")), Principal::local());
+        let new = NewKey {
+            name: "nas".into(),
+            scope: Scope::Admin,
+            agents: all_agents(),
+            expires_in: None,
+            host: None,
+        };
+        let (key, _) = create(store.as_ref(), new, &local).await.expect("a key");
+        let mut rotations = JoinSet::new();
+        for _ in 0..200 {
+            let (store, id) = (Arc::clone(&store), key.id.clone());
+            // A rotation that other ones overtake is tried again until the key has ended.
+            rotations.spawn(async move {
+                let local = Principal::local();
+                while let Ok(Some(key)) = store.key(&id).await
+                    && key.is_valid(clock::now())
+                {
+                    let _refused = rotate(store.as_ref(), &id, &local).await;
+                }
+            });
+        }
+        while store
+            .key(&key.id)
+            .await
+            .expect("a key")
+            .map(|key| key.revision)
+            < Some(20)
+        {
+            tokio::task::yield_now().await;
+        }
+        let revoked = revoke(store.as_ref(), &key.id, &local).await;
+        let (revoked, is_news) = revoked.expect("revoked at once");
+        assert!(is_news && revoked.revoked_at.is_some());
+        rotations.join_all().await;
+        assert_eq!(store.key(&key.id).await.expect("a key"), Some(revoked));
     }
 
     #[test]

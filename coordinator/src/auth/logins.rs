@@ -81,15 +81,35 @@ pub(crate) async fn offer(
         expires_at: clock::now() + LOGIN_CODE_LIFE,
     };
     let entry = entry("offered", &code.id, (code.scope, &code.name), &code.made_by);
-    if store
-        .put_login_code(&code, LOGIN_CODES_MAX, Some(&entry))
-        .await?
-    {
-        return Ok((code, text));
+    for is_last in [false, true] {
+        let put = store.put_login_code(&code, LOGIN_CODES_MAX, Some(&entry));
+        if put.await? {
+            return Ok((code, text));
+        }
+        if is_last || !forget_ended_codes(store).await? {
+            break;
+        }
     }
     let error = format!("the limit of {LOGIN_CODES_MAX} open codes of logins is reached");
     Err(Refusal::new(ErrorCode::Conflict, error)
         .suggest("Use the codes, or wait: each ends after 15 minutes."))
+}
+
+/// Deletes the codes whose logins have ended. Returns whether there were any.
+async fn forget_ended_codes(store: &dyn Store) -> Result<bool, Refusal> {
+    // First: the login of a code that is read here has ended if it is missing afterwards.
+    let codes = store.login_codes().await.map_err(unchanged)?;
+    let (logins, now) = (store.logins().await.map_err(unchanged)?, clock::now());
+    let has_ended = |id: &String| valid(&logins, id, now).is_none();
+    let ended: Vec<_> = codes
+        .into_iter()
+        .filter(|code| code.login.as_ref().is_some_and(has_ended))
+        .collect();
+    for code in &ended {
+        let forgotten = store.forget_login_code(&code.hash).await;
+        forgotten.map_err(unchanged)?;
+    }
+    Ok(!ended.is_empty())
 }
 
 /// Spends a code: one atomic step makes the login. Returns the login with its token; `None` if the code never existed, was
@@ -295,6 +315,41 @@ fn in_the_way(logins: &[Login], now: Timestamp) -> Result<Option<&Login>, Refusa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Fleet;
+    use crate::store::LoginStore;
+    use crate::store::sqlite::SqliteStore;
+
+    #[tokio::test]
+    async fn codes_of_a_login_that_has_ended_take_no_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let store = SqliteStore::open(&path, &Fleet::default()).await;
+        let (store, local) = (store.expect("a store"), Principal::local());
+        let make = async |by: &Principal| {
+            let new = NewLogin {
+                name: "ann".into(),
+                scope: LoginScope::Admin,
+            };
+            offer(&store, new, by).await
+        };
+        let (_, code) = make(&local).await.expect("a code");
+        let request = LoginRequest {
+            code,
+            device: None,
+            scope: None,
+        };
+        let spent = spend(&store, &request).await.expect("spent");
+        let (login, _) = spent.expect("a login");
+        let thief = Principal::login(&login.id, &login.name, login.scope);
+        for _ in 0..LOGIN_CODES_MAX {
+            make(&thief).await.expect("a code");
+        }
+        let refused = make(&local).await.map_err(|refusal| refusal.code);
+        assert_eq!(refused.err(), Some(ErrorCode::Conflict));
+        revoke(&store, &login.id, &local).await.expect("revoked");
+        make(&local).await.expect("a code");
+        assert_eq!(store.login_codes().await.expect("codes").len(), 1);
+    }
 
     #[test]
     fn tokens_travel_only_where_nobody_reads_them() {

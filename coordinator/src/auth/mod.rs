@@ -9,6 +9,7 @@ pub(crate) mod logins;
 pub(crate) mod offspring;
 mod places;
 mod principal;
+pub(crate) mod renames;
 mod rights;
 mod secret;
 mod turns;

@@ -16,7 +16,7 @@ use super::endpoint::{Body, By, RestAnswer};
 use super::keys::changed;
 use crate::auth::invites::invites;
 use crate::auth::watch::KEYS_KNOWN_WITHIN;
-use crate::auth::{Principal, Right, check_free, issue};
+use crate::auth::{Principal, Right, check_free, issue, renames};
 use crate::clock;
 use crate::request::{check_host, check_name as check_speaker_name, select};
 use crate::store::{Agent, Key, Removal, Store};
@@ -104,7 +104,7 @@ pub(super) async fn rename(
     let store = &server.services.store;
     // The first agent that is moved shows the new name to others, before any key of the host has it. Its last agents have the
     // old name when no key has that any more.
-    let mut held = vec![issue::hold_host(store.as_ref(), &to, &principal, None).await?];
+    let mut held = vec![renames::hold_host(store.as_ref(), &to, &principal, None).await?];
     let renamed = async {
         // No other host gets its person's name from now on.
         check_free(store.as_ref(), &to, &from).await?;
@@ -112,7 +112,7 @@ pub(super) async fn rename(
             check_without_others(store.as_ref(), &to).await?;
         }
         let moves = format!("the agents and keys of {from} become those of {to}");
-        let from_held = issue::hold_host(store.as_ref(), &from, &principal, Some(&moves));
+        let from_held = renames::hold_host(store.as_ref(), &from, &principal, Some(&moves));
         held.push(from_held.await?);
         move_host(&server, &principal, from, to, &held).await
     };
@@ -170,7 +170,7 @@ async fn move_host(
     let store = &server.services.store;
     let mut agents = move_agents(server, principal, &from, &to).await?;
     let keys = store.keys().await?;
-    let renamed = issue::rename_host(store.as_ref(), &from, &to, principal, held).await?;
+    let renamed = renames::rename_host(store.as_ref(), &from, &to, principal, held).await?;
     for key in &renamed {
         changed(server, "renamed", &key.id, principal.name()).await;
     }

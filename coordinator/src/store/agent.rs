@@ -233,6 +233,8 @@ pub struct Agent {
     pub last_seen: Timestamp,
     /// When a person last typed a prompt in one of its sessions, if known.
     pub prompted_at: Option<Timestamp>,
+    /// The id of the key with which it was made, or a word for clients without a key; empty if unknown.
+    pub made_by: String,
 }
 
 /// The part of an agent with which a session chooses its name: much smaller than the agent, because there may be hundreds.
@@ -317,6 +319,7 @@ impl Agent {
             registered_at: then,
             last_seen: then,
             prompted_at: None,
+            made_by: String::new(),
         }
     }
 

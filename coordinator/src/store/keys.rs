@@ -145,6 +145,20 @@ pub trait KeyStore: Send + Sync {
     /// skipped: they grant no access and do not block other keys.
     async fn keys(&self) -> Result<Vec<Key>>;
 
+    /// Returns the key of that id, as in [`Self::keys`].
+    async fn key(&self, id: &str) -> Result<Option<Key>>;
+
+    /// Returns the key with its host, which depends on all keys if its record has none.
+    async fn with_host(&self, key: Option<Key>) -> Result<Option<Key>> {
+        match key {
+            Some(key) if key.host.is_none() => {
+                let keys = self.keys().await?;
+                Ok(keys.into_iter().find(|known| known.id == key.id))
+            }
+            key => Ok(key),
+        }
+    }
+
     /// Returns a number that grows with every change of a key. The cost is one small read.
     async fn key_changes(&self) -> Result<u64>;
 
@@ -158,6 +172,20 @@ pub trait KeyStore: Send + Sync {
         most: usize,
         entry: Option<&Entry>,
     ) -> Result<bool>;
+
+    /// Revokes the key at that time, whatever its revision is, so that no change of it can be faster. Returns false, and
+    /// changes nothing, if there is no such key or it was revoked before. The same applies if `made_with` is given and was
+    /// changed meanwhile.
+    async fn revoke_key(
+        &self,
+        id: &str,
+        at: Timestamp,
+        made_with: Option<&Key>,
+        entry: Option<&Entry>,
+    ) -> Result<bool>;
+
+    /// Returns the hosts for which names of deleted agents stay reserved that were made with keys. Keys may be deleted before.
+    async fn former_hosts(&self) -> Result<Vec<String>>;
 
     /// Deletes this revision of the key. A key that was changed meanwhile stays. The deletion counts in
     /// [`Self::key_changes`].

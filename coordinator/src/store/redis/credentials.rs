@@ -57,6 +57,14 @@ impl Hashes {
         Ok(credentials.map(|(_, kept)| record(kept)).collect())
     }
 
+    /// Returns the record of one credential.
+    pub(super) async fn one(self, store: &RedisStore, id: &str) -> Result<Option<String>> {
+        let mut read = redis::cmd("HGET");
+        read.arg(store.names.key(self.credentials)).arg(id);
+        let kept: Option<String> = store.within(store.connection.run(&read)).await?;
+        Ok(kept.filter(|_| id != CHANGES).map(record))
+    }
+
     pub(super) async fn changes(self, store: &RedisStore) -> Result<u64> {
         let mut read = redis::cmd("HGET");
         read.arg(store.names.key(self.credentials)).arg(CHANGES);
@@ -78,6 +86,22 @@ impl Hashes {
         call.arg(row.id).arg(row.revision).arg(row.record);
         name_maker(&mut call, made_with);
         call.arg(most);
+        store.logged(call, entry).await
+    }
+
+    /// Writes the time, as JSON, into the record of a credential that has none, as its next revision, whatever that is,
+    /// unless the credential with which the change is made was changed.
+    pub(super) async fn revoke(
+        self,
+        store: &RedisStore,
+        id: &str,
+        at: &str,
+        made_with: Option<(&str, u64)>,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        let mut call = self.call(store, "revoke_credential", &[self.credentials]);
+        call.arg(id).arg(at);
+        name_maker(&mut call, made_with);
         store.logged(call, entry).await
     }
 

@@ -20,6 +20,12 @@ impl KeyStore for RedisStore {
         ))
     }
 
+    async fn key(&self, id: &str) -> Result<Option<Key>> {
+        let record = HOSTS.one(self, id).await?;
+        let key = record.and_then(|record| read_key(&record));
+        self.with_host(key).await
+    }
+
     async fn key_changes(&self) -> Result<u64> {
         HOSTS.changes(self).await
     }
@@ -33,6 +39,23 @@ impl KeyStore for RedisStore {
     ) -> Result<bool> {
         let made_with = made_with.map(|key| (key.id.as_str(), key.revision));
         HOSTS.put(self, row(key)?, made_with, most, entry).await
+    }
+
+    async fn revoke_key(
+        &self,
+        id: &str,
+        at: Timestamp,
+        made_with: Option<&Key>,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        let made_with = made_with.map(|key| (key.id.as_str(), key.revision));
+        let at = records::write(&at)?;
+        HOSTS.revoke(self, id, &at, made_with, entry).await
+    }
+
+    async fn former_hosts(&self) -> Result<Vec<String>> {
+        let call = self.names.call("former_hosts", []);
+        self.within(self.connection.invoke(&call)).await
     }
 
     async fn forget_key(&self, key: &Key) -> Result<()> {

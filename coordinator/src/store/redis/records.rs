@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::store::{Agent, Namesake, Owner, Result, StoreError};
 
 /// The fields of an agent's record, in the order in which they are read.
-pub(super) const AGENT_FIELDS: [&str; 16] = [
+pub(super) const AGENT_FIELDS: [&str; 17] = [
     "uid",
     "host",
     "session_id",
@@ -32,6 +32,7 @@ pub(super) const AGENT_FIELDS: [&str; 16] = [
     "prompted_at",
     "base",
     "slot",
+    "made_by",
 ];
 
 /// The placeholder for the process of an agent that never had a session.
@@ -117,6 +118,7 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         prompted_at,
         base,
         slot,
+        made_by,
     ] = fields;
     let Some(uid) = uid else { return Ok(None) };
     let (generation, instance, context) = parts(&session.unwrap_or_default())?;
@@ -142,6 +144,7 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         registered_at: time(&registered_at.unwrap_or_default())?,
         last_seen: time(&last_seen.unwrap_or_default())?,
         prompted_at: prompted_at.map(|at| time(&at)).transpose()?,
+        made_by: made_by.unwrap_or_default(),
     }))
 }
 

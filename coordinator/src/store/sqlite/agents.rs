@@ -277,7 +277,7 @@ pub(super) fn sweep_former(work: &mut Work<'_>) -> Result<()> {
 }
 
 /// Returns the time that long ago.
-fn before(work: &Work<'_>, life: Duration) -> i64 {
+pub(super) fn before(work: &Work<'_>, life: Duration) -> i64 {
     stamp(work.now).saturating_sub(milliseconds(life))
 }
 
@@ -446,6 +446,7 @@ fn agent(row: &Row<'_>) -> Result<Agent> {
         registered_at: moment(row, "registered_at")?,
         last_seen: moment(row, "last_seen")?,
         prompted_at: Some(moment(row, "prompted_at")?).filter(|at| at.millis() > 0),
+        made_by: row.get("made_by")?,
     })
 }
 

@@ -65,6 +65,16 @@ impl Tables {
         Ok(records.collect::<Result<_, _>>()?)
     }
 
+    /// Returns the record of one credential.
+    pub(super) fn one(self, work: &mut Work<'_>, id: &str) -> Result<Option<String>> {
+        let sql = format!(
+            "SELECT record FROM {} WHERE id = ? AND id <> ''",
+            self.credentials
+        );
+        let mut statement = work.connection.prepare_cached(&sql)?;
+        Ok(statement.query_row([id], |row| row.get(0)).optional()?)
+    }
+
     pub(super) fn changes(self, work: &mut Work<'_>) -> Result<u64> {
         let sql = format!(
             "SELECT coalesce(sum(revision), 0) FROM {}",
@@ -95,6 +105,28 @@ impl Tables {
         );
         let values = (&row.id, row.revision, &row.record, integer(most));
         Ok(work.connection.prepare_cached(&sql)?.execute(values)? == 1)
+    }
+
+    /// Writes the time into the record of a credential that has none, as its next revision, whatever that is, unless the
+    /// credential with which the change is made was changed.
+    pub(super) fn revoke(
+        self,
+        work: &mut Work<'_>,
+        id: &str,
+        at: &str,
+        made_with: Option<&CredentialRow>,
+    ) -> Result<bool> {
+        if !made_with.map_or(Ok(true), |row| self.is_as_before(work, row))? {
+            return Ok(false);
+        }
+        let sql = format!(
+            "UPDATE {} SET revision = revision + 1,
+                record = json_set(record, '$.revoked_at', json(?2), '$.revision', revision + 1)
+                WHERE id = ?1 AND id <> '' AND json_extract(record, '$.revoked_at') IS NULL",
+            self.credentials
+        );
+        let mut update = work.connection.prepare_cached(&sql)?;
+        Ok(update.execute((id, at))? == 1)
     }
 
     /// Deletes this revision of a credential. Its revisions still count as changes.

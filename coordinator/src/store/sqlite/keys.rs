@@ -8,10 +8,13 @@ use c3po_shared::time::Timestamp;
 use rusqlite::OptionalExtension;
 
 use super::SqliteStore;
+use super::agents::before;
 use super::credentials::{CodeRow, CredentialRow, HOSTS};
 use super::group::Work;
 use super::rows::{json, stamp};
-use crate::store::{Invite, Key, KeyStore, Result, StoreError, give_hosts, read_invites, read_key};
+use crate::store::{
+    FORMER_LIFE, Invite, Key, KeyStore, Result, StoreError, give_hosts, read_invites, read_key,
+};
 
 #[async_trait]
 impl KeyStore for SqliteStore {
@@ -23,6 +26,16 @@ impl KeyStore for SqliteStore {
                 .filter_map(|record| read_key(record))
                 .collect(),
         ))
+    }
+
+    async fn key(&self, id: &str) -> Result<Option<Key>> {
+        let wanted = id.to_owned();
+        let record = self
+            .reader
+            .run(move |work| HOSTS.one(work, &wanted))
+            .await?;
+        let key = record.and_then(|record| read_key(&record));
+        self.with_host(key).await
     }
 
     async fn key_changes(&self) -> Result<u64> {
@@ -39,6 +52,22 @@ impl KeyStore for SqliteStore {
         let (row, made_with) = (row(key)?, made_with.map(row).transpose()?);
         let put = move |work: &mut Work<'_>| HOSTS.put(work, &row, made_with.as_ref(), most);
         self.logged(entry, |is_put| *is_put, put).await
+    }
+
+    async fn revoke_key(
+        &self,
+        id: &str,
+        at: Timestamp,
+        made_with: Option<&Key>,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        let (id, at, made_with) = (id.to_owned(), json(&at)?, made_with.map(row).transpose()?);
+        let revoke = move |work: &mut Work<'_>| HOSTS.revoke(work, &id, &at, made_with.as_ref());
+        self.logged(entry, |is_revoked| *is_revoked, revoke).await
+    }
+
+    async fn former_hosts(&self) -> Result<Vec<String>> {
+        self.reader.run(former_hosts).await
     }
 
     async fn forget_key(&self, key: &Key) -> Result<()> {
@@ -107,6 +136,15 @@ fn row(key: &Key) -> Result<CredentialRow> {
 fn kept(code: Option<(u32, String)>) -> Result<Option<Invite>, StoreError> {
     code.map(|(uses, record)| Invite::kept(uses, &record))
         .transpose()
+}
+
+/// Returns the hosts for which names of agents stay reserved that were made with keys, whose ids have eight digits.
+fn former_hosts(work: &mut Work<'_>) -> Result<Vec<String>> {
+    let sql = "SELECT DISTINCT host FROM former
+        WHERE at > ? AND length(made_by) = 8 AND made_by NOT GLOB '*[^0-9a-f]*'";
+    let mut statement = work.connection.prepare_cached(sql)?;
+    let hosts = statement.query_map([before(work, FORMER_LIFE)], |row| row.get(0))?;
+    Ok(hosts.collect::<Result<_, _>>()?)
 }
 
 /// Records the uses as a JSON object in the row with an empty id. The write changes no key and costs one commit a minute.

@@ -33,6 +33,28 @@ define('put_credential', SMALL, function(keys, args)
   return 1
 end)
 
+-- Writes a time into the record of a credential that has none, as its next revision, whatever that is. Returns 1, or 0 if there
+-- is no such credential or it has that time, or if the credential with which the change is made was changed meanwhile. A
+-- record ends with its revision. KEYS: -, credentials
+-- ARGV: id, time as JSON, id and revision of the credential with which the change is made or '' and '', entry of the log or ''
+define('revoke_credential', SMALL, function(keys, args)
+  begin(keys)
+  local before = redis.call('HGET', keys[2], args[1]) or ''
+  local revision, text = string.match(before, '^(%d+) ({.*),"revision":%d+}$')
+  if not revision or cjson.decode(string.match(before, '{.*$')).revoked_at then
+    return 0
+  end
+  if not is_as_before(keys[2], args[3], args[4]) then
+    return 0
+  end
+  local next = string.format('%.0f', tonumber(revision) + 1)
+  redis.call('HSET', keys[2], args[1], next .. ' ' .. text .. ',"revoked_at":' .. args[2] .. ',"revision":' .. next .. '}')
+  redis.call('HINCRBY', keys[2], 'changes', 1)
+  log_whole(args[5])
+  publish('-')
+  return 1
+end)
+
 -- Deletes a credential, unless it was changed meanwhile. Its last use goes with it if uses are recorded.
 -- KEYS: -, credentials, uses or nothing. ARGV: id, revision
 define('forget_credential', SMALL, function(keys, args)

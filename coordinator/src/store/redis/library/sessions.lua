@@ -3,7 +3,7 @@
 -- `whose` is the 'generation instance' of the calling session, or '' for a person.
 
 local FIELDS = { 'uid', 'host', 'session_id', 'description', 'capabilities', 'role', 'state', 'current_task', 'reach',
-  'session', 'held_until', 'registered_at', 'last_seen', 'prompted_at', 'base', 'slot' }
+  'session', 'held_until', 'registered_at', 'last_seen', 'prompted_at', 'base', 'slot', 'made_by' }
 
 -- The agents whose owners requested one name: 'slot host' of each, and its name.
 local function names_key(base)
@@ -29,7 +29,20 @@ end
 -- The limit of reserved names of one key: the oldest reservation ends first.
 local FORMER_MAX = 1000
 
+-- The hosts with reservations by keys, each with the latest time at which one ends. A name that is freed before stays there.
+local function former_hosts_key()
+  return fleet .. 'former_hosts'
+end
+
+local function note_former_host(host, maker, ends)
+  if #maker == 8 and not string.find(maker, '[^0-9a-f]') then
+    redis.call('ZREMRANGEBYSCORE', former_hosts_key(), '-inf', now)
+    redis.call('ZADD', former_hosts_key(), 'GT', ends, host)
+  end
+end
+
 local function reserve(host, maker, since, life)
+  note_former_host(host, maker, now + tonumber(life))
   local formers = fleet .. 'formers:' .. maker
   redis.call('SET', former_key(name), maker .. '@' .. since .. ' ' .. host, 'PX', life)
   redis.call('ZADD', formers, now, string.lower(name))
@@ -466,9 +479,17 @@ define('move_reservations', SMALL, function(keys, args)
     local of, since, host = reservation(title)
     if of == maker and host == from then
       redis.call('SET', former_key(title), maker .. '@' .. since .. ' ' .. to, 'KEEPTTL')
+      -- An earlier build did not note it.
+      note_former_host(to, maker, redis.call('ZSCORE', former_hosts_key(), from) or now)
     end
   end
   return #names
+end)
+
+-- Returns the hosts with reservations by keys. KEYS: -
+define('former_hosts', SMALL, function(keys)
+  begin(keys)
+  return redis.call('ZRANGEBYSCORE', former_hosts_key(), '(' .. now, '+inf')
 end)
 
 -- Creates the agent unless it exists, and records that it was seen. Returns its record, as `refused_agent` does, or
