@@ -379,10 +379,6 @@ pub(super) fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refu
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tokio::task::JoinSet;
-
     use super::*;
     use crate::config::Fleet;
     use crate::store::KeyStore;
@@ -417,49 +413,6 @@ mod tests {
         assert_eq!(store.keys().await.expect("keys").len(), left);
         let refused = make(&by).await.map_err(|refusal| refusal.code);
         assert_eq!(refused.err(), Some(ErrorCode::Unauthorized));
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_revocation_wins_against_rotations() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("c3po.db");
-        let store = SqliteStore::open(&path, &Fleet::default()).await;
-        let (store, local) = (Arc::new(store.expect("a store")), Principal::local());
-        let new = NewKey {
-            name: "nas".into(),
-            scope: Scope::Admin,
-            agents: all_agents(),
-            expires_in: None,
-            host: None,
-        };
-        let (key, _) = create(store.as_ref(), new, &local).await.expect("a key");
-        let mut rotations = JoinSet::new();
-        for _ in 0..200 {
-            let (store, id) = (Arc::clone(&store), key.id.clone());
-            // A rotation that other ones overtake is tried again until the key has ended.
-            rotations.spawn(async move {
-                let local = Principal::local();
-                while let Ok(Some(key)) = store.key(&id).await
-                    && key.is_valid(clock::now())
-                {
-                    let _refused = rotate(store.as_ref(), &id, &local).await;
-                }
-            });
-        }
-        while store
-            .key(&key.id)
-            .await
-            .expect("a key")
-            .map(|key| key.revision)
-            < Some(20)
-        {
-            tokio::task::yield_now().await;
-        }
-        let revoked = revoke(store.as_ref(), &key.id, &local).await;
-        let (revoked, is_news) = revoked.expect("revoked at once");
-        assert!(is_news && revoked.revoked_at.is_some());
-        rotations.join_all().await;
-        assert_eq!(store.key(&key.id).await.expect("a key"), Some(revoked));
     }
 
     #[test]
