@@ -21,8 +21,8 @@ const HOST_TRIES: usize = 100;
 const NAMES_TRIED: usize = 20;
 
 /// Returns a host name that no key has, not even an ended one, no agent that was made with a key, no reservation of such an
-/// agent's name, and no open invite, so that no host inherits another's messages. Its person's name is neither that of another host's agent, in any spelling, nor reserved for another host. The
-/// first `before` such names are skipped.
+/// agent's name, and no open invite, so that no host inherits another's messages. Its person's name is neither that of another
+/// host's agent, in any spelling, nor reserved for another host. The first `before` such names are skipped.
 pub(super) async fn free_host(
     store: &dyn Store,
     name: &str,

@@ -74,6 +74,7 @@ pub fn restore(settings: ServeFlags, file: &Path, origin: Origin) -> Result<Stri
 /// Checks that no other users can have written or replaced a backup. The owner of the data folder may: the database is theirs.
 fn check_own(file: &Path, data_dir: &Path) -> Result<()> {
     let holder = fs::metadata(data_dir).map_or_else(|_| geteuid().as_raw(), |found| found.uid());
+    fs::File::open(file).with_context(|| format!("{} cannot be read", file.display()))?;
     trusted::read_required(file, 0, holder).map(drop).with_context(|| {
         format!(
             "{} may contain logins, keys and messages that others put there. If you trust everyone who could write it, add \

@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn many_beginnings_of_keys_on_one_line_are_read_once() {
-        let text = "-----BEGIN ".repeat(20_000);
+        let text = "-----BEGIN ".repeat(100_000);
         let begun = std::time::Instant::now();
         assert_eq!(masked(&text), text);
-        assert!(begun.elapsed() < std::time::Duration::from_millis(500));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(4));
     }
 
     #[test]

@@ -168,8 +168,8 @@ fn programs_in(own: Option<PathBuf>, folder: &Path) -> (BTreeMap<String, PathBuf
     let mut is_offered = |program: &Path, checked: io::Result<()>| {
         let Err(error) = checked else { return true };
         warnings.push(format!(
-            "hosts cannot download {}, because others could have put another program there: {error}. If you cannot check \
-             it, delete it and put it there again",
+            "hosts cannot download {}: {error}. If others could have written it and you cannot check it, delete it; put it \
+             there again, and run `chmod go-w` on it",
             program.display()
         ));
         false
@@ -217,11 +217,16 @@ fn check_added(program: &Path) -> io::Result<()> {
     trusted::read_required(program, 0, geteuid().as_raw()).map(drop)
 }
 
+/// Returns the metadata of the coordinator's program, also after another file took its place.
+fn own_program() -> io::Result<fs::Metadata> {
+    fs::metadata("/proc/self/exe").or_else(|_| fs::metadata(std::env::current_exe()?))
+}
+
 /// Checks that others cannot write to our own program. It may also belong to the owner of the coordinator's program. Its folder
 /// is not checked: another user who can replace a file there could replace the coordinator too.
 fn check_own(program: &Path) -> io::Result<()> {
     let user = geteuid().as_raw();
-    let installer = fs::metadata(std::env::current_exe()?)?.uid();
+    let installer = own_program()?.uid();
     let found = fs::metadata(program)?;
     let judge = if found.uid() == installer {
         installer

@@ -120,7 +120,10 @@ async fn a_database_and_a_key_that_others_could_change_are_closed_with_one_warni
         coordinator.stop().await?;
     }
     let log = fs::read_to_string(work.path().join("coordinator.log"))?;
-    for (file, advice) in [(&database, "logins list"), (&key, "make a new certificate")] {
+    for (file, advice) in [
+        (&database, "restore a backup"),
+        (&key, "make a new certificate"),
+    ] {
         let warning = format!("other users could change {} (mode 666): ", file.display());
         ensure!(log.matches(&warning).count() == 1, "{warning}: {log}");
         let advised = log.lines().find(|line| line.contains(&warning));

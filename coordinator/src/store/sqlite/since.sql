@@ -1,6 +1,6 @@
--- When the host of a reserved name first had it: a later agent of the host has received the mail of the earlier one.
+-- When the host of a reserved name first had it: a later agent of the host has received the mail of the earlier one. It is 0, so
+-- always, for a name that was reserved before.
 ALTER TABLE former ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
-UPDATE former SET since = at;
 DROP TRIGGER reserve;
 CREATE TRIGGER reserve AFTER DELETE ON agents WHEN OLD.reserved = 1 AND OLD.host IS NOT NULL
 BEGIN

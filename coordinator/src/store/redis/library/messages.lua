@@ -355,8 +355,9 @@ local function log_receipt(id, facts, key, login, stage, via)
     { 'key', key, 'login', login, 'to', facts.from, 'message_id', id, 'stage', stage, 'via', via })
 end
 
--- Records that a message reached a stage, if the agent in use, which has had its name since then, received it, and, with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2
--- if only `seen` was recorded, 3 if both were, else 0.
+-- Records that a message reached a stage, if the agent in use received it, whose host has had the name since that time, and,
+-- with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2 if only `seen` was recorded, 3 if both were,
+-- else 0.
 local function advance(id, since, stage, via, seen_via, session, is_over, key_used, login)
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')

@@ -251,5 +251,5 @@ define('holder', SMALL, function(keys)
     return { kept[1], tonumber(kept[2]) }
   end
   local _, since, host = reservation(name)
-  return host and { host, tonumber(since) or now } or false
+  return host and { host, tonumber(since) or 0 } or false
 end)

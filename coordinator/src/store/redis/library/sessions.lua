@@ -11,7 +11,8 @@ local function names_key(base)
 end
 
 -- 'key@since host': the key that made a deleted agent, and the host for which its name stays reserved in every spelling, so
--- that no other host gets the messages that are still stored. `since`, when the host first had it, is new: '' or missing.
+-- that no other host gets the messages that are still stored. `since` is when the host first had it; it is missing, so always,
+-- for a name that an earlier build reserved.
 local function former_key(title)
   return fleet .. 'former:' .. string.lower(title)
 end
@@ -152,7 +153,7 @@ local function create(uid)
   local positions = redis.call('GET', fleet .. 'seq:' .. name) or '0'
   local _, since, host = reservation(name)
   redis.call('HSET', agent, 'uid', uid, 'session', '0 - 0', 'held_until', '0', 'state', 'stopped', 'registered_at',
-    tonumber(since) and since or now, 'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
+    host and (tonumber(since) or 0) or now, 'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
   if host then
     redis.call('HSET', agent, 'host', host, 'reserved', '1')
     redis.call('DEL', former_key(name))
