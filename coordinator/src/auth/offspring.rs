@@ -101,17 +101,34 @@ pub(crate) async fn name_those_of_a_lost_maker(
     let Ok(made) = of(store, &maker).await else {
         return refusal;
     };
-    let certain = made.iter().filter(|made| !made.is_uncertain);
-    let names: Vec<_> = certain
+    // Hosts that joined by an invite that is used up are many, and are in `keys list`.
+    let of_lost = |made: &&MadeCredential| {
+        let lost = made.lost_maker.as_deref();
+        lost.is_some_and(|lost| !lost.starts_with(INVITE))
+    };
+    let certain = named(made.iter().filter(|made| !made.is_uncertain));
+    let others = named(made.iter().filter(of_lost));
+    if certain.is_empty() && others.is_empty() {
+        return refusal;
+    }
+    refusal.suggest(format!(
+        "Revoke the valid credentials that it has made or rotated too. These are certain: {}. A maker of these is not stored \
+         any more, so they may be its work: {}.",
+        or_none(&certain),
+        or_none(&others)
+    ))
+}
+
+/// Returns the kinds and ids of credentials, as a list in one line.
+fn named<'a>(made: impl Iterator<Item = &'a MadeCredential>) -> String {
+    let names: Vec<_> = made
         .map(|made| format!("{} {}", made.kind, made.id))
         .collect();
-    match &names[..] {
-        [] => refusal,
-        names => refusal.suggest(format!(
-            "It has made or rotated these, which are valid: {}. Revoke them too.",
-            names.join(", ")
-        )),
-    }
+    names.join(", ")
+}
+
+fn or_none(names: &str) -> &str {
+    if names.is_empty() { "none" } else { names }
 }
 
 /// A key got a new secret.

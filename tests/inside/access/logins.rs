@@ -396,7 +396,7 @@ async fn a_login_or_key_whose_record_is_deleted_to_make_room_hides_nothing() -> 
         ] {
             let revoke = [&format!("{kind}s"), "revoke", lost];
             let refused = gate.ask(&revoke).await.err().context("no record")?;
-            let made = format!("which are valid: {kind} {third}. Revoke them too.");
+            let made = format!("These are certain: {kind} {third}. A maker");
             ensure!(format!("{refused:#}").contains(&made), "{refused:#}");
         }
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use c3po_shared::time::Timestamp;
 use rusqlite::{Connection, OpenFlags};
+use uuid::Uuid;
 
 use super::ladder::version;
 use super::{open, parts};
@@ -44,15 +45,31 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
             target.display()
         )
     })?;
-    let copied = copy(&source, data_dir, target).and_then(|()| Ok(file.sync_all()?));
+    drop(file);
+    // Others may create files beside the new one, and SQLite reads files beside a database: it is written where only its owner
+    // can.
+    let folder = beside(target, &format!("{}.new", Uuid::new_v4().simple()));
+    let made = DirBuilder::new().mode(0o700).create(&folder);
+    let copied = made.map_err(anyhow::Error::from).and_then(|()| {
+        let new = folder.join("c3po.db");
+        copy(&source, data_dir, &new)?;
+        File::open(&new)?.sync_all()?;
+        Ok(fs::rename(&new, target)?)
+    });
+    // The first failure is more important than a failure to remove a file.
+    let _ = fs::remove_dir_all(&folder);
     if copied.is_err() {
-        // The first failure is more important than a failure to remove the file.
         let _ = fs::remove_file(target);
     }
     copied.with_context(|| format!("copying {} to {}", database.display(), target.display()))
 }
 
 fn copy(source: &Connection, data_dir: &Path, target: &Path) -> Result<()> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(target)?;
     source.execute("VACUUM INTO ?", [text(target)?])?;
     let copy = Connection::open(target)?;
     copy.execute_batch(COPIED_FILES)?;
@@ -351,6 +368,27 @@ mod tests {
         assert_eq!(store.logins().await.expect("readable")[0].revoked_at, None);
         assert_eq!(store.login_codes().await.expect("readable"), []);
         assert_eq!(store.invites().await.expect("readable"), []);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn files_beside_a_backup_are_neither_read_nor_changed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("data");
+        let store = served(&data, "key").await;
+        let target = folder.path().join("backup");
+        let beside = ["-wal", "-journal", "-shm"].map(|end| with_end(&target, end));
+        for path in &beside {
+            fs::write(path, "of others").expect("written");
+        }
+        back_up(&data.join("c3po.db"), &data, &target).expect("a backup");
+        for path in &beside {
+            assert_eq!(fs::read_to_string(path).expect("kept"), "of others");
+        }
+        let mode = fs::metadata(&target).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let left = fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(left, 5, "the data, the backup and the files beside it");
         store.close().await;
     }
 
