@@ -34,7 +34,7 @@ fn columns_of(c: char) -> usize {
         // Words and phrases as one character, and cuneiform.
         '\u{fdfa}'..='\u{fdfd}' | '\u{12000}'..='\u{1254f}' | '\u{2e3a}'..='\u{2e3b}' => WIDEST,
         // Letters with one column, dashes and quotation marks, arrows and operators, lines and blocks.
-        '\0'..='\u{10ff}'
+        '\0'..='\u{8ff}'
         | '\u{1e00}'..='\u{1fff}'
         | '\u{2010}'..='\u{205e}'
         | '\u{2190}'..='\u{22ff}'
@@ -60,6 +60,7 @@ mod tests {
             ("\u{fdfd}\u{fdfd}", 20, "\u{fdfd}"),
             ("\u{1b}[1mabc\u{1b}[0md", 3, "\u{1b}[1mabc\u{1b}[0m"),
             ("字", 1, "字"),
+            ("\u{bf5}\u{bf5}e", 4, "\u{bf5}\u{bf5}"),
         ] {
             assert_eq!(&line[..end_of_row(line, width)], row, "{line:?} {width}");
         }
