@@ -1,5 +1,6 @@
 //! Clients of a port with TLS, and of one without.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -112,18 +113,28 @@ async fn unfinished_handshakes_end_and_do_not_delay_others() -> Result<()> {
     Ok(())
 }
 
-/// Takes that many connection slots with silent connections, and further ones until a connection is rejected: an earlier
-/// request may have held a slot for a moment.
+/// Takes that many connection slots with silent connections until a further one is rejected. An earlier request may have held a
+/// slot for a moment, so that one of them was rejected instead: another one takes its place.
 async fn take_every_place(address: SocketAddr, places: usize) -> Result<Vec<TcpStream>> {
-    let mut silent = Vec::new();
+    let mut silent: Vec<TcpStream> = Vec::new();
     loop {
         let mut stream = TcpStream::connect(address).await?;
         // A rejected connection gets its answer within a second. An accepted one has ten seconds for its handshake.
-        if silent.len() >= places && timeout(TURNED_AWAY, stream.read_u8()).await.is_ok() {
+        if silent.len() < places || timeout(TURNED_AWAY, stream.read_u8()).await.is_err() {
+            silent.push(stream);
+            continue;
+        }
+        silent.retain(is_open);
+        if silent.len() >= places {
             return Ok(silent);
         }
-        silent.push(stream);
     }
+}
+
+/// Returns whether nothing came on a connection, not even its end.
+fn is_open(stream: &TcpStream) -> bool {
+    let read = stream.try_read(&mut [0]);
+    read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
 #[tokio::test]
