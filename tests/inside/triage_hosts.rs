@@ -1,4 +1,5 @@
-//! The right of a triage agent goes with its name and its host: whoever takes a name that became free gets nothing.
+//! The right of a triage agent goes with its name and its host: the next holder of a name that became free gets
+//! nothing.
 
 use std::fs;
 use std::path::Path;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::library::Call;
 use super::records::{self, Fields, corrupt};
-use super::speaker::{describe_speaker, key_argument, session_argument, spoken};
+use super::speaker::{describe_speaker, key_argument, session_argument, unless_refused};
 use super::{RedisStore, millis};
 use crate::clock;
 use crate::store::{
@@ -347,7 +347,7 @@ pub(super) async fn amend(
             call.arg(field).arg(value);
         }
     }
-    let record = spoken(speaker, store.connection.invoke(&call).await?)?;
+    let record = unless_refused(speaker, store.connection.invoke(&call).await?)?;
     if session.state.is_some() {
         store.wakes.log_grew();
     }

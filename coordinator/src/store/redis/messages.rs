@@ -10,7 +10,7 @@ use redis::{FromRedisValue, Value};
 
 use super::library::Call;
 use super::records::{self, corrupt, person, read};
-use super::speaker::{describe_speaker, refused_speaker, spoken};
+use super::speaker::{describe_speaker, refused_speaker, unless_refused};
 use super::{RedisStore, room};
 use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
@@ -52,7 +52,7 @@ pub(super) async fn announce(
     let mut call = store.names.call("announce", [record]);
     call.arg(text);
     describe_speaker(&mut call, speaker);
-    spoken(speaker, store.connection.invoke(&call).await?).map(drop)
+    unless_refused(speaker, store.connection.invoke(&call).await?).map(drop)
 }
 
 /// Sends a reply and settles the question in one step.
@@ -384,7 +384,7 @@ async fn flags<T: FromRedisValue>(
     for id in messages {
         call.arg(id.as_str());
     }
-    let flags = spoken(
+    let flags = unless_refused(
         actor.speaker.as_ref(),
         store.connection.invoke(&call).await?,
     )?;

@@ -32,15 +32,15 @@ pub(super) fn describe_speaker(call: &mut Call, speaker: Option<&Speaker>) {
 }
 
 /// Returns the result of a function, unless it refused the speaker.
-pub(super) fn spoken(speaker: Option<&Speaker>, told: Value) -> Result<Value> {
-    let Value::Array(items) = &told else {
-        return Ok(told);
+pub(super) fn unless_refused(speaker: Option<&Speaker>, result: Value) -> Result<Value> {
+    let Value::Array(items) = &result else {
+        return Ok(result);
     };
     match items.first() {
         Some(Value::BulkString(word)) if items.len() <= 2 && is_refusal(word) => {
             Err(refused_speaker(speaker, items))
         }
-        _ => Ok(told),
+        _ => Ok(result),
     }
 }
 
@@ -49,11 +49,11 @@ fn is_refusal(word: &[u8]) -> bool {
 }
 
 /// Returns the error of a function that refused the speaker: `reserved` with the host of the agent, or `outdated`.
-pub(super) fn refused_speaker(speaker: Option<&Speaker>, told: &[Value]) -> StoreError {
+pub(super) fn refused_speaker(speaker: Option<&Speaker>, refusal: &[Value]) -> StoreError {
     let Some(name) = speaker.map(|speaker| speaker.agent().clone()) else {
         return corrupt("a refusal of no speaker");
     };
-    match told.get(1).map(read) {
+    match refusal.get(1).map(read) {
         Some(Ok(host)) => StoreError::Reserved { name, host },
         Some(Err(error)) => error,
         None => StoreError::TakenOver(name),
