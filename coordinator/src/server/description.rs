@@ -3,8 +3,12 @@
 //! It needs no credential. It shows only public information and whether the coordinator is open, which the next request would
 //! show anyway.
 
-use axum::Extension;
+use std::sync::Arc;
 
+use axum::Extension;
+use axum::extract::State;
+
+use super::AppState;
 use super::endpoint::{Description, Media, Plain};
 
 /// The path of the document.
@@ -19,6 +23,9 @@ impl Media for OpenApi {
 }
 
 /// `GET /api/openapi.json`
-pub(super) async fn show(Extension(Description(text)): Extension<Description>) -> Plain<OpenApi> {
-    Plain::new(text)
+pub(super) async fn show(
+    State(server): State<AppState>,
+    Extension(description): Extension<Arc<Description>>,
+) -> Plain<OpenApi> {
+    Plain::new(description.text(server.auth.anybody()))
 }

@@ -1,6 +1,5 @@
 //! REST v1 about questions to people: the open ones, one with its receipt, and answers.
 
-use aide::axum::routing::{get, post};
 use axum::Json;
 use axum::extract::State;
 use c3po_shared::catalogue::{Sent, Tracked};
@@ -12,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AppState;
-use super::endpoint::{Access, Body, By, Charged, InPath, Refused, RestAnswer, Table};
+use super::endpoint::{Access, Body, By, Charged, InPath, Refused, RestAnswer, Table, get, post};
 use super::v1::{Called, Created, OneMessage};
 use crate::auth::Right::Answer;
 use crate::request::{self, room_for_texts};

@@ -1,10 +1,9 @@
 //! The table of all REST routes: method, access, and a summary for the OpenAPI document.
 
-use aide::axum::routing::{delete, get, post};
 use axum::Router;
 use c3po_shared::{event, join, login};
 
-use super::endpoint::{Access, Table};
+use super::endpoint::{Access, Table, delete, get, post};
 use super::{
     AppState, audit, description, download, events, hosts, invites, join as joining, keys, logins,
     pairs, policy, rest, v1,

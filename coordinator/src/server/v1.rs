@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use aide::axum::routing::{get, post};
 use aide::generate::GenContext;
 use aide::openapi::{Operation, Response as Described, StatusCode as Code};
 use aide::operation::{OperationInput, OperationOutput};
@@ -24,7 +23,7 @@ use uuid::Uuid;
 
 use super::AppState;
 use super::endpoint::{
-    Access, Body, By, Charged, InPath, Query, Refused, RestAnswer, Speaker, Table,
+    Access, Body, By, Charged, InPath, Query, Refused, RestAnswer, Speaker, Table, get, post,
 };
 use super::http_session::{agent_header, host_header};
 use crate::auth::Principal;

@@ -1,10 +1,11 @@
 //! The OpenAPI 3.1 document of all paths: aide derives it from the types of the handlers, and this adds the rest.
 
+use std::sync::OnceLock;
+
 use aide::axum::ApiRouter;
 use aide::generate::in_context;
 use aide::openapi::{OpenApi, PathItem, SecurityRequirement, Server as Address};
 use aide::util::iter_operations_mut;
-use axum::{Extension, Router};
 use bytes::Bytes;
 use c3po_shared::refusal::ErrorCode;
 use schemars::generate::SchemaSettings;
@@ -12,8 +13,9 @@ use serde_json::json;
 
 use super::Needs;
 use super::answer::{Refused, word_of};
+use super::method::Describe;
 use crate::auth::{Principal, Right};
-use crate::server::AppState;
+use crate::server::{AppState, envelope};
 
 /// The description of the whole API.
 const ABOUT: &str = "The REST paths of a c3po coordinator, for hooks, monitors and administrators. Two paths are not \
@@ -22,30 +24,66 @@ const ABOUT: &str = "The REST paths of a c3po coordinator, for hooks, monitors a
                      docs/API.md. A request head of more than 8,192 bytes is answered with 431, and one that is not \
                      HTTP with 400, both without a body.";
 
-/// The document as JSON.
-#[derive(Debug, Clone)]
-pub(in crate::server) struct Description(pub(in crate::server) Bytes);
+/// The document, which the first request for it makes.
+///
+/// Made at the start, it took two fifths of the time until the first answer, and a third of the heap.
+pub(in crate::server) struct Description {
+    rows: Vec<Row>,
+    text: OnceLock<Bytes>,
+}
+
+/// One method of a path in the document.
+pub(super) struct Row {
+    pub(super) path: String,
+    pub(super) summary: &'static str,
+    pub(super) needs: Needs,
+    pub(super) describe: Describe,
+}
+
+impl Description {
+    /// Returns the description of these methods.
+    pub(super) const fn of(rows: Vec<Row>) -> Self {
+        let text = OnceLock::new();
+        Self { rows, text }
+    }
+
+    /// Returns the document as JSON. If the coordinator is open, `anybody` is the principal of requests without a credential.
+    pub(in crate::server) fn text(&self, anybody: Option<&Principal>) -> Bytes {
+        self.text
+            .get_or_init(|| document(&self.rows, anybody))
+            .clone()
+    }
+}
+
+/// Makes the document.
+fn document(rows: &[Row], anybody: Option<&Principal>) -> Bytes {
+    begin();
+    let router = rows.iter().fold(ApiRouter::new(), |router, row| {
+        router.api_route_with(&row.path, (row.describe)(), |mut item| {
+            describe(item.inner_mut(), row, anybody);
+            item
+        })
+    });
+    let text = finish(router);
+    in_context(|context| context.schema = SchemaSettings::default().into_generator());
+    c3po_allocator::release_free_memory();
+    text
+}
 
 /// Sets how this thread makes schemas: for OpenAPI 3.1, and for serialized outputs.
-pub(super) fn begin() {
+fn begin() {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let settings =
         settings.with(|settings| settings.definitions_path = "/components/schemas".into());
     in_context(|context| context.schema = settings.into_generator());
 }
 
-/// Describes the methods of a path. If the coordinator is open, `anybody` is the principal of requests without a credential.
-pub(super) fn describe(
-    item: &mut PathItem,
-    path: &str,
-    summary: &str,
-    needs: Needs,
-    anybody: Option<&Principal>,
-) {
-    let security = security(needs, anybody);
+/// Describes the methods of a path.
+fn describe(item: &mut PathItem, row: &Row, anybody: Option<&Principal>) {
+    let security = security(row.needs, anybody);
     for (method, operation) in iter_operations_mut(item) {
-        operation.operation_id = Some(name(method, path));
-        operation.summary = Some(summary.to_owned());
+        operation.operation_id = Some(name(method, &row.path));
+        operation.summary = Some(row.summary.to_owned());
         operation.security = security.clone();
         for response in operation
             .responses
@@ -56,9 +94,12 @@ pub(super) fn describe(
                 .as_item_mut()
                 .filter(|response| response.description.is_empty())
             {
-                response.description = summary.to_owned();
+                response.description = row.summary.to_owned();
             }
         }
+    }
+    if envelope::has_envelope(&row.path) {
+        envelope::describe(item);
     }
 }
 
@@ -107,10 +148,10 @@ fn name(method: &str, path: &str) -> String {
         .join("_")
 }
 
-/// Returns the routes, one of which serves the document about all of them.
-pub(super) fn finish(router: ApiRouter<AppState>) -> Router<AppState> {
+/// Adds what is common to all paths, and returns the document.
+fn finish(router: ApiRouter<AppState>) -> Bytes {
     let mut document = OpenApi::default();
-    let routes = router.finish_api_with(&mut document, |document| {
+    let _ = router.finish_api_with(&mut document, |document| {
         document
             .title("c3po coordinator")
             .version(env!("CARGO_PKG_VERSION"))
@@ -129,10 +170,5 @@ pub(super) fn finish(router: ApiRouter<AppState>) -> Router<AppState> {
     });
     let words = ErrorCode::ALL.iter().map(|code| word_of(*code)).collect();
     document["components"]["schemas"]["Refusal"]["properties"]["code"]["enum"] = words;
-    let text = Bytes::from(document.to_string());
-    // The schemas and the document took a third of the heap at the start.
-    drop(document);
-    in_context(|context| context.schema = SchemaSettings::default().into_generator());
-    c3po_allocator::release_free_memory();
-    routes.layer(Extension(Description(text)))
+    Bytes::from(document.to_string())
 }

@@ -3,23 +3,25 @@
 mod answer;
 mod document;
 mod extract;
+mod method;
 
 use std::sync::Arc;
 
-use aide::axum::ApiRouter;
-use aide::axum::routing::ApiMethodRouter;
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 pub(super) use self::answer::{
     Charged, Media, Plain, Refused, RestAnswer, described, retry_after, status_of,
 };
 pub(super) use self::document::Description;
+use self::document::Row;
 use self::extract::ReadAs;
 pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
+use self::method::Method;
+pub(super) use self::method::{delete, get, post};
 use super::written::until_written;
 use super::{AppState, envelope, guard};
 use crate::auth::{Right, Stay, logins};
@@ -76,41 +78,40 @@ impl Access {
 /// The table of routes.
 pub(super) struct Table {
     server: AppState,
-    router: ApiRouter<AppState>,
+    router: Router<AppState>,
+    rows: Vec<Row>,
 }
 
 impl Table {
     /// Begins a table.
     pub(super) fn new(server: &AppState) -> Self {
-        document::begin();
         Self {
             server: server.clone(),
-            router: ApiRouter::new(),
+            router: Router::new(),
+            rows: Vec::new(),
         }
     }
 
     /// Adds one method of a path.
     pub(super) fn row(
-        self,
+        mut self,
         path: &str,
         access: Access,
-        summary: &str,
-        route: ApiMethodRouter<AppState>,
+        summary: &'static str,
+        method: Method,
     ) -> Self {
-        let route = route
+        let admission = middleware::from_fn_with_state((self.server.clone(), access), admit);
+        let handler = method
+            .handler
             .route_layer(middleware::from_fn(envelope::layer))
-            .route_layer(middleware::from_fn_with_state(
-                (self.server.clone(), access),
-                admit,
-            ));
-        let anybody = self.server.auth.anybody();
-        let router = self.router.api_route_with(path, route, |mut item| {
-            document::describe(item.inner_mut(), path, summary, access.needs, anybody);
-            if envelope::has_envelope(path) {
-                envelope::describe(item.inner_mut());
-            }
-            item
+            .route_layer(admission);
+        self.rows.push(Row {
+            path: path.to_owned(),
+            summary,
+            needs: access.needs,
+            describe: method.describe,
         });
+        let router = self.router.route(path, handler);
         Self { router, ..self }
     }
 
@@ -119,17 +120,18 @@ impl Table {
         self,
         path: &str,
         access: Access,
-        summary: &str,
-        route: ApiMethodRouter<AppState>,
+        summary: &'static str,
+        method: Method,
     ) -> Self {
         let of_v1 = path.replacen("/api/", envelope::PREFIX, 1);
-        self.row(path, access, summary, route.clone())
-            .row(&of_v1, access, summary, route)
+        self.row(path, access, summary, method.clone())
+            .row(&of_v1, access, summary, method)
     }
 
     /// Returns the routes, one of which serves the document about all of them.
     pub(super) fn finish(self) -> Router<AppState> {
-        document::finish(self.router)
+        let description = Description::of(self.rows);
+        self.router.layer(Extension(Arc::new(description)))
     }
 }
 
