@@ -1,6 +1,7 @@
 //! `backup` and `restore`: the content of the embedded store in one file.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -20,12 +21,16 @@ pub fn back_up(settings: ServeFlags, file: &Path) -> Result<String> {
     let command = settings.command.clone().unwrap_or_else(this_program);
     let (database, data_dir) = embedded(settings)?;
     SqliteStore::back_up(&database, &data_dir, file)?;
+    let exposed = check_writers(file, &data_dir).err().map(|reason| {
+        format!("Others can replace it, so move it to a folder of your own now: {reason:#}.\n")
+    });
     let word = |path: &Path| shell_word(&path.display().to_string());
     Ok(format!(
-        "{} contains every message, every key and the certificate: keep it as secret as a password.\n\
+        "{} contains every message, every key and the certificate: keep it as secret as a password.\n{}\
          To restore it, stop the coordinator and run:\n\n  \
          {command} --data-dir {} --store {} restore {}\n",
         file.display(),
+        exposed.unwrap_or_default(),
         word(&data_dir),
         shell_word(&format!("sqlite:{}", database.display())),
         word(file),
@@ -72,10 +77,15 @@ pub fn restore(settings: ServeFlags, file: &Path, origin: Origin) -> Result<Stri
 }
 
 /// Checks that no other users can have written or replaced a backup. The owner of the data folder may: the database is theirs.
-fn check_own(file: &Path, data_dir: &Path) -> Result<()> {
+fn check_writers(file: &Path, data_dir: &Path) -> io::Result<()> {
     let holder = fs::metadata(data_dir).map_or_else(|_| geteuid().as_raw(), |found| found.uid());
+    trusted::read_required(file, 0, holder).map(drop)
+}
+
+/// Checks that a backup may be restored.
+fn check_own(file: &Path, data_dir: &Path) -> Result<()> {
     fs::File::open(file).with_context(|| format!("{} cannot be read", file.display()))?;
-    trusted::read_required(file, 0, holder).map(drop).with_context(|| {
+    check_writers(file, data_dir).with_context(|| {
         format!(
             "{} may contain logins, keys and messages that others put there. If you trust everyone who could write it, add \
              `--trust-file`",

@@ -1,25 +1,23 @@
-//! Backup of the embedded store and the coordinator's certificate in one file, and its restore.
+//! Backup of the embedded store and the coordinator's certificate in one file.
 //!
 //! The backup is a database like the store's own with one more table, which contains the certificate. Hosts recognise the
 //! coordinator by it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use c3po_shared::time::Timestamp;
+use anyhow::{Context, Result};
 use rusqlite::{Connection, OpenFlags};
-use uuid::Uuid;
 
 use super::ladder::version;
-use super::{open, parts};
+use super::open;
 
 /// The folder of the certificate inside the data folder.
-const CERTIFICATE: &str = "tls";
+pub(super) const CERTIFICATE: &str = "tls";
 /// Makes the table of the certificate's files in a backup.
-const COPIED_FILES: &str =
+pub(super) const COPIED_FILES: &str =
     "CREATE TABLE copied_files (name TEXT PRIMARY KEY, content BLOB NOT NULL)";
 /// The largest size of a certificate file.
 const FILE_MAX: u64 = 1 << 20;
@@ -39,29 +37,44 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
         .create_new(true)
         .mode(0o600)
         .open(target);
-    let file = made.with_context(|| {
+    let mut file = made.with_context(|| {
         format!(
             "cannot create {}; pass the name of a new file",
             target.display()
         )
     })?;
-    drop(file);
-    // Others may create files beside the new one, and SQLite reads files beside a database: it is written where only its owner
-    // can.
-    let folder = beside(target, &format!("{}.new", Uuid::new_v4().simple()));
-    let made = DirBuilder::new().mode(0o700).create(&folder);
-    let copied = made.map_err(anyhow::Error::from).and_then(|()| {
-        let new = folder.join("c3po.db");
-        copy(&source, data_dir, &new)?;
-        File::open(&new)?.sync_all()?;
-        Ok(fs::rename(&new, target)?)
-    });
-    // The first failure is more important than a failure to remove a file.
-    let _ = fs::remove_dir_all(&folder);
+    let copied = copy_into(&mut file, &source, database, data_dir);
     if copied.is_err() {
         let _ = fs::remove_file(target);
     }
     copied.with_context(|| format!("copying {} to {}", database.display(), target.display()))
+}
+
+/// Copies through a file beside the database: others may create or exchange files beside the target, and SQLite opens files by
+/// name, also some that lie beside a database.
+fn copy_into(file: &mut File, source: &Connection, database: &Path, data_dir: &Path) -> Result<()> {
+    let folder = beside(database, "copying");
+    let made = DirBuilder::new().mode(0o700).create(&folder);
+    if let Err(error) = made
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(error).with_context(|| folder.display().to_string());
+    }
+    let lock = File::open(&folder)?;
+    lock.try_lock()
+        .context("another backup of this database is being made")?;
+    let new = folder.join("c3po.db");
+    // Usually there are no remains of an interrupted backup.
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let _ = fs::remove_file(with_end(&new, end));
+    }
+    let copied = copy(source, data_dir, &new).and_then(|()| {
+        io::copy(&mut File::open(&new)?, file)?;
+        Ok(file.sync_all()?)
+    });
+    // The first failure is more important than a failure to remove a file.
+    let _ = fs::remove_dir_all(&folder);
+    copied
 }
 
 fn copy(source: &Connection, data_dir: &Path, target: &Path) -> Result<()> {
@@ -90,119 +103,13 @@ fn copy(source: &Connection, data_dir: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the database and the certificate with a backup, without its open invites and codes of logins. Returns the new paths
-/// of the replaced files.
-///
-/// Errors: a coordinator is running on that database, the file is not a backup, contains what `backup` does not
-/// make, or comes from a newer program, or a folder cannot be written.
-pub(super) fn restore(source: &Path, database: &Path, data_dir: &Path) -> Result<Vec<PathBuf>> {
-    let source_is_there = fs::metadata(source).with_context(|| source.display().to_string())?;
-    if source_is_there.len() == 0 {
-        bail!("{} is empty", source.display());
-    }
-    open::check_header(source)?;
-    let _lock = open::lock(database)?;
-    let new = beside(database, "restoring");
-    // Removes the remains of an interrupted restore; usually there are none.
-    let _ = fs::remove_file(&new);
-    let placed = place(source, &new, database, data_dir);
-    if placed.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    placed.with_context(|| format!("restoring {}", source.display()))
-}
-
-fn place(source: &Path, new: &Path, database: &Path, data_dir: &Path) -> Result<Vec<PathBuf>> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(new)?;
-    io::copy(&mut File::open(source)?, &mut file)?;
-    let copy = Connection::open(new)?;
-    if !copy.table_exists(None, "copied_files")? {
-        bail!("it is a database, but not a copy made by `backup`");
-    }
-    if let Some(difference) = parts::difference(&copy, version(&copy)?, COPIED_FILES)? {
-        bail!(
-            "it is not as `backup` makes it ({difference}), so others may have changed it: use another backup"
-        );
-    }
-    let verdict: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    if verdict != "ok" {
-        bail!("it is damaged: {verdict}");
-    }
-    let files = copied_files(&copy)?;
-    copy.execute_batch("DROP TABLE copied_files")?;
-    // A code may have been used after the backup. A backup of an earlier format has fewer tables.
-    for codes in ["invites", "login_codes"] {
-        if copy.table_exists(None, codes)? {
-            copy.execute(&format!("DELETE FROM {codes}"), [])?;
-        }
-    }
-    drop(copy);
-    file.sync_all()?;
-    let before = format!("before-{}", Timestamp::now().millis());
-    let mut moved = Vec::new();
-    for name in ["", "-wal", "-shm"] {
-        moved.extend(move_aside(&with_end(database, name), &before)?);
-    }
-    fs::rename(new, database)?;
-    for (name, content) in files {
-        let path = data_dir.join(CERTIFICATE).join(&name);
-        if fs::read(&path).is_ok_and(|found| found == content) {
-            continue;
-        }
-        moved.extend(move_aside(&path, &before)?);
-        write_file(&path, &content).with_context(|| path.display().to_string())?;
-    }
-    Ok(moved)
-}
-
-/// Returns the certificate files by name. Names that would lead out of the folder are skipped.
-fn copied_files(copy: &Connection) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
-    let mut query = copy.prepare("SELECT name, content FROM copied_files")?;
-    let files = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let mut files = files.collect::<rusqlite::Result<Vec<(String, Vec<u8>)>>>()?;
-    files.retain(|(name, _)| {
-        Path::new(name)
-            .file_name()
-            .is_some_and(|last| last == name.as_str())
-    });
-    Ok(files)
-}
-
-/// Renames a file if it exists. Returns the new name.
-fn move_aside(path: &Path, end: &str) -> Result<Option<PathBuf>> {
-    let aside = beside(path, end);
-    match fs::rename(path, &aside) {
-        Ok(()) => Ok(Some(aside)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| path.display().to_string()),
-    }
-}
-
-fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
-}
-
-fn beside(path: &Path, end: &str) -> PathBuf {
+/// Returns the path of a file beside that one: its name, a dot, and `end`.
+pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     with_end(path, &format!(".{end}"))
 }
 
-fn with_end(path: &Path, end: &str) -> PathBuf {
+/// Returns the path with `end` after its name.
+pub(super) fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()
@@ -218,8 +125,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
+    use c3po_shared::time::Timestamp;
     use c3po_shared::vocabulary::{LoginScope, Scope};
 
+    use super::super::restore::restore;
     use super::*;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
@@ -389,6 +298,31 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let left = fs::read_dir(folder.path()).expect("a folder").count();
         assert_eq!(left, 5, "the data, the backup and the files beside it");
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn one_backup_is_made_at_a_time_and_the_remains_of_an_interrupted_one_go() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let database = folder.path().join("c3po.db");
+        let store = served(folder.path(), "key").await;
+        let (copying, target) = (
+            folder.path().join("c3po.db.copying"),
+            folder.path().join("backup"),
+        );
+        fs::create_dir(&copying).expect("made");
+        for remains in ["c3po.db", "c3po.db-journal"] {
+            fs::write(copying.join(remains), "of an earlier one").expect("written");
+        }
+        let other = File::open(&copying).expect("a folder");
+        other.lock().expect("locked");
+        let refused = back_up(&database, folder.path(), &target).expect_err("another runs");
+        let refused = format!("{refused:#}");
+        assert!(refused.contains("another backup"), "{refused}");
+        assert!(!target.exists());
+        drop(other);
+        back_up(&database, folder.path(), &target).expect("a backup");
+        assert!(!copying.exists());
         store.close().await;
     }
 

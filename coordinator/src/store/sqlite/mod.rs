@@ -33,6 +33,7 @@ mod parts;
 mod people;
 mod progress;
 mod quota;
+mod restore;
 mod room;
 mod rows;
 mod threads;
@@ -135,7 +136,7 @@ impl SqliteStore {
         database: &Path,
         data_dir: &Path,
     ) -> anyhow::Result<Vec<PathBuf>> {
-        backup::restore(source, database, data_dir)
+        restore::restore(source, database, data_dir)
     }
 
     /// Makes a change, and appends its entry to the log in the same transaction if `happened` accepts the outcome.
