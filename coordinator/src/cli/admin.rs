@@ -7,14 +7,15 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use axum::http::{Method, StatusCode};
 use c3po_shared::ids::AgentId;
-use c3po_shared::text::{harmless_json, shell_word};
+use c3po_shared::text::harmless_json;
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
-use super::logins::{LoginOptions, LoginsCommand, made, offered};
+use super::left;
+use super::logins::{LoginOptions, LoginsCommand, offered};
 use super::requests::{delete, get, in_path, post, required};
 use super::tables::{every_key, guarded_pairs, listed, open_invites, plain};
 use super::{absent, exchange};
@@ -303,80 +304,10 @@ impl KeysCommand {
                 let (key, id, name) = (said("key")?, said("id")?, said("name")?);
                 format!("{key}\n\nKey {id} of {name}. It is not shown again.")
             }
-            Self::Rotate { .. } => rotated(answer, typed)?,
-            Self::Revoke { .. } => revoked(answer, typed)?,
+            Self::Rotate { .. } => left::by_rotation(answer, typed)?,
+            Self::Revoke { .. } => left::by_key(answer, typed)?,
         })
     }
-}
-
-/// Returns the text about a revoked key, with the commands for the other credentials that its host may have.
-fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
-    let said = |name: &str| required(answer, name);
-    let (id, name, state) = (said("id")?, said("name")?, said("state")?);
-    let mut text = format!("The key {id} of {name} is {state}.");
-    text += &still_valid(answer, typed)?;
-    if answer["is_whole"] == false {
-        text += &format!(
-            "\n\nWhat outlives it could not be read. To list it, revoke the key once more:\n\n  {}",
-            typed.line(&format!("keys revoke {id}"))
-        );
-    }
-    let logins = typed.line("logins list");
-    text += &format!(
-        "\n\nIf that machine is lost, revoke the logins that `c3po login` and its browsers made there too:\n\n  {logins}\n"
-    );
-    Ok(text)
-}
-
-/// Returns the text about a key with a new secret, with the commands that end other credentials of the holder of the old one.
-fn rotated(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
-    let said = |name: &str| required(answer, name);
-    let (key, id, name) = (said("key")?, said("id")?, said("name")?);
-    let again = typed.line(&format!("invite --host {}", shell_word(&said("host")?)));
-    let mut text = format!(
-        "{key}\n\nKey {id} of {name}. It is not shown again. Write it as token into that host's config.toml, or join the \
-         host again under its name, with the command from:\n\n  {again}\n"
-    );
-    let left = still_valid(answer, typed)?;
-    if !left.is_empty() {
-        text += &format!(
-            "\nNote: if another program had the old secret, this is not enough. It may have these, too.{left}\n"
-        );
-    }
-    if answer["is_whole"] == false {
-        text += &format!(
-            "\nNote: a program that had the old secret may have other credentials, and their list could not be read. \
-             Revoking the key lists them:\n\n  {}\n",
-            typed.line(&format!("keys revoke {id}"))
-        );
-    }
-    Ok(text)
-}
-
-/// Returns the text about the credentials that outlive a key or its old secret, with the commands that end them; empty if
-/// there are none.
-fn still_valid(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let others = listed(answer, "same_host");
-    if !others.is_empty() {
-        text += &format!(
-            "\n\nThese keys of the host {} are still valid:\n",
-            required(answer, "host")?
-        );
-    }
-    for other in others {
-        let (id, name) = (required(other, "id")?, required(other, "name")?);
-        let command = typed.line(&format!("keys revoke {id}"));
-        text += &format!("\n  {id} of {name}:\n    {command}");
-    }
-    if let Some(invite) = answer["open_invite"].as_str() {
-        text += &format!(
-            "\n\nThe invite with which that host joined is still open to every program that has read its code there:\n\n  {}",
-            typed.line(&format!("invites revoke {invite}"))
-        );
-    }
-    text += &made(answer, typed)?;
-    Ok(text)
 }
 
 impl Create {

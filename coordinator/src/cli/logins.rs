@@ -8,6 +8,7 @@ use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use serde_json::{Value, json};
 
+use super::left;
 use super::requests::{delete, get, in_path, post, required};
 use super::tables::{every_login, listed, plain};
 use crate::server::PrintedCommand;
@@ -64,57 +65,9 @@ impl LoginsCommand {
     pub(super) fn show(&self, answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
         Ok(match self {
             Self::List { .. } => every_login(listed(answer, "logins"), typed),
-            Self::Revoke { .. } => revoked(answer, typed)?,
+            Self::Revoke { .. } => left::by_login(answer, typed)?,
         })
     }
-}
-
-/// Returns the text about a revoked login.
-fn revoked(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
-    let said = |name: &str| required(answer, name);
-    let (id, name, state) = (said("id")?, said("name")?, said("state")?);
-    let made = made(answer, typed)?;
-    Ok(format!("The login {id} of {name} is {state}.{made}"))
-}
-
-/// Returns the text about what a revoked login or key made, with the commands that end it; empty if there is nothing.
-pub(super) fn made(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
-    let mut text = String::new();
-    for (is_uncertain, head) in [(false, MADE), (true, PERHAPS_MADE)] {
-        let made = listed(answer, "made").iter();
-        let lines: Vec<String> = made
-            .filter(|made| (made["is_uncertain"] == true) == is_uncertain)
-            .map(|made| ending(made, typed))
-            .collect::<anyhow::Result<_>>()?;
-        if !lines.is_empty() {
-            text += &format!("\n\n{head}\n\n{}", lines.join("\n"));
-        }
-    }
-    Ok(text)
-}
-
-const MADE: &str = "It made or rotated these, which are still valid:";
-const PERHAPS_MADE: &str = "It may have made or rotated these too, because a maker of each is not stored any more. \
-                            `audit` lists the makers that it still has:";
-
-/// Returns a line about a credential, with the command that revokes it.
-fn ending(made: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
-    let said = |name: &str| required(made, name);
-    let (kind, id) = (said("kind")?, said("id")?);
-    let of = plain(made, "name").map_or_else(String::new, |name| format!(" of {name}"));
-    let rotated = plain(made, "rotated_by").map(|by| format!(", rotated by {by}"));
-    let (made_by, lost) = (said("made_by")?, plain(made, "lost_maker"));
-    let lost = lost.map(|lost| match rotated {
-        None if lost == made_by => ", which is not stored any more".to_owned(),
-        _ => format!(", through {lost}, which is not stored any more"),
-    });
-    Ok(format!(
-        "  {kind} {id}{of}, scope {}, made by {made_by}{}{}:\n    {}",
-        said("scope")?,
-        rotated.unwrap_or_default(),
-        lost.unwrap_or_default(),
-        typed.line(&format!("{kind}s revoke {id}"))
-    ))
 }
 
 /// Nothing identifies a server without TLS.

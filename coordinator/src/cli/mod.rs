@@ -6,6 +6,7 @@ mod admin;
 mod audit;
 mod backup;
 mod health;
+mod left;
 mod logins;
 mod requests;
 mod tables;

@@ -154,7 +154,7 @@ pub(super) fn guarded_pairs(pairs: &[Value], limit: &Value) -> String {
 const CHOSEN_SHOWN: usize = 60;
 
 /// Returns the beginning of a chosen name, without gaps: the rest of a long one could look like another row.
-fn brief(name: &str) -> String {
+pub(super) fn brief(name: &str) -> String {
     let words: Vec<_> = name.split_whitespace().collect();
     let words = words.join(" ");
     match words.char_indices().nth(CHOSEN_SHOWN) {
@@ -245,61 +245,6 @@ mod tests {
 
     fn typed() -> PrintedCommand {
         PrintedCommand::new(None, Path::new("/data"), ([127, 0, 0, 1], 8420).into())
-    }
-
-    #[test]
-    fn with_a_revoked_key_the_other_credentials_of_its_host_are_named() {
-        let revoke = Admin::Keys(KeysCommand::Revoke { id: "01".into() });
-        let answer = json!({"id": "01", "name": "nas", "host": "nas", "state": "revoked", "same_host": [{"id": "02", "name": "guest"}],
-            "open_invite": "03"});
-        let said = revoke.show(&answer, &typed()).expect("a text");
-        for part in [
-            "The key 01 of nas is revoked.",
-            "02 of guest:",
-            " keys revoke 02 ",
-            " invites revoke 03 ",
-            " logins list ",
-        ] {
-            assert!(said.contains(part), "{part}: {said}");
-        }
-    }
-
-    #[test]
-    fn with_a_new_secret_the_credentials_are_named_that_the_old_one_may_have_given() {
-        let rotate = Admin::Keys(KeysCommand::Rotate { id: "01".into() });
-        let show = |more: &Value| {
-            let mut answer = json!({"key": "c3po_01_x", "id": "01", "name": "nas", "host": "nas", "same_host": [],
-                "made": [], "is_whole": true});
-            for (name, value) in more.as_object().into_iter().flatten() {
-                answer[name] = value.clone();
-            }
-            rotate.show(&answer, &typed()).expect("a text")
-        };
-        let plain = show(&json!({}));
-        assert!(
-            plain.starts_with("c3po_01_x\n") && !plain.contains("Note:"),
-            "{plain}"
-        );
-        let made = json!({"kind": "key", "id": "04", "name": "x", "scope": "admin", "made_by": "05",
-            "is_uncertain": true, "lost_maker": "05"});
-        let said = show(
-            &json!({"same_host": [{"id": "02", "name": "guest"}], "open_invite": "03", "made": [made]}),
-        );
-        for part in [
-            plain.as_str(),
-            "Note: if another program had the old secret, this is not enough.",
-            " keys revoke 02 ",
-            " invites revoke 03 ",
-            "  key 04 of x, scope admin, made by 05, which is not stored any more:\n",
-            " keys revoke 04 ",
-        ] {
-            assert!(said.contains(part), "{part}: {said}");
-        }
-        let said = show(&json!({"is_whole": false}));
-        assert!(
-            said.contains("could not be read") && said.contains(" keys revoke 01 "),
-            "{said}"
-        );
     }
 
     #[test]

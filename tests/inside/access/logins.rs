@@ -299,14 +299,17 @@ async fn a_revocation_lists_the_offspring_of_the_login_or_key() -> Result<()> {
         for (kind, id) in &made {
             let command = format!(" {kind}s revoke {id} --data-dir");
             ensure!(
-                said.contains(&format!("  {kind} {id}")) && said.contains(&command),
+                said.contains(&format!("  The {kind} {id}")) && said.contains(&command),
                 "{said}"
             );
         }
         ensure!(said.matches(" revoke ").count() == made.len(), "{said}");
         // Revoked once more, it lists what is still valid.
         let said = gate.ask(&["keys", "revoke", &made[1].1]).await?;
-        ensure!(said.contains(&format!("  key {} of", made[2].1)), "{said}");
+        ensure!(
+            said.contains(&format!("  The key {} of", made[2].1)),
+            "{said}"
+        );
         let left = gate
             .ask(&["logins", "revoke", id(&admin)?, "--json"])
             .await?;
@@ -383,7 +386,7 @@ async fn a_login_or_key_whose_record_is_deleted_to_make_room_hides_nothing() -> 
         ] {
             let said = gate.ask(&[&format!("{kind}s"), "revoke", first]).await?;
             let line = format!(
-                "  {kind} {third} of mallory, scope admin, made by {lost}, which is not stored any more:\n"
+                "  The {kind} {third} of mallory, scope admin, made by {lost}, which is not stored any more\n"
             );
             ensure!(
                 said.contains("It may have made") && said.contains(&line),
