@@ -6,6 +6,10 @@ const COLOUR: (char, char) = ('\u{1b}', 'm');
 const TAB: usize = 8;
 /// About how many columns the widest characters have.
 const WIDEST: usize = 12;
+/// About how many columns the widest letters of Tamil have, such as its sign for a year.
+const TAMIL: usize = 4;
+/// About how many columns a character of three signs has, such as U+2031.
+const THREE_SIGNS: usize = 3;
 
 /// Returns where the first row of a line ends, in bytes. A row has at most so many columns and at least one character, and ends
 /// between words if possible.
@@ -33,8 +37,19 @@ fn columns_of(c: char) -> usize {
         '\t' => TAB,
         // Words and phrases as one character, and cuneiform.
         '\u{fdfa}'..='\u{fdfd}' | '\u{12000}'..='\u{1254f}' | '\u{2e3a}'..='\u{2e3b}' => WIDEST,
+        '\u{b80}'..='\u{bff}' => TAMIL,
+        // Signs of a thousandth and below, a reference mark, three stars, four primes, and "very much less" or "greater".
+        '\u{2030}' | '\u{2031}' | '\u{203b}' | '\u{2042}' | '\u{2057}' | '\u{22d8}'
+        | '\u{22d9}' => THREE_SIGNS,
+        // Two or three letters as one: Latin, Cyrillic, and ligatures.
+        '\u{1c4}'..='\u{1cc}'
+        | '\u{1f1}'..='\u{1f3}'
+        | '\u{478}'..='\u{479}'
+        | '\u{fb00}'..='\u{fb06}' => THREE_SIGNS,
+        // Arabic and Syriac.
+        '\u{600}'..='\u{8ff}' => 2,
         // Letters with one column, dashes and quotation marks, arrows and operators, lines and blocks.
-        '\0'..='\u{8ff}'
+        '\0'..='\u{5ff}'
         | '\u{1e00}'..='\u{1fff}'
         | '\u{2010}'..='\u{205e}'
         | '\u{2190}'..='\u{22ff}'
@@ -60,7 +75,17 @@ mod tests {
             ("\u{fdfd}\u{fdfd}", 20, "\u{fdfd}"),
             ("\u{1b}[1mabc\u{1b}[0md", 3, "\u{1b}[1mabc\u{1b}[0m"),
             ("字", 1, "字"),
-            ("\u{bf5}\u{bf5}e", 4, "\u{bf5}\u{bf5}"),
+            ("\u{bf5}\u{bf5}e", 8, "\u{bf5}\u{bf5}"),
+            ("\u{bf5}\u{bf5}e", 7, "\u{bf5}"),
+            ("\u{2031}\u{2031}e", 6, "\u{2031}\u{2031}"),
+            ("\u{203b}\u{2042}\u{2057}", 8, "\u{203b}\u{2042}"),
+            ("\u{2030}\u{22d8}\u{22d9}", 8, "\u{2030}\u{22d8}"),
+            ("\u{1c4}\u{1f1}\u{478}", 8, "\u{1c4}\u{1f1}"),
+            ("\u{1cc}\u{1f3}\u{479}", 8, "\u{1cc}\u{1f3}"),
+            ("\u{fb00}\u{fb06}e", 5, "\u{fb00}"),
+            ("سسس", 4, "سس"),
+            ("dźЖя", 3, "dźЖ"),
+            ("äΩЖя", 4, "äΩЖя"),
         ] {
             assert_eq!(&line[..end_of_row(line, width)], row, "{line:?} {width}");
         }
