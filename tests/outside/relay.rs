@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
+use harness::eventually::eventually;
 use harness::mcp::McpClient;
 use harness::person::Person;
 use harness::process::{command, program};
 use harness::proxy::proxy_command;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Child;
@@ -19,6 +20,8 @@ use tokio::time::timeout;
 
 /// How long a hook may take whose request stays at the terminal.
 const SOON: Duration = Duration::from_secs(10);
+/// How long a hook must wait to count as one that waits for people.
+const WAITS: Duration = Duration::from_secs(1);
 const ON: &str = "relay_permissions = true\n";
 
 /// A person, and a session whose coordinator is named by `config.toml` alone.
@@ -85,7 +88,7 @@ impl Host {
     }
 
     /// Checks that a request reaches people. Returns its hook, which waits, and the question.
-    async fn is_relayed(&self, shell: &str) -> Result<(Child, serde_json::Value)> {
+    async fn is_relayed(&self, shell: &str) -> Result<(Child, Value)> {
         let hook = self.asks(shell).await?;
         let question = self.ann.question(shell).await?;
         Ok((hook, question))
@@ -94,13 +97,56 @@ impl Host {
     /// Checks that a request stays at the terminal.
     async fn stays(&self, shell: &str) -> Result<()> {
         let hook = self.asks(shell).await?;
-        let ended = timeout(SOON, hook.wait_with_output()).await;
-        let ended = ended.with_context(|| format!("the hook of {shell} waits for people"))??;
-        ensure!(ended.stdout.is_empty(), "{ended:?}");
-        let questions = json!(self.ann.questions().await?).to_string();
-        ensure!(!questions.contains(shell), "{questions}");
-        Ok(())
+        prints_nothing(hook)
+            .await
+            .with_context(|| shell.to_owned())?;
+        is_not_asked(&self.ann, shell).await
     }
+
+    /// Starts the hook of a request while the coordinator is down, and does `change` to the configuration. Checks that the
+    /// request stays at the terminal after the coordinator is up again.
+    async fn stays_after(
+        &mut self,
+        session: &McpClient,
+        shell: &str,
+        change: impl FnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        self.writes(&self.coordinator.url(), ON)?;
+        session.reply("ping", json!({})).await?;
+        self.coordinator.kill().await?;
+        let mut hook = self.asks(shell).await?;
+        let ended = timeout(WAITS, hook.wait()).await;
+        ensure!(ended.is_err(), "{shell} does not wait: {ended:?}");
+        change(self)?;
+        self.coordinator.restart().await?;
+        prints_nothing(hook)
+            .await
+            .with_context(|| shell.to_owned())?;
+        eventually("a connection", SOON, async || {
+            session.reply("ping", json!({})).await.ok()
+        })
+        .await?;
+        is_not_asked(&self.ann, shell).await
+    }
+}
+
+/// Checks that a hook ends without a decision.
+async fn prints_nothing(hook: Child) -> Result<()> {
+    let ended = timeout(SOON, hook.wait_with_output()).await;
+    let ended = ended.context("the hook waits for people")??;
+    ensure!(ended.stdout.is_empty(), "{ended:?}");
+    Ok(())
+}
+
+/// Checks that the person has no question about that command.
+async fn is_not_asked(person: &Person, shell: &str) -> Result<()> {
+    let questions = json!(person.questions().await?).to_string();
+    ensure!(!questions.contains(shell), "{questions}");
+    Ok(())
+}
+
+fn id(question: &Value) -> &str {
+    question["id"].as_str().unwrap_or_default()
 }
 
 #[tokio::test]
@@ -113,12 +159,12 @@ async fn a_running_session_follows_the_file() -> Result<()> {
 
     host.writes(&url, "")?;
     host.stays("make two").await?;
-    // The one that was open before is still decided elsewhere.
+    // The one that was open before is withdrawn.
+    prints_nothing(open).await?;
+    let stages = host.ann.reaches(id(&question), "withdrawn").await?;
+    assert_eq!(stages, ["stored", "withdrawn time_out"]);
     let (status, answer) = host.ann.decide(&question, "allow", &json!({})).await?;
-    ensure!(status == 201, "{answer}");
-    let printed = timeout(SOON, open.wait_with_output()).await??;
-    let printed = String::from_utf8(printed.stdout)?;
-    ensure!(printed.contains("\"allow\""), "{printed}");
+    assert_eq!((status, &answer["code"]), (409, &json!("TOO_LATE")));
 
     host.writes(&url, ON)?;
     host.is_relayed("make three").await?;
@@ -131,6 +177,50 @@ async fn a_running_session_follows_the_file() -> Result<()> {
     host.stays("make six").await?;
     fs::remove_file(host.work().join(".config/c3po/config.toml"))?;
     host.stays("make seven").await
+}
+
+#[tokio::test]
+async fn a_verdict_that_arrives_while_the_relay_is_off_is_not_printed() -> Result<()> {
+    let host = Host::new().await?;
+    let url = host.coordinator.url();
+    host.writes(&url, ON)?;
+    let _session = host.session(("NO_COLOR", "")).await?;
+    let (open, question) = host.is_relayed("make one").await?;
+    host.writes(&url, "")?;
+    // Before the session looks at the file again, as a rule.
+    host.ann.decide(&question, "allow", &json!({})).await?;
+    prints_nothing(open).await?;
+    let stages = host.ann.stages(id(&question)).await?;
+    ensure!(!json!(stages).to_string().contains("taken"), "{stages:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_its_coordinator_stays_after_the_relay_was_turned_off()
+-> Result<()> {
+    let mut host = Host::new().await?;
+    let other = tempdir()?;
+    let (box_b, config) = (
+        Coordinator::start(other.path()).await?,
+        host.work().join(".config/c3po/config.toml"),
+    );
+    let bob = Person::log_in(other.path(), &box_b, "bob", "person").await?;
+    let url = host.coordinator.url();
+    host.writes(&url, ON)?;
+    let session = host.session(("NO_COLOR", "")).await?;
+    let off = |host: &Host| host.writes(&url, "");
+    host.stays_after(&session, "make one", off).await?;
+    let gone = |_: &Host| Ok(fs::remove_file(&config)?);
+    host.stays_after(&session, "make two", gone).await?;
+    let invalid = |host: &Host| host.writes(&url, "relay_permissions = tru\n");
+    host.stays_after(&session, "make three", invalid).await?;
+    let elsewhere = |host: &Host| host.writes(&box_b.url(), "");
+    host.stays_after(&session, "make four", elsewhere).await?;
+    is_not_asked(&bob, "make four").await?;
+    let log = fs::read_to_string(host.work().join("web.log"))?;
+    let stay = log.matches("stays at the terminal: the relay is off");
+    assert_eq!(stay.count(), 4, "{log}");
+    Ok(())
 }
 
 #[tokio::test]

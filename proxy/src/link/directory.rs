@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::Link;
 use super::trust::Trust;
+use super::{Link, Shared};
 use crate::config::{Config, Coordinators, Stamp, stamp};
 
 /// How often the file is checked while there is no link. A check is one system call.
@@ -37,7 +37,14 @@ impl Endpoints {
 impl Link {
     /// Returns whether a request of the client is relayed now: by the file as it is, also if this link began before.
     pub async fn relays(&self) -> bool {
-        self.shared.directory.relays(&self.shared.config).await
+        self.shared.relays().await
+    }
+}
+
+impl Shared {
+    /// Returns whether a request of the client may be written to the link now.
+    pub(super) async fn relays(&self) -> bool {
+        self.directory.relays(&self.config).await
     }
 }
 

@@ -30,6 +30,11 @@ impl OutgoingCall {
         }
     }
 
+    /// Returns whether it asks people for a decision about a request of the client.
+    pub(super) fn is_relayed(&self) -> bool {
+        matches!(self.call, Call::RequestPermission(_))
+    }
+
     /// Returns when a wait ends by itself; `None` for a call whose caller wants an answer now.
     pub(super) fn waits_until(&self) -> Option<Instant> {
         let seconds = match &self.call {

@@ -55,6 +55,11 @@ enum ToWrite {
 }
 
 impl PendingRequest {
+    /// Returns whether it is a receipt.
+    fn is_receipt(&self) -> bool {
+        matches!(self.body, RequestBody::Receipt(_))
+    }
+
     /// Returns whether it is a call whose caller wants an answer now, and not a wait.
     fn is_impatient(&self) -> bool {
         matches!(&self.body, RequestBody::Call(call, _) if call.waits_until().is_none())
@@ -118,14 +123,7 @@ impl Pending {
     fn add_one_receipt(&mut self, receipt: Progress) {
         let receipts = self.entries.len() - self.calls;
         if receipts >= RECEIPTS_MAX {
-            let is_receipt = |(_, entry): &(&i64, &PendingRequest)| {
-                matches!(entry.body, RequestBody::Receipt(_))
-            };
-            let oldest = self
-                .entries
-                .iter()
-                .find(is_receipt)
-                .map(|(number, _)| *number);
+            let oldest = self.numbers(PendingRequest::is_receipt).first().copied();
             tracing::warn!(
                 "more than {RECEIPTS_MAX} receipts are queued for the coordinator: the oldest is dropped"
             );
@@ -138,14 +136,12 @@ impl Pending {
 
     fn add(&mut self, body: RequestBody) -> i64 {
         let number = self.number();
-        self.entries.insert(
-            number,
-            PendingRequest {
-                body,
-                writes: 0,
-                written: None,
-            },
-        );
+        let request = PendingRequest {
+            body,
+            writes: 0,
+            written: None,
+        };
+        self.entries.insert(number, request);
         self.to_write.push_back(ToWrite::Request(number));
         number
     }
@@ -157,42 +153,46 @@ impl Pending {
         }
     }
 
-    /// Returns the next frame to write. Its request counts as written from now on.
+    /// Returns the next frame to write, with its number if people are asked for a decision: the caller writes that one only
+    /// while the relay is on. Its request counts as written from now on.
     pub(super) fn next_frame(
         &mut self,
         now: Instant,
         facts: &dyn Fn() -> SessionChange,
-    ) -> Option<String> {
+    ) -> Option<(String, Option<i64>)> {
         while let Some(next) = self.to_write.pop_front() {
-            match next {
+            let number = match next {
+                ToWrite::Request(number) => number,
+                ToWrite::Facts => {
+                    return Some((Outgoing::notification("session", &facts()).text(), None));
+                }
                 ToWrite::Cancel(call_id) => {
-                    return Some(Outgoing::notification("cancel", &Cancel { call_id }).text());
+                    let cancel = Cancel { call_id };
+                    return Some((Outgoing::notification("cancel", &cancel).text(), None));
                 }
-                ToWrite::Facts => return Some(Outgoing::notification("session", &facts()).text()),
-                ToWrite::Request(number) => {
-                    let Some(entry) = self.entries.get_mut(&number) else {
-                        continue;
-                    };
-                    entry.writes += 1;
-                    entry.written = Some(now);
-                    return Some(match &entry.body {
-                        RequestBody::Call(call, _) => call.frame(number, now),
-                        RequestBody::Receipt(receipt) => {
-                            Outgoing::request(&RequestId::Number(number), "receipt", receipt).text()
-                        }
-                    });
+            };
+            let Some(entry) = self.entries.get_mut(&number) else {
+                continue;
+            };
+            entry.writes += 1;
+            entry.written = Some(now);
+            return Some(match &entry.body {
+                RequestBody::Call(call, _) => {
+                    (call.frame(number, now), call.is_relayed().then_some(number))
                 }
-            }
+                RequestBody::Receipt(receipt) => {
+                    let id = RequestId::Number(number);
+                    (Outgoing::request(&id, "receipt", receipt).text(), None)
+                }
+            });
         }
         None
     }
 
     /// Postpones a receipt that the store could not take. Returns false for any other request.
     pub(super) fn postpone(&mut self, number: i64) -> bool {
-        let is_receipt = self
-            .entries
-            .get(&number)
-            .is_some_and(|entry| matches!(entry.body, RequestBody::Receipt(_)));
+        let entry = self.entries.get(&number);
+        let is_receipt = entry.is_some_and(PendingRequest::is_receipt);
         if is_receipt {
             self.postponed.push(number);
         }
@@ -215,8 +215,8 @@ impl Pending {
             }
         }
         self.postponed.clear();
-        let is_call = |entry: &PendingRequest| !matches!(entry.body, RequestBody::Receipt(_));
-        let (calls, receipts) = (self.numbers(is_call), self.numbers(|entry| !is_call(entry)));
+        let calls = self.numbers(|entry| !entry.is_receipt());
+        let receipts = self.numbers(PendingRequest::is_receipt);
         self.to_write = receipts
             .into_iter()
             .chain(calls)
@@ -320,7 +320,7 @@ mod tests {
 
     fn frames(pending: &mut Pending, now: Instant) -> Vec<Value> {
         std::iter::from_fn(|| pending.next_frame(now, &SessionChange::default))
-            .map(|text| serde_json::from_str(&text).unwrap())
+            .map(|(text, _)| serde_json::from_str(&text).unwrap())
             .collect()
     }
 

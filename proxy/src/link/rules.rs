@@ -87,6 +87,11 @@ pub(super) fn ending() -> Refusal {
         .suggest("Nothing to do: the session is over.")
 }
 
+/// Returns the refusal of a request of the client because the relay is off now. It may have been written before.
+pub(super) fn relay_is_off() -> Refusal {
+    Refusal::new(ErrorCode::Forbidden, "the relay is off").detail("applied", applied(true))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

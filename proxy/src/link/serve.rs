@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{Incoming, LinkSocket};
 use super::own_seat::OwnSeat;
-use super::{Kind, Shared};
+use super::{Kind, Shared, rules};
 
 /// How long a connection is used after the coordinator announced its shutdown: pending calls get their replies.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -108,9 +108,20 @@ async fn leave(shared: &Shared, connection: &mut LinkSocket, end: &End) {
 async fn write_pending(shared: &Shared, connection: &mut LinkSocket) -> Result<(), End> {
     loop {
         let now = Instant::now();
-        let Some(frame) = shared.pending().next_frame(now, &|| shared.report(now)) else {
+        let next = shared.pending().next_frame(now, &|| shared.report(now));
+        let Some((frame, relayed)) = next else {
             break;
         };
+        if let Some(number) = relayed
+            && !shared.relays().await
+        {
+            // It was asked for while the relay was on, maybe on another link.
+            let stays = shared.pending().answered(number);
+            if let Some(call) = stays {
+                call.pass_on(Err(rules::relay_is_off()));
+            }
+            continue;
+        }
         connection.feed(frame).await.map_err(End::Lost)?;
     }
     connection.flush().await.map_err(End::Lost)

@@ -2,7 +2,8 @@
 //!
 //! The client runs a hook while its dialog is open, and uses whichever decision comes first. [`FrontDesk`] answers that hook:
 //! `request` makes the question and the output, `verdicts` holds the decisions that arrive, `watch` and `record` follow the
-//! dialog in the client's own files. Nothing is decided by silence: without a verdict the hook prints nothing.
+//! dialog in the client's own files. Nothing is decided by silence: without a verdict the hook prints nothing. When the relay is
+//! turned off, open requests are withdrawn.
 
 mod record;
 mod request;
@@ -10,6 +11,7 @@ mod verdicts;
 mod watch;
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +21,7 @@ use c3po_shared::catalogue::{AckMessages, Call, Conclude, Sent};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
-use c3po_shared::refusal::Refusal;
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,8 +42,12 @@ const FIRST_OFFER: u64 = 1 << 63;
 const RETRIED_FOR: Duration = Duration::from_secs(600);
 /// How long after the end of a hook its client is looked for: a client that ends takes its hooks with it.
 const CLIENT_ENDS: Duration = Duration::from_millis(300);
+/// How often an open request looks whether the relay is still on.
+const LOOKED_AT: Duration = Duration::from_secs(1);
 /// How often verdicts that nothing waits for are removed.
 const CLEANED: Duration = Duration::from_secs(30);
+/// Why a request stays at the terminal after the relay was turned off.
+const OFF: &str = "the relay is off";
 
 /// Answers the hooks of a session: requests for a decision here, and all others by the last hop.
 pub struct FrontDesk {
@@ -136,18 +142,30 @@ struct Unanswered {
     question: Option<MessageId>,
     asked: Asked,
     watch: Arc<Watch>,
-    /// Whether the dialog was seen to close.
-    is_closed: bool,
+    /// How it ended, if that is known without a look at the dialog.
+    ended: Option<Via>,
 }
 
 impl Unanswered {
-    fn disarm(mut self) {
-        self.question = None;
-    }
-
     /// Returns the output of a hook whose dialog has closed.
     fn closed(mut self) -> Answer {
-        self.is_closed = true;
+        self.ended = Some(Via::Terminal);
+        Answer::default()
+    }
+
+    /// Returns the output of a hook whose request no coordinator takes. One that may have been stored is withdrawn.
+    fn refused(mut self, refusal: &Refusal) -> Answer {
+        let applied = refusal.details.get("applied");
+        if applied.is_none_or(|known| known != "unknown") {
+            self.question = None;
+        }
+        self.stays(refusal)
+    }
+
+    /// Returns the output of a hook whose request only the terminal can decide from now on.
+    fn stays(mut self, why: impl Display) -> Answer {
+        tracing::warn!("a request of the client stays at the terminal: {why}");
+        self.ended = Some(Via::TimeOut);
         Answer::default()
     }
 }
@@ -156,13 +174,15 @@ impl Drop for Unanswered {
     fn drop(&mut self) {
         if let Some(question) = self.question.take() {
             let (relay, watch) = (Arc::clone(&self.relay), Arc::clone(&self.watch));
-            let (asked, is_closed) = (self.asked.clone(), self.is_closed);
+            let (asked, ended) = (self.asked.clone(), self.ended);
             self.relay.tasks.spawn(async move {
                 // A person who declines at the terminal ends the hook, and so do the end of the client and the hook's time-out.
                 sleep(CLIENT_ENDS).await;
                 let via = if process_age(relay.client).is_none() {
                     Via::SessionEnd
-                } else if !is_closed && watch.outlasts(&asked).await {
+                } else if let Some(via) = ended {
+                    via
+                } else if watch.outlasts(&asked).await {
                     Via::TimeOut
                 } else {
                     Via::Terminal
@@ -209,46 +229,38 @@ impl Relay {
         }
     }
 
-    /// Asks people, and returns the output of the hook: the first verdict, or nothing if the dialog closes before.
+    /// Asks people, and returns the output of the hook: the first verdict, or nothing if before that the dialog closes or the
+    /// relay is turned off.
     async fn ask(self: Arc<Self>, asked: Asked) -> Answer {
         let _open = OpenDialog::count(&self.open[usize::from(asked.is_of_subagent())]);
         let watch = Arc::new(Watch::begin(&self.session_file, &asked));
         let is_sole = || self.is_sole(asked.is_of_subagent());
-        let mut closed = std::pin::pin!(watch.dialog_closes(&asked, is_sole));
         let call = CallId::fresh();
         let mut unanswered = Unanswered {
             relay: Arc::clone(&self),
             question: Some(self.id_of(call)),
             asked: asked.clone(),
             watch: Arc::clone(&watch),
-            is_closed: false,
+            ended: None,
         };
-        let question = tokio::select! {
-            question = self.send(call, &asked) => question,
-            () = &mut closed => return unanswered.closed(),
-        };
-        let question = match question {
-            Ok(question) => question,
-            Err(refusal) => {
-                tracing::warn!("a request of the client stays at the terminal: {refusal}");
-                unanswered.disarm();
-                return Answer::default();
-            }
-        };
-        unanswered.question = Some(question.clone());
-        let verdict = self.verdicts.expect(&question);
-        watch.identify(&asked).await;
         let verdict = tokio::select! {
             biased;
-            () = &mut closed => return unanswered.closed(),
-            verdict = verdict => match verdict {
-                Ok(verdict) => verdict,
-                Err(_) => return Answer::default(),
-            },
+            () = watch.dialog_closes(&asked, is_sole) => return unanswered.closed(),
+            () = self.turns_off() => return unanswered.stays(OFF),
+            verdict = self.decide(call, &mut unanswered) => verdict,
         };
-        unanswered.disarm();
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(refusal) => return unanswered.refused(&refusal),
+        };
+        let Some(question) = unanswered.question.take() else {
+            return Answer::default();
+        };
         let (relay, id) = (Arc::clone(&self), verdict.id.clone());
         self.tasks.spawn(async move { relay.acknowledge(id).await });
+        if !self.link.relays().await {
+            return unanswered.stays(OFF);
+        }
         let Some(stdout) = asked.output(&verdict) else {
             return Answer::default();
         };
@@ -265,6 +277,25 @@ impl Relay {
             offer: Some(number),
             ..Answer::default()
         }
+    }
+
+    /// Waits until the relay is off. A coordinator that is unreachable leaves it on.
+    async fn turns_off(&self) {
+        loop {
+            sleep(LOOKED_AT).await;
+            if !self.link.relays().await {
+                return;
+            }
+        }
+    }
+
+    /// Asks people, and returns the first verdict.
+    async fn decide(&self, call: CallId, unanswered: &mut Unanswered) -> Result<Message, Refusal> {
+        let question = self.send(call, &unanswered.asked).await?;
+        unanswered.question = Some(question.clone());
+        let verdict = self.verdicts.expect(&question);
+        unanswered.watch.identify(&unanswered.asked).await;
+        verdict.await.map_err(|_| superseded())
     }
 
     /// Returns whether no other dialog can be the one for which the session waits. Subagents in the background have none while
@@ -349,4 +380,9 @@ impl Relay {
             tracing::debug!("a relayed request was not concluded: {refusal}");
         }
     }
+}
+
+/// Returns the refusal of a request whose verdict another hook awaits now.
+fn superseded() -> Refusal {
+    Refusal::new(ErrorCode::Conflict, "another hook awaits its verdict")
 }

@@ -5,6 +5,7 @@
 mod disk;
 mod names;
 mod peer;
+mod relayed;
 
 use std::time::{Duration, Instant};
 
