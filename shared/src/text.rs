@@ -46,13 +46,22 @@ pub fn harmless_json(json: &str) -> String {
     escaped
 }
 
-/// Returns a text as one word of a shell command that people can paste, quoted only if necessary.
+/// Returns a text as one word of a shell command that people can paste, quoted only if necessary. Backslashes and quotes are
+/// outside the quoted parts: `fish`, unlike other shells, reads `\'` inside them as a quote.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
-    format!("'{}'", text.replace('\'', r"'\''"))
+    let mut word = String::from("'");
+    for c in text.chars() {
+        match c {
+            '\'' => word.push_str(r"'\''"),
+            '\\' => word.push_str(r"'\\'"),
+            c => word.push(c),
+        }
+    }
+    word + "'"
 }
 
 /// Returns the command that puts a copy of a file, for that user alone, in its place. Others may still have the old file open, so
@@ -117,6 +126,8 @@ mod tests {
         check("ann's; $(id)", r"'ann'\''s; $(id)'");
         check("box-*,web", "'box-*,web'");
         check("http://a'; x; '", r"'http://a'\''; x; '\'''");
+        check(r"a\'; x; '", r"'a'\\''\''; x; '\'''");
+        check(r"C:\ann", r"'C:'\\'ann'");
         check("", "''");
     }
 }
