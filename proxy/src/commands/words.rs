@@ -62,14 +62,14 @@ pub(super) fn suggestion(refusal: &Refusal) -> String {
 /// Returns the next step at or about a certain coordinator.
 fn of_place(advice: Advice, place: &Addressed) -> Option<String> {
     let (Addressed { host, port, .. }, there) = (place, place.there());
-    let url = shell_word(&place.url);
+    let (url, name) = (shell_word(&place.url), shell_word(host));
     Some(match advice {
         Advice::NothingListens => format!(
             "Nothing listens on port {port} of {host}. Check {there} whether the coordinator runs (`systemctl status \
              c3po-coordinator`, or `docker compose ps`), or correct the port: `c3po doctor` names the file."
         ),
         Advice::NoAnswer => format!(
-            "Check that {host} is up (`ping -c 1 {host}`). If it is, a firewall drops the packets to port {port}: open \
+            "Check that {host} is up (`ping -c 1 {name}`). If it is, a firewall drops the packets to port {port}: open \
              that port {there}."
         ),
         Advice::SaysNothing => format!(
@@ -78,12 +78,12 @@ fn of_place(advice: Advice, place: &Addressed) -> Option<String> {
         ),
         Advice::NoRoute => {
             format!(
-                "This host has no route to {host}. Check its network or VPN; `ping -c 1 {host}` tests the route."
+                "This host has no route to {host}. Check its network or VPN; `ping -c 1 {name}` tests the route."
             )
         }
         Advice::NoSuchHost => format!(
             "The host name {host} does not resolve. Correct it (`c3po doctor` names the file), or use an IP address; \
-             `getent hosts {host}` tests the name."
+             `getent hosts {name}` tests the name."
         ),
         Advice::AnotherProgram => format!(
             "Correct the port (`c3po doctor` names the file), or stop that program {there}: `ss -ltnp 'sport = \
@@ -260,6 +260,25 @@ mod tests {
         }
         let found = suggestion(&Refusal::agent_not_found("a", &["b".parse().unwrap()]));
         assert_eq!(found, "Did you mean b? `c3po agents` lists all agents.");
+    }
+
+    #[test]
+    fn a_host_name_runs_nothing_in_a_command_of_a_suggestion() {
+        let (host, url) = ("$(id).example", "https://$(id).example:8420");
+        let mut named = 0;
+        for advice in Advice::ALL {
+            let refusal = Refusal::invalid("no").advise(*advice);
+            let said = suggestion(&refusal.detail("coordinator", url));
+            for command in said.split('`').skip(1).step_by(2) {
+                let rest = [host, url]
+                    .map(shell_word)
+                    .iter()
+                    .fold(command.to_owned(), |rest, word| rest.replace(word, ""));
+                assert!(!rest.contains("$(id)"), "{command}");
+                named += usize::from(rest != command);
+            }
+        }
+        assert!(named >= 3, "{named}");
     }
 
     #[test]
