@@ -101,34 +101,51 @@ pub(crate) async fn name_those_of_a_lost_maker(
     let Ok(made) = of(store, &maker).await else {
         return refusal;
     };
-    // Hosts that joined by an invite that is used up are many, and are in `keys list`.
-    let of_lost = |made: &&MadeCredential| {
-        let lost = made.lost_maker.as_deref();
-        lost.is_some_and(|lost| !lost.starts_with(INVITE))
-    };
-    let certain = named(made.iter().filter(|made| !made.is_uncertain));
-    let others = named(made.iter().filter(of_lost));
-    if certain.is_empty() && others.is_empty() {
-        return refusal;
+    let suggestion = suggestion(&made, &refusal.suggestion);
+    refusal.suggest(suggestion)
+}
+
+/// Returns what to do about the credentials that a maker without a record has made or may have made; `otherwise` is what to do
+/// if none is named.
+fn suggestion(made: &[MadeCredential], otherwise: &str) -> String {
+    let (left_out, shown): (Vec<_>, Vec<_>) = made.iter().partition(|made| made.is_joined_host());
+    let mut text = otherwise.to_owned();
+    if !shown.is_empty() {
+        let (perhaps, certain): (Vec<_>, Vec<_>) =
+            shown.into_iter().partition(|made| made.is_uncertain);
+        text = format!(
+            "Revoke the valid credentials that it has made or rotated too. These are certain: {}. A maker of these is not \
+             stored any more, so they may be its work: {}.",
+            named(&certain),
+            named(&perhaps)
+        );
     }
-    refusal.suggest(format!(
-        "Revoke the valid credentials that it has made or rotated too. These are certain: {}. A maker of these is not stored \
-         any more, so they may be its work: {}.",
-        or_none(&certain),
-        or_none(&others)
-    ))
+    if !left_out.is_empty() {
+        text += " Hosts that joined by an invite that is used up may be its work too. They are left out here: \
+                 `c3po-coordinator keys list` shows them.";
+    }
+    text
 }
 
-/// Returns the kinds and ids of credentials, as a list in one line.
-fn named<'a>(made: impl Iterator<Item = &'a MadeCredential>) -> String {
-    let names: Vec<_> = made
-        .map(|made| format!("{} {}", made.kind, made.id))
-        .collect();
-    names.join(", ")
+impl MadeCredential {
+    /// Returns whether it is the key of a host that joined by an invite that is used up, and makes nothing. Such keys are many.
+    fn is_joined_host(&self) -> bool {
+        let makes_nothing = [Scope::Agent, Scope::Read].map(Scope::as_str);
+        let is_by_invite = self.made_by.starts_with(INVITE)
+            && self.lost_maker.as_deref() == Some(&self.made_by)
+            && self.rotated_by.is_none();
+        self.kind == "key" && makes_nothing.contains(&self.scope) && is_by_invite
+    }
 }
 
-fn or_none(names: &str) -> &str {
-    if names.is_empty() { "none" } else { names }
+/// Returns the kinds and ids of credentials, as a list in one line, or `none`.
+fn named(made: &[&MadeCredential]) -> String {
+    let name = |made: &&MadeCredential| format!("{} {}", made.kind, made.id);
+    let names: Vec<_> = made.iter().map(name).collect();
+    match names[..] {
+        [] => "none".to_owned(),
+        _ => names.join(", "),
+    }
 }
 
 /// A key got a new secret.
@@ -448,5 +465,35 @@ mod tests {
             ("k7", login),
         ];
         check(&all, &rotations, &expected);
+    }
+
+    #[test]
+    fn only_keys_of_joined_hosts_are_left_out_without_a_record_of_the_maker() {
+        let key = |label: &str, made_by: &str, scope| Record {
+            credential: credential("key", label.to_owned(), None, scope, made_by.to_owned()),
+            ..record(label, made_by, 12, true)
+        };
+        let rotations = [rotated("k6", "k3", 13)];
+        let suggestion_for =
+            |all: &[Record]| suggestion(&made(&login_a(), all, &rotations), "List them.");
+        let left_out = " Hosts that joined by an invite that is used up may be its work too. They are left out here: \
+                        `c3po-coordinator keys list` shows them.";
+        let hosts = [
+            key("k1", "invite gone", "agent"),
+            key("k2", "invite gone", "read"),
+        ];
+        assert_eq!(suggestion_for(&hosts), format!("List them.{left_out}"));
+        let others = [
+            key("k3", "invite gone", "admin"),
+            key("k4", "k3", "agent"),
+            key("k5", "invite gone", "operator"),
+            key("k6", "invite gone", "agent"),
+            key("k7", "login-a", "agent"),
+        ];
+        let named = "Revoke the valid credentials that it has made or rotated too. These are certain: key k7. A maker of \
+                     these is not stored any more, so they may be its work: key k3, key k4, key k5, key k6.";
+        assert_eq!(suggestion_for(&others), named);
+        let all: Vec<_> = hosts.into_iter().chain(others).collect();
+        assert_eq!(suggestion_for(&all), format!("{named}{left_out}"));
     }
 }
