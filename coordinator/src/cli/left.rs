@@ -84,11 +84,26 @@ fn still_valid(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String>
             &rows,
         );
     }
+    let end = |invite: &str| typed.line(&format!("invites revoke {}", shell_word(invite)));
     if let Some(invite) = plain(answer, "open_invite") {
         text += &format!(
             "\n\nThe invite with which that host joined is still open to every program that has read its code there. To \
              revoke it:\n\n  {}",
-            typed.line(&format!("invites revoke {}", shell_word(&invite)))
+            end(&invite)
+        );
+    }
+    let invites = listed(answer, "host_invites").iter();
+    let rows: Vec<_> = invites
+        .filter_map(Value::as_str)
+        .map(|id| (format!("The invite {}", one_word(id)), end(id)))
+        .collect();
+    if !rows.is_empty() {
+        let host = word(answer, "host")?;
+        text += &section(
+            &format!(
+                "These invites are still open, and give a key of the host {host} to a program that has read the code:"
+            ),
+            &rows,
         );
     }
     text += &made(answer, typed)?;
@@ -221,7 +236,8 @@ mod tests {
                 "is_uncertain": is_uncertain, "lost_maker": is_uncertain.then_some("invite 06")})
         };
         json!({"key": "c3po_01_x", "id": "01", "name": name, "host": "nas", "state": "revoked",
-            "same_host": [{"id": "02", "name": name}], "open_invite": "03", "is_whole": false,
+            "same_host": [{"id": "02", "name": name}], "open_invite": "03", "host_invites": ["08"],
+            "is_whole": false,
             "made": [made("04", "key", false), made("05", "login", false), made("07", "key", true)]})
     }
 
@@ -283,13 +299,17 @@ mod tests {
     fn with_a_revoked_key_the_other_credentials_of_its_host_are_named() -> Result<()> {
         let [revoke, _, _] = commands();
         let answer = json!({"id": "01", "name": "nas", "host": "nas", "state": "revoked",
-            "same_host": [{"id": "02", "name": "guest"}], "open_invite": "03"});
+            "same_host": [{"id": "02", "name": "guest"}], "open_invite": "03", "host_invites": ["04", "05"]});
         let said = revoke.show(&answer, &typed("c3po-coordinator"))?;
         for part in [
             "The key 01 of nas is revoked.",
             "  The key 02 of guest\n",
             " keys revoke 02 ",
             " invites revoke 03 ",
+            "These invites are still open, and give a key of the host nas to a program that has read the code:\n\n  \
+               The invite 04\n  The invite 05\n\nThese commands end them, in the same order:\n\n  \
+               c3po-coordinator invites revoke 04 --data-dir /data --listen 127.0.0.1:8420\n  \
+               c3po-coordinator invites revoke 05 --data-dir /data --listen 127.0.0.1:8420\n\n",
             " logins list ",
         ] {
             assert!(said.contains(part), "{part}: {said}");
@@ -316,13 +336,15 @@ mod tests {
         let made = json!({"kind": "key", "id": "04", "name": "x", "scope": "admin", "made_by": "05",
             "is_uncertain": true, "lost_maker": "05"});
         let said = show(
-            &json!({"same_host": [{"id": "02", "name": "guest"}], "open_invite": "03", "made": [made]}),
+            &json!({"same_host": [{"id": "02", "name": "guest"}], "open_invite": "03", "host_invites": ["06"],
+                "made": [made]}),
         )?;
         for part in [
             plain.as_str(),
             "Note: if another program had the old secret, this is not enough.",
             " keys revoke 02 ",
             " invites revoke 03 ",
+            " invites revoke 06 ",
             "  The key 04 of x, scope admin, made by 05, which is not stored any more\n",
             " keys revoke 04 ",
         ] {

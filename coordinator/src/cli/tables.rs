@@ -71,6 +71,7 @@ pub(super) fn open_invites(invites: &[Value], typed: &PrintedCommand) -> String 
         [
             said("id"),
             said("scope"),
+            brief(&said("host")),
             uses,
             moment(&invite["expires_at"]),
             said("made_by"),
@@ -80,6 +81,7 @@ pub(super) fn open_invites(invites: &[Value], typed: &PrintedCommand) -> String 
     let head = [
         "ID",
         "SCOPE",
+        "HOST",
         "USES LEFT",
         "UNTIL (UTC)",
         "MADE BY",
@@ -288,15 +290,18 @@ mod tests {
         let answer = json!({"invites": [
             {"id": "0a1b2c3d", "scope": "agent", "agents": ["web-*", "api"], "uses": 3,
                 "expires_at": "2026-01-15T10:45:00.000Z", "made_by": "local"},
-            {"id": "0000000f", "scope": "operator", "agents": ["*"], "uses": 1000,
+            {"id": "0000000f", "scope": "operator", "agents": ["*"], "uses": 1000, "host": null,
                 "expires_at": "2026-01-22T08:00:59.999Z", "made_by": null},
+            {"id": "00000010", "scope": "agent", "agents": ["*"], "uses": 1, "host": "nas\n  2",
+                "expires_at": "2026-01-23T08:00:00.000Z", "made_by": "local"},
         ]});
         let list = |json| Admin::Invites(InvitesCommand::List { json });
         assert_eq!(
             list(false).show(&answer, &typed()).expect("a list"),
-            "ID        SCOPE     USES LEFT  UNTIL (UTC)       MADE BY  AGENTS\n\
-             0a1b2c3d  agent     3          2026-01-15 10:45  local    web-*,api\n\
-             0000000f  operator  1000       2026-01-22 08:00  -        *"
+            "ID        SCOPE     HOST   USES LEFT  UNTIL (UTC)       MADE BY  AGENTS\n\
+             0a1b2c3d  agent     -      3          2026-01-15 10:45  local    web-*,api\n\
+             0000000f  operator  -      1000       2026-01-22 08:00  -        *\n\
+             00000010  agent     nas 2  1          2026-01-23 08:00  local    *"
         );
         assert_eq!(
             list(true)

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::State;
 use c3po_shared::audit::{Entry, Event};
+use c3po_shared::host::is_same;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Scope, Validity};
@@ -13,12 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use super::AppState;
 use super::endpoint::{Body, By, InPath, RestAnswer};
+use crate::auth::invites;
 use crate::auth::issue::{self, NewKey};
 use crate::auth::logins::vouch_again;
 use crate::auth::offspring::{self, MadeCredential};
 use crate::auth::{self, Principal};
 use crate::clock;
-use crate::store::{Key, Store, StoreError};
+use crate::store::{Invite, Key, Store};
 
 /// The id of a key or an invite in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -90,9 +92,11 @@ struct Left {
     /// The id of the invite with which the host joined, if it is still open: it admits every program that has read its code.
     #[serde(skip_serializing_if = "Option::is_none")]
     open_invite: Option<String>,
+    /// The ids of the open invites that name this host: each gives a key of it to a program that has read its code.
+    host_invites: Vec<String>,
     /// The valid credentials that a key of the scope `admin` made. They outlive it.
     made: Vec<MadeCredential>,
-    /// Whether both lists could be read. Otherwise revoke the key, also once more, which lists them again.
+    /// Whether these lists could be read. Otherwise revoke the key, also once more, which lists them again.
     is_whole: bool,
 }
 
@@ -218,9 +222,9 @@ async fn left_by(store: &dyn Store, id: &str) -> Left {
     })
 }
 
-/// Returns the other valid keys of a key's host, the open invite with which it was made, and the valid credentials that it
-/// made.
-async fn read_left(store: &dyn Store, id: &str) -> Result<Left, StoreError> {
+/// Returns the other valid keys of a key's host, the open invites with which it was made or that name the host, and the valid
+/// credentials that it made.
+async fn read_left(store: &dyn Store, id: &str) -> Result<Left, Refusal> {
     let (keys, now) = (store.keys().await?, clock::now());
     let is_whole = true;
     let Some(key) = keys.iter().find(|key| key.id == id) else {
@@ -235,11 +239,17 @@ async fn read_left(store: &dyn Store, id: &str) -> Result<Left, StoreError> {
         id: id.clone(),
         name: name.clone(),
     };
-    let invites = store.invites().await?.into_iter();
-    let mut invites = invites.map(|invite| invite.id);
+    let invites = invites::invites(store).await?;
+    let is_maker = |invite: &&Invite| offspring::label_of_invite(&invite.id) == key.made_by;
+    let names_host = |invite: &&Invite| {
+        let host = invite.host.as_deref();
+        host.is_some_and(|host| is_same(host, key.host()))
+    };
+    let id = |invite: &Invite| invite.id.clone();
     Ok(Left {
         same_host: keys.iter().filter(is_other).map(other).collect(),
-        open_invite: invites.find(|id| offspring::label_of_invite(id) == key.made_by),
+        open_invite: invites.iter().find(is_maker).map(id),
+        host_invites: invites.iter().filter(names_host).map(id).collect(),
         made: offspring::of(store, &key.into()).await?,
         is_whole,
     })

@@ -134,6 +134,37 @@ async fn a_rotation_lists_what_the_holder_of_the_old_secret_may_have() -> Result
 }
 
 #[tokio::test]
+async fn open_invites_for_the_host_of_an_ended_key_are_named() -> Result<()> {
+    let gate = Gate::start().await?;
+    let key = gate.key("agent", "*", &["--host", "nas"]).await?;
+    let invite_for = async |host: &str| -> Result<String> {
+        let said = gate.ask(&["invite", "--host", host]).await?;
+        let (_, rest) = said.split_once("This is the invite ").context("an id")?;
+        Ok(rest.split(';').next().unwrap_or_default().to_owned())
+    };
+    let (of_host, of_other) = (invite_for("nas").await?, invite_for("web").await?);
+    let list = gate.ask(&["invites", "list"]).await?;
+    for row in [
+        format!("{of_host}  agent  nas "),
+        format!("{of_other}  agent  web "),
+    ] {
+        assert!(list.contains(&row), "{row}: {list}");
+    }
+    for verb in ["rotate", "revoke"] {
+        let said = gate.ask(&["keys", verb, id(&key)?]).await?;
+        assert!(
+            said.contains(&format!(" invites revoke {of_host} ")),
+            "{said}"
+        );
+        assert!(!said.contains(&of_other), "{said}");
+    }
+    gate.ask(&["invites", "revoke", &of_host]).await?;
+    let said = gate.ask(&["keys", "revoke", id(&key)?]).await?;
+    assert!(!said.contains(" invites revoke "), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_key_that_expires_ends_its_links() -> Result<()> {
     let gate = Gate::start().await?;
     let key = gate.key("agent", "*", &["--expires", "2s"]).await?;
