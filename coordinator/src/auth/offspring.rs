@@ -105,8 +105,8 @@ pub(crate) async fn name_those_of_a_lost_maker(
     refusal.suggest(suggestion)
 }
 
-/// Returns what to do about the credentials that a maker without a record has made or may have made; `otherwise` is what to do
-/// if none is named.
+/// Returns the next step about the credentials that a maker without a record has made or may have made; `otherwise` is the
+/// step if none is named.
 fn suggestion(made: &[MadeCredential], otherwise: &str) -> String {
     let (left_out, shown): (Vec<_>, Vec<_>) = made.iter().partition(|made| made.is_joined_host());
     let mut text = otherwise.to_owned();
