@@ -15,6 +15,7 @@ mod entrance;
 mod envelope;
 mod events;
 mod evidence;
+mod handshake;
 mod hosts;
 mod http_session;
 mod http_waits;

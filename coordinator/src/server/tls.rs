@@ -14,14 +14,16 @@ use data_encoding::BASE64;
 use ring::digest::{SHA256, digest};
 use rustix::process::geteuid;
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
+use rustls::crypto::ring::kx_group::{SECP256R1, X25519};
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::certificate;
+use super::handshake::{Acceptor, Turns};
 use crate::config::{CertificateFiles, Tls};
 use crate::{files, trusted};
 
@@ -50,6 +52,7 @@ struct ServedCertificate {
     files: CertificateFiles,
     read: Reader,
     loaded: RwLock<Loaded>,
+    turns: Turns,
 }
 
 #[derive(Debug, Clone)]
@@ -98,6 +101,7 @@ impl Transport {
                 files,
                 read,
                 loaded,
+                turns: Turns::default(),
             })),
         })
     }
@@ -133,8 +137,9 @@ impl Transport {
     }
 
     /// Returns the acceptor for TLS handshakes; `None` without TLS.
-    pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
-        self.loaded().map(|loaded| loaded.config.into())
+    pub(super) fn acceptor(&self) -> Option<Acceptor> {
+        let shown = self.shown.as_ref()?;
+        Some(Acceptor::new(self.loaded()?.config, &shown.turns))
     }
 
     fn loaded(&self) -> Option<Loaded> {
@@ -241,7 +246,12 @@ fn load(pems: &Pems) -> anyhow::Result<Loaded> {
         .public_key()
         .context("the private key has no public key")?;
     let public_key = BASE64.encode(digest(&SHA256, &public_key).as_ref());
-    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+    // P-384 costs five times as much as these, which all clients have.
+    let provider = CryptoProvider {
+        kx_groups: vec![X25519, SECP256R1],
+        ..default_provider()
+    };
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)

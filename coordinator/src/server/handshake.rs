@@ -1,0 +1,88 @@
+//! TLS handshakes: they take turns, because a recorded hello costs its sender nothing and this machine a signature.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::ready;
+use std::thread::available_parallelism;
+
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::PollSemaphore;
+
+/// The turns of the handshakes of a port: half of the cores may work on them, so that a flood leaves the others to everybody
+/// else.
+#[derive(Debug, Clone)]
+pub(super) struct Turns(Arc<Semaphore>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        let cores = available_parallelism().map_or(1, usize::from);
+        Self(Arc::new(Semaphore::new((cores / 2).max(1))))
+    }
+}
+
+impl Turns {
+    /// Polls the work only in its turn, in order of arrival. It has none while it waits for the other side.
+    async fn apply<T>(&self, work: impl Future<Output = T>) -> T {
+        let (mut work, mut turns) = (pin!(work), PollSemaphore::new(Arc::clone(&self.0)));
+        poll_fn(|context| {
+            let turn = ready!(turns.poll_acquire(context));
+            let done = work.as_mut().poll(context);
+            drop(turn);
+            done
+        })
+        .await
+    }
+}
+
+/// Accepts TLS connections of a port.
+pub(super) struct Acceptor {
+    tls: TlsAcceptor,
+    turns: Turns,
+}
+
+impl Acceptor {
+    /// Returns the acceptor with that certificate.
+    pub(super) fn new(config: Arc<ServerConfig>, turns: &Turns) -> Self {
+        Self {
+            tls: TlsAcceptor::from(config),
+            turns: turns.clone(),
+        }
+    }
+
+    /// Shakes hands. Errors: the other side does not speak TLS as this coordinator does, or leaves.
+    pub(super) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.turns.apply(self.tls.accept(stream)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures_util::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_waits_for_its_turn_and_has_none_while_it_waits_for_others() {
+        let turns = Turns(Arc::new(Semaphore::new(1)));
+        let mut waits = pin!(turns.apply(pending::<()>()));
+        assert!(poll!(waits.as_mut()).is_pending());
+        assert!(poll!(pin!(turns.apply(async { 7 }))).is_ready());
+
+        let taken = turns.0.try_acquire().expect("free");
+        let mut next = pin!(turns.apply(async { 7 }));
+        assert!(poll!(next.as_mut()).is_pending());
+        drop(taken);
+        assert_eq!(next.await, 7);
+    }
+}
