@@ -41,7 +41,14 @@ export function listView(view) {
   }
 
   async function look() {
-    ({ questions } = await call("GET", "/api/v1/questions"));
+    const all = [];
+    let page;
+    do {
+      const from = page ? `?cursor=${page.next_cursor}` : "";
+      page = await call("GET", `/api/v1/questions${from}`);
+      all.push(...page.questions);
+    } while (page.next_cursor);
+    questions = all;
     if (!list.isConnected) view.replaceChildren(h("h1", {}, "Questions that wait for you"), empty, list);
     document.title = `${questions.length} waiting - c3po`;
     draw();

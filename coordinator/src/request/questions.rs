@@ -19,6 +19,8 @@ use crate::store::{Selection, Speaker, StoreError};
 
 /// How many bytes of the inbox of people are read at once.
 const READ_BYTES: usize = 256 << 10;
+/// How many such parts of the inbox one page of questions has: with all copies of its answer, that stays small.
+const PARTS_LISTED: usize = 2;
 /// How many characters of each text a list of questions has.
 const LISTED_MAX: usize = 2_000;
 /// The longest rules that a client offers in a list of questions, in bytes of JSON. Longer ones are with the question alone.
@@ -37,17 +39,24 @@ pub(crate) struct Asked {
     pub(crate) reply: Option<Message>,
 }
 
-/// Returns the open questions to people, oldest first, with the beginnings of their texts. Errors: as for [`begin_read`].
+/// Returns a page of the open questions to people after a position, oldest first, with the beginnings of their texts. Errors: as
+/// for [`begin_read`].
 pub(crate) async fn open(
     services: &Services,
     principal: &Principal,
-) -> Result<Vec<Message>, Refusal> {
+    after: u64,
+) -> Result<OpenPage, Refusal> {
     let _reading = begin_read(principal).await?;
-    let (mut open, mut next) = (Vec::new(), Some(0));
-    while let Some(after) = next {
-        let page = open_after(services, after).await?;
-        open.extend(page.questions.into_iter().map(with_parts).map(in_brief));
-        next = page.next;
+    let mut open = OpenPage {
+        questions: Vec::new(),
+        next: Some(after),
+    };
+    for _ in 0..PARTS_LISTED {
+        let Some(after) = open.next else { break };
+        let part = open_after(services, after).await?;
+        let brief = part.questions.into_iter().map(with_parts).map(in_brief);
+        open.questions.extend(brief);
+        open.next = part.next;
     }
     Ok(open)
 }
@@ -55,13 +64,13 @@ pub(crate) async fn open(
 /// Some of the open questions to people.
 #[derive(Debug)]
 pub(crate) struct OpenPage {
-    /// The questions, oldest first, as they are stored.
+    /// The questions, oldest first.
     pub(crate) questions: Vec<Message>,
     /// The position after which there may be more.
     pub(crate) next: Option<u64>,
 }
 
-/// Returns the open questions to people after a position, a few at a time: the inbox of people can be long.
+/// Returns the open questions to people after a position, as they are stored, a few at a time: the inbox of people can be long.
 pub(crate) async fn open_after(services: &Services, after: u64) -> Result<OpenPage, StoreError> {
     let selection = Selection {
         after,

@@ -6,13 +6,16 @@ use c3po_shared::catalogue::{Sent, Tracked};
 use c3po_shared::message::Message;
 use c3po_shared::question::{AnswerContent, WAITING_PATH, Waiting};
 use c3po_shared::receipt::{Stage, Step, Via, furthest};
+use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AppState;
-use super::endpoint::{Access, Body, By, Charged, InPath, Refused, RestAnswer, Table, get, post};
-use super::v1::{Called, Created, OneMessage};
+use super::endpoint::{
+    Access, Body, By, Charged, InPath, Query, Refused, RestAnswer, Table, get, post,
+};
+use super::v1::{Called, Created, From, OneMessage};
 use crate::auth::Right::Answer;
 use crate::request::{self, room_for_texts};
 
@@ -56,6 +59,9 @@ pub(super) fn routes(table: Table) -> Table {
 pub(super) struct Questions {
     /// Oldest first. Each has its parts in `question`.
     questions: Vec<Message>,
+    /// The cursor of the next page, if there may be one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
 }
 
 /// One question.
@@ -93,10 +99,17 @@ pub(super) struct ShownOn {
 async fn list(
     State(server): State<AppState>,
     By(principal): By,
+    Query(From { cursor }): Query<From>,
 ) -> Result<Charged<Questions>, Refused> {
+    let after = cursor.as_deref().map_or(Ok(0), str::parse);
+    let after = after.map_err(|_| Refusal::invalid("cursor must be that of a previous page"))?;
     let charge = room_for_texts(&server.services, &principal).await?;
-    let questions = request::open_questions(&server.services, &principal).await?;
-    Ok(Charged(Questions { questions }, charge))
+    let page = request::open_questions(&server.services, &principal, after).await?;
+    let questions = Questions {
+        questions: page.questions,
+        next_cursor: page.next.map(|next| next.to_string()),
+    };
+    Ok(Charged(questions, charge))
 }
 
 async fn waiting(State(server): State<AppState>, By(principal): By) -> RestAnswer<Waiting> {

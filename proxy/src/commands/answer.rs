@@ -35,6 +35,7 @@ pub(super) struct Arguments {
 #[derive(Deserialize)]
 struct Open {
     questions: Vec<Message>,
+    next_cursor: Option<String>,
 }
 
 /// One question.
@@ -97,15 +98,24 @@ pub(super) async fn run(
 async fn find(config: &Config, id: Typed) -> Result<One, Failure> {
     let id = match id {
         Typed::Whole(id) => id,
-        end @ Typed::Suffix(_) => {
-            let path = "/api/v1/questions";
-            let open: Envelope<Open> = rest::get(config, path, &json!({})).await?.read;
-            end.only(open.data.questions)?.id
-        }
+        end @ Typed::Suffix(_) => end.only(open_questions(config).await?)?.id,
     };
     let path = format!("/api/v1/questions/{id}");
     let one: Envelope<One> = rest::get(config, &path, &json!({})).await?.read;
     Ok(one.data)
+}
+
+/// Returns all open questions.
+async fn open_questions(config: &Config) -> Result<Vec<Message>, Failure> {
+    let (mut open, mut query) = (Vec::new(), json!({}));
+    loop {
+        let page: Envelope<Open> = rest::get(config, "/api/v1/questions", &query).await?.read;
+        open.extend(page.data.questions);
+        match page.data.next_cursor {
+            Some(cursor) => query = json!({"cursor": cursor}),
+            None => return Ok(open),
+        }
+    }
 }
 
 /// Returns the ids of the options with these numbers.

@@ -50,6 +50,34 @@ async fn refusal(link: &mut Link, tool: &str, arguments: Value) -> Result<Value>
 }
 
 #[tokio::test]
+async fn a_long_list_of_questions_comes_in_pages() -> Result<()> {
+    let (served, mut link, _other) = two_agents().await?;
+    let address: SocketAddr = served.address.parse()?;
+    let mut asked = Vec::new();
+    for _ in 0..QUESTIONS_PER_AGENT {
+        let context = "x".repeat(40 << 10);
+        asked.push(ask(&mut link, json!({"context": context})).await?);
+    }
+    let (mut listed, mut pages, mut from) = (Vec::new(), 0, String::new());
+    loop {
+        let answer = http::get(address, &format!("/api/v1/questions{from}")).await?;
+        ensure!(answer.body.len() < 1 << 20, "{} bytes", answer.body.len());
+        let page: Value = serde_json::from_str(&answer.body)?;
+        let page = &page["data"];
+        listed.extend(each(&page["questions"], "id"));
+        pages += 1;
+        let Some(cursor) = page["next_cursor"].as_str() else {
+            break;
+        };
+        from = format!("?cursor={cursor}");
+    }
+    ensure!(listed == asked && pages > 1, "{pages} pages: {listed:?}");
+    let wrong = http::get(address, "/api/v1/questions?cursor=x").await?;
+    ensure!(wrong.status == 400, "{}", wrong.body);
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_answer_of_a_person_is_the_result_of_ask_user_any_number_of_times() -> Result<()> {
     let (served, mut homeassistant, _meshtastic) = two_agents().await?;
     let call = json!({"question": "Which database?", "options": ["SQLite", "Redis"], "context": "small host"});
