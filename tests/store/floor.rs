@@ -203,3 +203,18 @@ async fn receipts_without_end_leave_the_room_for_control() -> Result<()> {
     assert!(matches!(amended, Err(StoreError::Full(_))), "{amended:?}");
     full.check().await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_to_another_disk_leaves_the_room_for_control() -> Result<()> {
+    const NAME: &str = "floor::a_backup_to_another_disk_leaves_the_room_for_control";
+    let work = tempdir()?;
+    let Some(full) = AtFloor::start(work.path()).await? else {
+        return skipped(NAME, "mounting a small disk is not allowed");
+    };
+    let (folder, target) = (full.disk.path(), work.path().join("backup"));
+    let refused = SqliteStore::back_up(&folder.join("c3po.db"), folder, &target);
+    let refused = refused.expect_err("there is no room").to_string();
+    anyhow::ensure!(refused.contains("make room first"), "{refused}");
+    anyhow::ensure!(!target.exists(), "nothing is left of it");
+    full.check().await
+}

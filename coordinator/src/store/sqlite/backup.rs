@@ -8,11 +8,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rusqlite::{Connection, OpenFlags};
 
 use super::ladder::version;
 use super::open;
+use super::room::DiskRoom;
 
 /// The folder of the certificate inside the data folder.
 pub(super) const CERTIFICATE: &str = "tls";
@@ -32,6 +33,7 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
     let source = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .with_context(|| format!("there is no database to copy at {}", database.display()))?;
     open::check_parts(database, &source, version(&source)?)?;
+    check_room(database, &source)?;
     let made = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -48,6 +50,21 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
         let _ = fs::remove_file(target);
     }
     copied.with_context(|| format!("copying {} to {}", database.display(), target.display()))
+}
+
+/// Checks that the disk of the database has room for a copy beside what the coordinator reserves there.
+fn check_room(database: &Path, source: &Connection) -> Result<()> {
+    let (path, max) = (database.to_owned(), None);
+    let fill = DiskRoom { path, max }.measure(source)?;
+    let needed = fill.bytes + fill.floor;
+    if fill.free < needed {
+        let (free, needed) = (fill.free >> 20, needed >> 20);
+        bail!(
+            "the disk of {} has {free} MiB free, and a backup needs {needed} MiB there for a while: make room first",
+            database.display()
+        );
+    }
+    Ok(())
 }
 
 /// Copies through a file beside the database: others may create or exchange files beside the target, and SQLite opens files by
