@@ -124,6 +124,12 @@ pub const READS_PER_KEY: usize = 2;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub const READS_WITHOUT_KEY: usize = 16;
 
+/// The most simultaneous pages of the audit or of events under one key, whose reads take turns with others. A further one waits
+/// as above.
+pub const LOG_PAGES_PER_KEY: usize = 2;
+/// The same for all clients without a key of their own.
+pub const LOG_PAGES_WITHOUT_KEY: usize = 4;
+
 /// The most simultaneous waits under one key.
 pub const WAITS_PER_KEY: usize = 4_096;
 

@@ -327,6 +327,11 @@ fn limits_of_access() -> Vec<(&'static str, String)> {
         ("CALLS_WITHOUT_KEY", limits::CALLS_WITHOUT_KEY.to_string()),
         ("READS_PER_KEY", limits::READS_PER_KEY.to_string()),
         ("READS_WITHOUT_KEY", limits::READS_WITHOUT_KEY.to_string()),
+        ("LOG_PAGES_PER_KEY", limits::LOG_PAGES_PER_KEY.to_string()),
+        (
+            "LOG_PAGES_WITHOUT_KEY",
+            limits::LOG_PAGES_WITHOUT_KEY.to_string(),
+        ),
         ("WAITS_PER_KEY", limits::WAITS_PER_KEY.to_string()),
         ("WAITS_WITHOUT_KEY", limits::WAITS_WITHOUT_KEY.to_string()),
     ]

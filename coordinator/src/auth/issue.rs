@@ -120,8 +120,8 @@ pub(super) async fn host_of(
     }
 }
 
-/// Keeps the given host of a new key. It is withdrawn if the `proven` key that the host has was revoked or rotated meanwhile,
-/// or if the host had no other key, and another host got its person's name meanwhile.
+/// Keeps the given host of a new key. It is withdrawn if the `proven` key that the host has was revoked, rotated or moved to
+/// another host meanwhile, or if the host had no other key, and another host got its person's name.
 pub(super) async fn settle_given(
     store: &dyn Store,
     key: Key,
@@ -130,7 +130,10 @@ pub(super) async fn settle_given(
     let (keys, now) = (store.keys().await?, clock::now());
     let stands = |known: &Key| {
         keys.iter()
-            .any(|key| (&key.id, &key.hash) == (&known.id, &known.hash) && key.is_valid(now))
+            .filter(|key| {
+                (&key.id, &key.hash, key.host()) == (&known.id, &known.hash, known.host())
+            })
+            .any(|key| key.is_valid(now))
     };
     let mut others = keys.iter().filter(|other| other.id != key.id);
     let refused = match proven.filter(|known| !stands(known)) {

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use c3po_shared::time::Timestamp;
 
 use super::globs::AgentGlobs;
+use super::looks::Looks;
 use super::principal::Principal;
 use super::secret;
 use crate::store::{Key, Login};
@@ -108,6 +109,7 @@ pub(crate) struct Keyring<C> {
     known: RwLock<Option<Known<C>>>,
     /// How many loads were started.
     readings: AtomicU64,
+    pub(super) looks: Arc<Looks>,
 }
 
 impl<C> Default for Keyring<C> {
@@ -115,6 +117,7 @@ impl<C> Default for Keyring<C> {
         Self {
             known: RwLock::default(),
             readings: AtomicU64::default(),
+            looks: Arc::default(),
         }
     }
 }
@@ -180,7 +183,7 @@ impl<C: Credential> Keyring<C> {
                     if let Some(changed) = changed {
                         changed.principal.end();
                     }
-                    hold(credential)
+                    hold(credential, &self.looks)
                 }
             };
             held.extend(next.map(|next| (next.credential.id().to_owned(), next)));
@@ -267,7 +270,7 @@ impl<C: Credential> Keyring<C> {
 }
 
 /// Returns the cache entry of a credential; a malformed one grants no access.
-fn hold<C: Credential>(credential: C) -> Option<Cached<C>> {
+fn hold<C: Credential>(credential: C, looks: &Arc<Looks>) -> Option<Cached<C>> {
     let hash = blake3::Hash::from_hex(credential.hash()).ok();
     let Some((hash, principal)) = hash.zip(credential.principal()) else {
         tracing::error!(
@@ -280,7 +283,7 @@ fn hold<C: Credential>(credential: C) -> Option<Cached<C>> {
     Some(Cached {
         credential,
         hash,
-        principal: Arc::new(principal),
+        principal: Arc::new(principal.known_by(looks)),
     })
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::limits::{
-    CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY, READS_PER_KEY,
-    READS_WITHOUT_KEY,
+    CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY, LOG_PAGES_PER_KEY,
+    LOG_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
 };
 use c3po_shared::refusal::Refusal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -76,7 +76,7 @@ impl Principal {
     /// Takes a place for a call, in order of arrival. The store does one operation after the other: with a limited number in
     /// its queue, no principal keeps the others waiting.
     ///
-    /// Errors: `RATE_LIMITED` if all places stay taken for that time.
+    /// Errors: `RATE_LIMITED` if all places stay taken for that time, and those of [`Principal::is_recent`].
     pub(crate) async fn begin_call(
         &self,
         within: Duration,
@@ -88,13 +88,25 @@ impl Principal {
     /// Takes a place for a read of texts or of a long list, a change of many messages or a broadcast, as for a call. There are
     /// few, because each takes long.
     ///
-    /// Errors: `RATE_LIMITED` if all places stay taken for that time.
+    /// Errors: as for a call.
     pub(crate) async fn begin_read(
         &self,
         within: Duration,
     ) -> Result<SemaphorePermit<'_>, Refusal> {
         let limits = (READS_PER_KEY, READS_WITHOUT_KEY);
         self.place(&self.reads, limits, "reads", within).await
+    }
+
+    /// Takes a place for a page of the log, which is read in many parts, each with a place for a read.
+    ///
+    /// Errors: as for a call.
+    pub(crate) async fn begin_log_page(
+        &self,
+        within: Duration,
+    ) -> Result<SemaphorePermit<'_>, Refusal> {
+        let limits = (LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY);
+        self.place(&self.log_pages, limits, "pages of the log", within)
+            .await
     }
 
     /// Takes a place for a stream of events.
@@ -116,6 +128,7 @@ impl Principal {
         within: Duration,
     ) -> Result<SemaphorePermit<'a>, Refusal> {
         if let Ok(place) = timeout(within, places.acquire()).await {
+            self.is_recent().await?;
             return Ok(place.expect("it is never closed"));
         }
         Err(self.no_place(limits, of))

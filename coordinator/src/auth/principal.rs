@@ -8,28 +8,27 @@ use c3po_shared::host;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{
     AT_ONCE_PER_KEY, CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY,
-    READS_PER_KEY, READS_WITHOUT_KEY, WAITS_PER_KEY, WAITS_WITHOUT_KEY,
+    LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY, WAITS_PER_KEY,
+    WAITS_WITHOUT_KEY,
 };
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{LoginScope, Scope};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::globs::AgentGlobs;
+use super::looks::Looks;
 use super::turns::{TURNS_PER_KEY, TURNS_WITHOUT_KEY, Turns};
 use crate::unfinished::Room;
-
-/// The namespace for process ids that are scoped to a credential: a constant random UUID.
-const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
 
 /// The name of a person without a login, on an open coordinator that only this machine reaches.
 const NOT_VERIFIED: &str = "local (not verified)";
 
-fn scoped(scope: &str, instance: Uuid) -> Uuid {
-    Uuid::new_v5(&PROCESSES, format!("{scope}\n{instance}").as_bytes())
-}
+const ANYBODY: &str = "anybody";
+const TOKEN: &str = "token";
+/// The names in records of the principals that share one name.
+pub(crate) const NAMES_WITHOUT_KEY: [&str; 2] = [ANYBODY, TOKEN];
 
 /// Returns the refusal of a principal that has reached a limit; `subject` is the principal with its verb.
 pub(super) fn crowded(subject: &str, limit: usize, of: &str, count: usize) -> Refusal {
@@ -61,12 +60,16 @@ pub(crate) struct Principal {
     /// Its places for calls, and for long work in the store.
     pub(super) calls: Semaphore,
     pub(super) reads: Semaphore,
+    /// Its places for pages of the log.
+    pub(super) log_pages: Semaphore,
     /// Its places for streams of events.
     pub(super) streams: Arc<Semaphore>,
     /// The turns of its links.
     turns: Turns,
     /// Its budget for unfinished input.
     room: Room,
+    /// The looks at credentials of its kind; `None` if it has none that a store keeps.
+    looks: Option<Arc<Looks>>,
 }
 
 /// One wait of a principal, counted until this is dropped.
@@ -190,6 +193,7 @@ impl Principal {
         let upgrades = Arc::new(Semaphore::new(CALLS_PER_KEY));
         let calls = places((CALLS_PER_KEY, CALLS_WITHOUT_KEY));
         let reads = places((READS_PER_KEY, READS_WITHOUT_KEY));
+        let log_pages = places((LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY));
         let streams = Arc::new(places((EVENT_READERS_PER_KEY, EVENT_READERS)));
         let turns = Turns::new(who.limit((TURNS_PER_KEY, TURNS_WITHOUT_KEY)));
         Self {
@@ -202,9 +206,11 @@ impl Principal {
             upgrades,
             calls,
             reads,
+            log_pages,
             streams,
             turns,
             room: Room::default(),
+            looks: None,
         }
     }
 
@@ -306,6 +312,33 @@ impl Principal {
         }
     }
 
+    /// Returns the principal of a cached credential, which these looks keep up to date.
+    pub(super) fn known_by(mut self, looks: &Arc<Looks>) -> Self {
+        self.looks = Some(Arc::clone(looks));
+        self
+    }
+
+    /// Waits until the store was read recently, so that its end would have been noticed.
+    ///
+    /// Errors: `STORE_UNAVAILABLE` if the store cannot be read.
+    pub(super) async fn is_recent(&self) -> Result<(), Refusal> {
+        match &self.looks {
+            Some(looks) => looks.are_recent().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until its credential is known to be valid now.
+    ///
+    /// Errors: `UNAUTHORIZED` if it has ended, and those of [`Self::is_recent`].
+    pub(crate) async fn is_known(&self) -> Result<(), Refusal> {
+        self.is_recent().await?;
+        if self.has_ended() {
+            return Err(self.ending());
+        }
+        Ok(())
+    }
+
     /// Returns whether the credential has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
@@ -322,8 +355,8 @@ impl Principal {
     /// Returns the id of its key, `login-ID` for its login, or a fixed word without either.
     pub(crate) fn name(&self) -> &str {
         match &self.who {
-            Who::Anybody(_) => "anybody",
-            Who::Token => "token",
+            Who::Anybody(_) => ANYBODY,
+            Who::Token => TOKEN,
             Who::Local => "local",
             Who::Key { id, .. } => id,
             Who::Login { label, .. } => label,
@@ -405,26 +438,6 @@ impl Principal {
             ..entry
         }
     }
-
-    /// Returns the stored id of a process behind links: a host that is renamed or joins again keeps its sessions.
-    pub(crate) fn process_of_links(instance: Uuid) -> Uuid {
-        scoped("links", instance)
-    }
-
-    /// Returns the stored id of a process whose id can be guessed: scoped to this key or login, and no id of links.
-    pub(crate) fn process(&self, instance: Uuid) -> Uuid {
-        match &self.who {
-            Who::Key { .. } | Who::Login { .. } => scoped(self.name(), instance),
-            Who::Anybody(_) | Who::Token | Who::Local => instance,
-        }
-    }
-
-    /// Returns the ids under which earlier builds stored a process behind links.
-    pub(crate) fn former_processes(&self, instance: Uuid) -> [Uuid; 3] {
-        let of_host = |host| scoped(&format!("host {host}"), instance);
-        let of_host = self.own_host().map_or(instance, of_host);
-        [self.process(instance), of_host, instance]
-    }
 }
 
 #[cfg(test)]
@@ -483,18 +496,5 @@ pub(super) mod tests {
             .map(|_| Principal::enter(&anybody))
             .collect();
         assert!(stays.iter().all(Result::is_ok));
-    }
-
-    #[test]
-    fn processes_of_different_keys_are_different() {
-        let instance = Uuid::from_u128(7);
-        let globs = || AgentGlobs::new(vec!["*".into()]).expect("a glob");
-        let other = Principal::key("ff".into(), 1, Scope::Agent, globs(), "nas".into());
-        let id = key(Scope::Agent, "*").process(instance);
-        assert!(id != other.process(instance) && id != instance);
-        assert_eq!(id, key(Scope::Agent, "*").process(instance));
-        assert_eq!(Principal::token().process(instance), instance);
-        let of_links = Principal::process_of_links(id);
-        assert!(of_links != id && of_links != Principal::process_of_links(instance));
     }
 }

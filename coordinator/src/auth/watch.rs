@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use c3po_shared::time::Timestamp;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use super::looks::uptime;
 use super::{Auth, logins};
 use crate::clock;
 use crate::store::{Result, Store};
@@ -13,8 +14,9 @@ use crate::store::{Result, Store};
 /// How often changes of keys and logins are checked, at the cost of two small reads.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
-/// How long after a change of keys every coordinator knows it, unless it cannot read the store.
-pub(crate) const KEYS_KNOWN_WITHIN: Duration = Duration::from_secs(1);
+/// How often keys and logins are read without a change of their counters: a store that lost its latest writes in a failover may
+/// count other changes by the same numbers.
+const READ_EVERY: Duration = Duration::from_secs(60);
 
 /// How often the uses of keys and logins are written.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
@@ -26,29 +28,38 @@ pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<()> {
 }
 
 async fn load_keys(auth: &Auth, store: &dyn Store) -> Result<()> {
-    let reading = auth.keyring.begin();
+    let (reading, began) = (auth.keyring.begin(), uptime());
     // The counter is read first, so that a concurrent change is read twice rather than missed.
     let changes = store.key_changes().await?;
     auth.keyring
         .replace(reading, changes, store.keys().await?, clock::now());
+    auth.keyring.looks.completed(began);
     Ok(())
 }
 
 async fn load_logins(auth: &Auth, store: &dyn Store) -> Result<()> {
-    let reading = auth.logins.begin();
+    let (reading, began) = (auth.logins.begin(), uptime());
     let changes = store.login_changes().await?;
     auth.logins
         .replace(reading, changes, store.logins().await?, clock::now());
+    auth.logins.looks.completed(began);
     Ok(())
 }
 
-/// Follows the store until `stop` is cancelled. While the store is unavailable, keys and logins stay unchanged.
+/// Follows the store until `stop` is cancelled. While the store is unavailable, keys and logins stay
+/// unchanged, but begin no call.
 pub(crate) async fn follow(auth: &Auth, store: &dyn Store, stop: &CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut complained = false;
+    let (mut complained, mut read_at) = (false, Instant::now());
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        match look(auth, store).await {
+        let looked = if complained || read_at.elapsed() >= READ_EVERY {
+            read_at = Instant::now();
+            load(auth, store).await
+        } else {
+            look(auth, store).await
+        };
+        match looked {
             Ok(()) if complained => {
                 tracing::info!("changes of keys and logins can be read again");
                 complained = false;
@@ -100,11 +111,15 @@ pub(crate) async fn note_uses(auth: &Auth, store: &dyn Store, stop: &Cancellatio
 }
 
 async fn look(auth: &Auth, store: &dyn Store) -> Result<()> {
+    let began = uptime();
     if Some(store.key_changes().await?) != auth.keyring.changes() {
         load_keys(auth, store).await?;
     }
+    auth.keyring.looks.completed(began);
+    let began = uptime();
     if Some(store.login_changes().await?) != auth.logins.changes() {
         load_logins(auth, store).await?;
     }
+    auth.logins.looks.completed(began);
     Ok(())
 }

@@ -10,7 +10,8 @@ use c3po_shared::vocabulary::Status;
 use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
-use super::{Asking, Caller, Done, Services, drop_number, settle_name, target};
+use super::{Asking, Caller, Done, Services, check_right, drop_number, settle_name, target};
+use crate::auth::Right;
 use crate::clock;
 use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Ending, Owner, Quota, Tenure};
 
@@ -32,6 +33,7 @@ pub(super) async fn list(
     caller: &Caller,
     call: tools::ListAgents,
 ) -> Result<Reply, Refusal> {
+    check_right(services, &caller.principal, Right::Look)?;
     let limit = call.limit.unwrap_or(PAGE_DEFAULT);
     let mut after: Option<AgentId> = call.cursor.as_deref().map(str::parse).transpose()?;
     let (asking, now) = (

@@ -11,8 +11,9 @@ use c3po_shared::sent::{SentMessage, SentMessages};
 
 use super::own::Own;
 use super::view::View;
-use super::{Services, begin_read};
+use super::{Services, begin_log_page, begin_read, room_for_texts};
 use crate::auth::Principal;
+use crate::unfinished::Charge;
 
 /// How many entries one page scans. If few of them match, the next page continues the scan.
 const LOOKED_AT_MAX: usize = 20_000;
@@ -24,22 +25,37 @@ const SENT_MAX: usize = 20;
 /// How many of the latest audit entries, of all agents, are scanned for these messages.
 const SENT_LOOK: u64 = 10_000;
 
-/// Returns the next entries that match the query.
+/// Returns the next entries that match the query, with their charge.
 ///
-/// Errors: `NOT_SUPPORTED` if no audit is kept, `INVALID_REQUEST` for a limit out of bounds, `STORE_UNAVAILABLE`,
-/// and those of [`begin_read`].
+/// Errors: `NOT_SUPPORTED` if no audit is kept, `INVALID_REQUEST` for a limit out of bounds, `STORE_UNAVAILABLE`, `RATE_LIMITED`
+/// without room for the answer, and those of [`begin_read`].
 pub(crate) async fn page(
     services: &Services,
     principal: &Principal,
     query: &LogQuery,
-) -> Result<AuditPage, Refusal> {
-    matching(services, principal, query, None).await
+) -> Result<(AuditPage, Charge), Refusal> {
+    charged(services, principal, query, None).await
+}
+
+/// Returns the next entries that match the query and that the view shows, with their charge. Few have room at a time, because
+/// reading the log takes long, and answers with texts need the same room.
+///
+/// Errors: as for [`page`].
+pub(super) async fn charged(
+    services: &Services,
+    principal: &Principal,
+    query: &LogQuery,
+    view: Option<View>,
+) -> Result<(AuditPage, Charge), Refusal> {
+    let _page = begin_log_page(principal).await?;
+    let charge = room_for_texts(services, principal).await?;
+    Ok((matching(services, principal, query, view).await?, charge))
 }
 
 /// Returns the next entries that match the query and that the view shows.
 ///
 /// Errors: as for [`page`].
-pub(super) async fn matching(
+async fn matching(
     services: &Services,
     principal: &Principal,
     query: &LogQuery,

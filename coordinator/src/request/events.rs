@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::view::View;
 use super::{Services, audit, begin_read};
 use crate::auth::Principal;
+use crate::unfinished::Charge;
 
 /// How long a stream waits for further entries after the first one, so that a busy log is read in pages.
 const GATHER: Duration = Duration::from_millis(10);
@@ -26,8 +27,8 @@ pub(crate) async fn page(
     services: &Services,
     principal: &Principal,
     query: &LogQuery,
-) -> Result<AuditPage, Refusal> {
-    audit::matching(services, principal, query, Some(View::default())).await
+) -> Result<(AuditPage, Charge), Refusal> {
+    audit::charged(services, principal, query, Some(View::default())).await
 }
 
 /// The next part of a stream.

@@ -87,12 +87,19 @@ pub(crate) fn foreign(name: &AgentId, of: &str, host: &str) -> Refusal {
         .suggest("Act as an agent of this host, or as yourself without --as.")
 }
 
-/// Refuses to read as an agent of another host, even one that was deleted.
+/// Refuses to read as an agent of another host than the key's, even as one that was deleted. After a read, this looks at the key
+/// as it is then.
+///
+/// Errors: `FORBIDDEN`, `STORE_UNAVAILABLE`, and those of [`Principal::is_known`].
 pub(crate) async fn check_reader(
     services: &Services,
+    principal: &Principal,
     name: &AgentId,
-    host: &str,
 ) -> Result<(), Refusal> {
+    let Some(host) = principal.own_host() else {
+        return Ok(());
+    };
+    principal.is_known().await?;
     if let Some(agent) = services.store.agent(name).await? {
         return belongs_to(&agent, host);
     }
@@ -267,6 +274,8 @@ pub(crate) async fn check_speaker(services: &Services, caller: &Caller) -> Resul
 /// Errors: `TakenOver`, and those of [`check_speaker`].
 pub(crate) async fn check_read(services: &Services, caller: &Caller) -> Result<(), StoreError> {
     let Some(tenure) = &caller.tenure else {
+        let known = caller.principal.is_known().await;
+        known.map_err(|refusal| StoreError::Unavailable(refusal.error))?;
         return check_speaker(services, caller).await;
     };
     match services.store.agent(&tenure.agent).await? {

@@ -276,6 +276,13 @@ pub(crate) async fn begin_read(principal: &Principal) -> Result<SemaphorePermit<
     principal.begin_read(PLACE_DEADLINE).await
 }
 
+/// Takes a place of the principal for a page of the log.
+///
+/// Errors as for [`begin_read`].
+async fn begin_log_page(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
+    principal.begin_log_page(PLACE_DEADLINE).await
+}
+
 /// Takes a place of the principal for a request by REST, which may take the other places beside it.
 ///
 /// Errors as for [`begin_read`].

@@ -15,11 +15,8 @@ pub(super) async fn page(
     By(principal): By,
     Query(query): Query<LogQuery>,
 ) -> Result<Charged<AuditPage>, Refused> {
-    let charge = request::room_for_texts(&server.services, &principal).await?;
-    Ok(Charged(
-        request::audit_page(&server.services, &principal, &query).await?,
-        charge,
-    ))
+    let (page, charge) = request::audit_page(&server.services, &principal, &query).await?;
+    Ok(Charged(page, charge))
 }
 
 /// Returns the latest messages of the agent.

@@ -80,8 +80,8 @@ pub(super) async fn events(
             accept.contains(EVENT_STREAM) && !accept.contains("application/json")
         });
     if !wants_stream {
-        let charge = request::room_for_texts(&server.services, &principal).await?;
-        let page = request::events_page(&server.services, &principal, &query).await?;
+        let page = request::events_page(&server.services, &principal, &query);
+        let (page, charge) = page.await?;
         return Ok(PageOrStream::Page(Charged(page, charge)));
     }
     let query = LogQuery {

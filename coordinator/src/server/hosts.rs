@@ -15,10 +15,10 @@ use super::AppState;
 use super::endpoint::{Body, By, RestAnswer};
 use super::keys::changed;
 use crate::auth::invites::invites;
-use crate::auth::watch::KEYS_KNOWN_WITHIN;
-use crate::auth::{Principal, Right, check_free, issue, renames};
+use crate::auth::looks::KEYS_KNOWN_WITHIN;
+use crate::auth::{NAMES_WITHOUT_KEY, Principal, Right, check_free, issue, renames};
 use crate::clock;
-use crate::request::{check_host, check_name as check_speaker_name, select};
+use crate::request::{CALL_DEADLINE, check_host, check_name as check_speaker_name, select};
 use crate::store::{Agent, Key, Removal, Store};
 
 /// `POST /api/agents/remove`
@@ -181,8 +181,9 @@ async fn move_host(
         return Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion));
     }
     move_reservations(store.as_ref(), &keys, &from, &to).await?;
-    // Until every coordinator has read the keys again, sessions and commands come back under the old name.
-    sleep(KEYS_KNOWN_WITHIN).await;
+    // Until every coordinator has read the keys again, sessions and commands come back under the old name, which is held for so
+    // long. Calls that began before that end within their own deadline.
+    sleep(KEYS_KNOWN_WITHIN + CALL_DEADLINE).await;
     agents += move_agents(server, principal, &from, &to).await?;
     move_reservations(store.as_ref(), &keys, &from, &to).await?;
     Ok(RenamedHost {
@@ -193,15 +194,17 @@ async fn move_host(
     })
 }
 
-/// Gives the names that stay reserved for a host, of agents made with its keys, to another one.
+/// Gives the names that stay reserved for a host to another one: those of agents made with its keys, and without any, as while the
+/// fleet had none.
 async fn move_reservations(
     store: &dyn Store,
     keys: &[Key],
     from: &str,
     to: &str,
 ) -> Result<(), Refusal> {
-    for key in keys.iter().filter(|key| key.host() == from) {
-        store.move_reservations(&key.id, from, to).await?;
+    let keys = keys.iter().filter(|key| key.host() == from);
+    for maker in keys.map(|key| &key.id[..]).chain(NAMES_WITHOUT_KEY) {
+        store.move_reservations(maker, from, to).await?;
     }
     Ok(())
 }

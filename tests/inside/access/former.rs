@@ -447,3 +447,34 @@ async fn a_key_that_has_ended_changes_no_host_no_agent_and_no_pair() -> Result<(
     assert_eq!(agent.host.as_deref(), Some("nas"));
     Ok(())
 }
+
+#[tokio::test]
+async fn names_from_before_the_keys_move_with_their_host() -> Result<()> {
+    let gate = Gate::start_with(|config| config.is_open = true).await?;
+    let mut before = Link::open_with(&gate.served.address, None).await?;
+    let who = Who {
+        more: json!({"host": "nas"}),
+        ..Who::new("deploy")
+    };
+    ensure!(before.hello(&who).await?.is_ok());
+    before.notify("goodbye", json!({})).await?;
+    let _ = before.hear_close().await;
+    let (nas, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    ensure!(host == "nas", "{host}");
+    let body = json!({"agent_id": "deploy"}).to_string();
+    eventually("the agent is removed", SOON, async || {
+        let path = "/api/agents/remove";
+        let answer = ask(&gate, "POST", path, Some(&nas), None, &body).await;
+        answer.ok().filter(|answer| answer.status == 200)
+    })
+    .await?;
+
+    gate.ask(&["hosts", "rename", "nas", "attic"]).await?;
+    let (next, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    ensure!(host == "nas", "{host}");
+    let (_of_next, welcome) = session(&gate, &next, "deploy").await?;
+    ensure!(welcome["agent_id"] == "deploy-2", "{welcome}");
+    let (_of_nas, welcome) = session(&gate, &nas, "deploy").await?;
+    ensure!(welcome["agent_id"] == "deploy", "{welcome}");
+    Ok(())
+}

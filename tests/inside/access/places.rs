@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use c3po_coordinator::config::Config;
 use c3po_shared::limits::{CALLS_PER_KEY, READS_PER_KEY};
 use futures_util::future::{join_all, try_join_all};
 use harness::http;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::ask;
+use super::{ask, code};
 
 async fn linked(gate: &Gate, key: &str, name: &str) -> Result<Link> {
     let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
@@ -50,6 +51,32 @@ async fn a_key_has_few_reads_in_the_store_and_others_have_their_own() -> Result<
         (without_place, of_other.as_str()),
         (1, "STORE_UNAVAILABLE"),
         "{codes:?}"
+    );
+    redis.resume()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn pages_of_the_log_leave_room_for_other_answers() -> Result<()> {
+    let redis = Redis::start().await?;
+    let store = redis.url().parse()?;
+    let open = |config: &mut Config| (config.store, config.is_open) = (store, true);
+    let gate = Gate::start_with(open).await?;
+    redis.pause()?;
+    // Each part of a page fails after a second.
+    let page = "/api/v1/events?agent=none&limit=1";
+    let pages = (0..60).map(|_| ask(&gate, "GET", page, None, None, ""));
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        ask(&gate, "GET", "/api/v1/questions", None, None, "").await
+    };
+    let (_, others) = tokio::join!(join_all(pages), others);
+    let others = others?;
+    assert_eq!(
+        code(&others).as_deref(),
+        Some("REDIS_UNAVAILABLE"),
+        "{}",
+        others.body
     );
     redis.resume()?;
     Ok(())

@@ -9,9 +9,9 @@ use c3po_coordinator::store::Login;
 use c3po_shared::time::Timestamp;
 use harness::eventually::eventually;
 use harness::http;
-use harness::link::Link;
+use harness::link::{Link, Who};
 use inside::gate::{Gate, id};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{ask, code};
 
@@ -314,5 +314,20 @@ async fn a_login_is_accepted_only_as_a_bearer_token() -> Result<()> {
     };
     assert_eq!(asked(&format!("Authorization: Bearer {token}")).await?, 200);
     assert_eq!(asked(&format!("X-API-Key: {token}")).await?, 401);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_login_that_may_not_list_agents_may_not_by_a_tool() -> Result<()> {
+    let gate = Gate::start().await?;
+    for (scope, expected) in [("answer", Some("FORBIDDEN")), ("person", None)] {
+        let token = gate.login(scope).await?;
+        let mut link = Link::open_with(&gate.served.address, Some(&token)).await?;
+        let welcome = link.hello(&Who::person("human")).await?;
+        assert!(welcome.is_ok(), "{welcome:?}");
+        let outcome = link.try_call("list_agents", json!({})).await?;
+        let refused = outcome.err().map(|refusal| refusal["code"].clone());
+        assert_eq!(refused, expected.map(Value::from), "{scope}");
+    }
     Ok(())
 }

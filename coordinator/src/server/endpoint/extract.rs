@@ -72,10 +72,10 @@ impl FromRequestParts<AppState> for MayLook {
 
 impl OperationInput for MayLook {}
 
-/// The agent that a request reads as, with the host of its credential: checked before the handler runs, and again after it. The
+/// The agent that a request reads as, with its principal: checked before the handler runs, and again after it. The
 /// name may have become another host's meanwhile.
 #[derive(Debug, Default)]
-pub(super) struct ReadAs(pub(super) OnceLock<(AgentId, String)>);
+pub(super) struct ReadAs(pub(super) OnceLock<(Arc<Principal>, AgentId)>);
 
 /// The agent named in the header, if the credential covers it.
 #[derive(Debug)]
@@ -109,9 +109,9 @@ impl FromRequestParts<AppState> for Speaker {
         };
         let _place = begin_call(&principal).await?;
         if parts.method.is_safe() {
-            check_reader(&server.services, &agent, host).await?;
+            check_reader(&server.services, &principal, &agent).await?;
             if let Some(read_as) = parts.extensions.get::<Arc<ReadAs>>() {
-                let _ = read_as.0.set((agent.clone(), host.to_owned()));
+                let _ = read_as.0.set((Arc::clone(&principal), agent.clone()));
             }
         } else if let Some(known) = server
             .services

@@ -152,8 +152,8 @@ async fn admit(
     let work = async move {
         let mut response = next.run(request).await;
         if response.status().is_success()
-            && let Some((agent, host)) = read_as.0.get()
-            && let Err(refusal) = check_reader(&services, agent, host).await
+            && let Some((reader, agent)) = read_as.0.get()
+            && let Err(refusal) = check_reader(&services, reader, agent).await
         {
             response = Refused::from(refusal).into_response();
         }
