@@ -2,17 +2,19 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::mem::replace;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::ready;
+use std::task::Poll;
 use std::thread::available_parallelism;
 
+use futures_util::poll;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tokio_util::sync::PollSemaphore;
 
 /// The turns of the handshakes of a port: half of the cores may work on them, so that a flood leaves the others to everybody
 /// else.
@@ -27,17 +29,33 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Polls the work only in its turn, in order of arrival. It has none while it waits for the other side.
+    /// Polls the work only in its turn, in order of arrival, after everybody else who has something to do. It has no turn while
+    /// it waits for the other side.
     async fn apply<T>(&self, work: impl Future<Output = T>) -> T {
-        let (mut work, mut turns) = (pin!(work), PollSemaphore::new(Arc::clone(&self.0)));
-        poll_fn(|context| {
-            let turn = ready!(turns.poll_acquire(context));
-            let done = work.as_mut().poll(context);
+        let mut work = pin!(work);
+        loop {
+            let turn = self.0.acquire().await;
+            yield_now().await;
+            if let Poll::Ready(done) = poll!(work.as_mut()) {
+                return done;
+            }
             drop(turn);
-            done
-        })
-        .await
+            woken().await;
+        }
     }
+}
+
+/// Waits until this task is woken, by the work that it polled before.
+async fn woken() {
+    let mut is_woken = false;
+    poll_fn(|_| {
+        if replace(&mut is_woken, true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// Accepts TLS connections of a port.
@@ -68,21 +86,20 @@ impl Acceptor {
 mod tests {
     use std::future::pending;
 
-    use futures_util::poll;
-
     use super::*;
 
     #[tokio::test]
     async fn work_waits_for_its_turn_and_has_none_while_it_waits_for_others() {
         let turns = Turns(Arc::new(Semaphore::new(1)));
         let mut waits = pin!(turns.apply(pending::<()>()));
-        assert!(poll!(waits.as_mut()).is_pending());
-        assert!(poll!(pin!(turns.apply(async { 7 }))).is_ready());
-
-        let taken = turns.0.try_acquire().expect("free");
+        while turns.0.available_permits() == 1 {
+            assert!(poll!(waits.as_mut()).is_pending());
+        }
         let mut next = pin!(turns.apply(async { 7 }));
-        assert!(poll!(next.as_mut()).is_pending());
-        drop(taken);
-        assert_eq!(next.await, 7);
+        for _ in 0..3 {
+            assert!(poll!(next.as_mut()).is_pending(), "it has no turn");
+        }
+        assert!(poll!(waits.as_mut()).is_pending());
+        assert_eq!(next.await, 7, "the first one waits for the other side");
     }
 }
