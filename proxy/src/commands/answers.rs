@@ -1,17 +1,14 @@
 //! `c3po answers`: the answers that the person of this host has saved, in `answers.toml` beside the login.
 
-use std::path::PathBuf;
-
 use c3po_shared::limits::{SAVED_NAME_MAX, TEXT_MAX};
 use c3po_shared::text::{check_plain, harmless};
 use clap::Subcommand;
 use serde_json::json;
 
-use super::claude_code::host_file;
 use super::failure::Failure;
 use super::print::Printer;
 use super::questions::no_login;
-use crate::config::{Config, text_of};
+use crate::config::Config;
 
 /// The actions on saved answers.
 #[derive(Debug, Subcommand)]
@@ -82,9 +79,8 @@ fn unknown(name: &str) -> Failure {
     ))
 }
 
-fn file(config: &Config) -> PathBuf {
-    config.places.person_file.with_file_name("answers.toml")
-}
+/// The name of the file.
+const FILE: &str = "answers.toml";
 
 /// Reads the file. Errors: this host has no login, or the file is not readable or is not one of texts.
 fn read(config: &Config) -> Result<toml::Table, Failure> {
@@ -93,9 +89,11 @@ fn read(config: &Config) -> Result<toml::Table, Failure> {
             "this host has no login; saved answers are those of a person",
         ));
     }
-    let file = file(config);
-    let unreadable = |why: &str| Failure::Usage(format!("{}: {why}", file.display()));
-    let text = text_of(&file).map_err(Failure::Usage)?.unwrap_or_default();
+    let folder = &config.places.settings;
+    let unreadable =
+        |why: &str| Failure::Usage(format!("{}: {why}", folder.path_of(FILE).display()));
+    let text = folder.text(FILE).map_err(Failure::Usage)?;
+    let text = text.unwrap_or_default();
     let answers: toml::Table =
         toml::from_str(&text).map_err(|error| unreadable(error.message()))?;
     if answers.values().all(toml::Value::is_str) {
@@ -105,9 +103,9 @@ fn read(config: &Config) -> Result<toml::Table, Failure> {
 }
 
 fn write(config: &Config, answers: &toml::Table) -> Result<(), Failure> {
-    let written = host_file::write(&file(config), &answers.to_string());
+    let written = config.places.settings.write(FILE, &answers.to_string());
     written.map_err(|error| Failure::Stopped {
-        why: format!("{error:#}"),
+        why: error.to_string(),
         advice: "Check the permissions of that folder.".to_owned(),
     })
 }

@@ -1,6 +1,5 @@
 //! `c3po login` and `c3po logout`: a login of this host's person, which answers and sends as `human`, and nothing more.
 
-use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
@@ -16,7 +15,7 @@ use super::confirm::confirmed;
 use super::failure::Failure;
 use super::join::code;
 use super::print::Printer;
-use crate::config::{Config, PersonLogin, Places, Source, private};
+use crate::config::{Config, PERSON_FILE, PersonLogin, Places, Source};
 use crate::link::http::{delete, post_json};
 use crate::link::{self, QueuedFor, Trust, as_written};
 
@@ -33,29 +32,33 @@ pub(super) struct Arguments {
     yes: bool,
 }
 
+/// The state before the code is sent.
+const UNUSED: &str = "the code was not used yet";
+
 pub(super) async fn run(
-    config: Config,
+    mut config: Config,
     printer: &Printer,
     arguments: Arguments,
 ) -> Result<(), Failure> {
-    let file = &config.places.person_file;
     let url = known(&config, &arguments.url)?;
     let own = Places::config_file_of_user();
-    let is_moved = own.is_some_and(|own| !is_same(&own, &config.places.config_file));
+    let own = own.as_deref().and_then(Path::parent);
+    let is_moved = own.is_some_and(|own| !config.places.settings.is_at(own));
     let receiver = identified(&config, &url, is_moved);
     eprintln!("{}", harmless(&receiver, false));
     if !arguments.yes {
         consent(&config, is_moved)?;
     }
-    check_link(file, "the code was not used yet")?;
+    check_link(&config, UNUSED)?;
     // Before the code is spent: a token that cannot be stored would be lost.
-    private::make_folder(file.parent().unwrap_or(file))
-        .map_err(|error| unwritable(error.into(), "the code was not used yet"))?;
-    let before = host_file::text(file).and_then(|before| {
-        host_file::try_beside(file, &written(&config, host_file::TOKEN_LIKE))?;
+    let made = config.places.settings.made();
+    config.places.settings = made.map_err(|error| unwritable(error.into(), UNUSED))?;
+    let folder = &config.places.settings;
+    let before = folder.own_content(PERSON_FILE).and_then(|before| {
+        folder.try_beside(PERSON_FILE, &written(&config, host_file::TOKEN_LIKE))?;
         Ok(before.unwrap_or_default())
     });
-    let before = before.map_err(|error| unwritable(error, "the code was not used yet"))?;
+    let before = before.map_err(|error| unwritable(error.into(), UNUSED))?;
     let typed = code::read(
         arguments.code.as_deref(),
         None,
@@ -63,15 +66,16 @@ pub(super) async fn run(
         None,
     );
     let made = ask(&config, &url, typed?).await?;
-    host_file::write(file, &written(&config, &made.token)).map_err(|error| {
+    let stored = folder.write(PERSON_FILE, &written(&config, &made.token));
+    stored.map_err(|error| {
         let lost = format!(
             "the code was used; revoke the login {} and get a new code",
             made.login.id
         );
-        unwritable(error, &lost)
+        unwritable(error.into(), &lost)
     })?;
-    end_older(&config, &before).await;
-    tell(printer, file, &made)?;
+    end_older(&config, &String::from_utf8_lossy(&before)).await;
+    tell(printer, &config.places.person_file, &made)?;
     if printer.json {
         return Ok(());
     }
@@ -117,12 +121,6 @@ fn known(config: &Config, url: &str) -> Result<String, Failure> {
             urls.join(", ")
         ))
     })
-}
-
-/// Returns whether two paths are one file, as far as the folders show it.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let folder = |path: &Path| path.parent().and_then(|path| fs::canonicalize(path).ok());
-    one == other || folder(one).is_some_and(|found| folder(other) == Some(found))
 }
 
 /// Returns the line about the receiver of the code: how it is identified, and by which file.
@@ -244,15 +242,14 @@ fn tell(printer: &Printer, file: &Path, made: &LoginReply) -> Result<(), Failure
 
 /// `c3po logout`
 pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Failure> {
-    let file = &config.places.person_file;
-    check_link(file, "no login was revoked")?;
-    let text = match fs::read(file) {
-        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return printer.line("This host has no login.");
-        }
-        Err(error) => return Err(unwritable(error.into(), "no login was revoked")),
+    let (file, folder) = (&config.places.person_file, &config.places.settings);
+    let unrevoked = "no login was revoked";
+    check_link(&config, unrevoked)?;
+    let content = folder.own_content(PERSON_FILE);
+    let Some(content) = content.map_err(|error| unwritable(error.into(), unrevoked))? else {
+        return printer.line("This host has no login.");
     };
+    let text = String::from_utf8_lossy(&content);
     let logins = stored(&config, &text);
     let (mut left, mut lines) = (Ok(()), Vec::new());
     let mut is_left = !are_all(&logins, &text);
@@ -267,7 +264,7 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
             _ => lines.push("Logged out: the login had ended before."),
         }
     }
-    let is_deleted = fs::remove_file(file);
+    let is_deleted = folder.remove(PERSON_FILE);
     lines.iter().try_for_each(|line| printer.line(line))?;
     if is_left && !logins.is_empty() {
         let what = match logins.as_slice() {
@@ -304,8 +301,9 @@ fn tell_queued(config: &Config, printer: &Printer) -> Result<(), Failure> {
 }
 
 /// Checks that the login is that of the folder in which its file is.
-fn check_link(file: &Path, state: &str) -> Result<(), Failure> {
-    let problem = PersonLogin::problem_of_link(file).map(anyhow::Error::msg);
+fn check_link(config: &Config, state: &str) -> Result<(), Failure> {
+    let problem = config.places.settings.problem_of_link(PERSON_FILE);
+    let problem = problem.map(anyhow::Error::msg);
     problem.map_or(Ok(()), |problem| Err(unwritable(problem, state)))
 }
 

@@ -1,13 +1,13 @@
 //! The configuration of a host: a file, overridden by the environment, read once in `main`. The only place with `env::var`.
 
 mod coordinators;
+mod folder;
 mod names;
 mod person;
 mod places;
 pub mod private;
 
 use std::fmt;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,7 @@ use crate::client::{self, Client, Reader};
 
 pub use coordinators::{Coordinators, DEFAULT_URL, Source, problem_of_urls};
 use coordinators::{Fingerprints, Written};
+pub use folder::{CONFIG_FILE, PERSON_FILE, SettingsFolder};
 use names::{agent, host_name};
 pub use person::{Person, PersonLogin};
 pub use places::{HookEnvironment, Places, Sockets, may_wait_for_people};
@@ -185,7 +186,8 @@ impl Config {
         let path = Places::of(&variable).config_file;
         let cwd = std::env::current_dir().ok();
         let read_at = stamp(&path);
-        let file = text_of(&path);
+        let settings = settings_of(&path);
+        let file = settings.text(CONFIG_FILE);
         let mut config = Self::from_sources(&Sources {
             variable: &variable,
             file: file.as_ref().map(Option::as_deref).map_err(String::as_str),
@@ -194,7 +196,8 @@ impl Config {
             host: host_name(),
             client: Client::look(),
         });
-        config.person.login = PersonLogin::read(&config.places.person_file, &mut config.warnings);
+        config.person.login = PersonLogin::read(&settings, &mut config.warnings);
+        config.places.settings = settings;
         config.read_at = read_at;
         config
     }
@@ -218,15 +221,19 @@ impl Config {
         self.state_dir.join("journal")
     }
 
-    /// Returns the folder of the calls that a login sends.
+    /// Returns the folder of the calls that a login sends: the one beside that login.
     pub fn person_journal_dir(&self) -> PathBuf {
-        self.places.person_file.with_file_name("journal")
+        self.places.settings.path_of("journal")
     }
 
-    /// Reads the login of this host's person again.
-    pub fn read_person(&self) -> Person {
+    /// Reads the login of this host's person again: none if the `config.toml` beside it does not name those coordinators.
+    pub fn read_person(&self, coordinators: &Coordinators) -> Person {
+        let settings = settings_of(&self.places.config_file);
+        let beside = self.coordinators_in(settings.text(CONFIG_FILE));
+        let is_theirs = beside.is_ok_and(|beside| beside.cover(coordinators));
+        let login = is_theirs.then(|| PersonLogin::read(&settings, &mut Vec::new()));
         Person {
-            login: PersonLogin::read(&self.places.person_file, &mut Vec::new()),
+            login: login.flatten(),
             ..self.person
         }
     }
@@ -236,14 +243,25 @@ impl Config {
     /// Errors: all problems of the settings.
     pub fn read_coordinators(&self) -> Result<Coordinators, Vec<String>> {
         let path = &self.places.config_file;
-        let text = text_of(path).and_then(|text| {
+        // A login is for the coordinators of its own folder.
+        let settings = match self.person.login {
+            Some(_) if self.person.speaks => self.places.settings.clone(),
+            _ => settings_of(path),
+        };
+        self.coordinators_in(settings.text(CONFIG_FILE).and_then(|text| {
             // Without its file, this host would have the default coordinator, which any user of the machine may run.
-            text.ok_or_else(|| format!("{} is gone", path.display()))
-        });
-        let text = text
-            .as_ref()
-            .map(|text| Some(text.as_str()))
-            .map_err(String::as_str);
+            text.map(Some)
+                .ok_or_else(|| format!("{} is gone", path.display()))
+        }))
+    }
+
+    /// Returns the coordinators of a `config.toml` and of the environment.
+    fn coordinators_in(
+        &self,
+        text: Result<Option<String>, String>,
+    ) -> Result<Coordinators, Vec<String>> {
+        let path = &self.places.config_file;
+        let text = text.as_ref().map(Option::as_deref).map_err(String::as_str);
         let mut problems = Vec::new();
         let file = File::of(text, path, &mut problems);
         let names_none =
@@ -382,19 +400,14 @@ pub(crate) fn stamp(path: &Path) -> Stamp {
     about.map(|about| (about.mtime(), about.mtime_nsec(), about.len(), about.ino()))
 }
 
-/// Returns the text of the file, if it exists.
-pub(crate) fn text_of(path: &Path) -> Result<Option<String>, String> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => private::exposed(path).map_or(Ok(Some(text)), Err),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !leads_away(path) => Ok(None),
-        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
-    }
+/// Opens the folder of a file.
+fn settings_of(file: &Path) -> SettingsFolder {
+    SettingsFolder::open(file.parent().unwrap_or(file))
 }
 
-/// Returns whether the path of a missing file has a link to a place that is not there now.
-fn leads_away(path: &Path) -> bool {
-    path.ancestors()
-        .any(|part| part.is_symlink() && !part.exists())
+/// Returns the text of the file, if it exists.
+pub(crate) fn text_of(path: &Path) -> Result<Option<String>, String> {
+    settings_of(path).text(path.file_name().unwrap_or_default())
 }
 
 /// Parses a timeout in seconds; zero is invalid.

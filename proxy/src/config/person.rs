@@ -1,16 +1,12 @@
 //! The login of this host's person, in `person.toml` beside `config.toml`.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-
 use c3po_shared::join::Fingerprint;
 use c3po_shared::login::TOKEN_PREFIX;
-use c3po_shared::text::copy_command;
 use serde::Deserialize;
 
 use super::coordinators::{DEFAULT_URL, Fingerprints, Source, are_among, targets};
-use super::{Coordinators, Secret, private, text_of};
+use super::folder::{PERSON_FILE, SettingsFolder};
+use super::{Coordinators, Secret, private};
 
 /// The advice for a login that others could read.
 const NEW_LOGIN: &str = "log in again, which ends this login";
@@ -68,42 +64,20 @@ struct PersonFile {
 }
 
 impl PersonLogin {
-    /// Returns why a file is not the login of the folder that it is in, if it is a link: a project may have made that, beside a
-    /// `config.toml` and queued calls of its own.
-    pub fn problem_of_link(path: &Path) -> Option<String> {
-        let found = fs::symlink_metadata(path).ok()?;
-        let command = copy_command(&path.display().to_string(), private::own_uid());
-        let path = path.display();
-        if found.is_symlink() {
-            return Some(format!(
-                "{path} is a link, which a project may have made: remove it, or put the file itself there"
-            ));
-        }
-        (found.nlink() > 1).then(|| {
-            format!(
-                "{path} is a link: the file has another name too, as a project or a backup makes it. If it is yours, copy it: \
-                 `{command}`"
-            )
-        })
-    }
-
     /// Reads the file. A file without a valid login counts as missing, with a warning unless it is empty.
-    pub(super) fn read(path: &Path, warnings: &mut Vec<String>) -> Option<Self> {
-        if let Some(problem) = Self::problem_of_link(path) {
-            warnings.push(problem);
-            return None;
-        }
-        let text = text_of(path).unwrap_or_else(|problem| {
+    pub(super) fn read(settings: &SettingsFolder, warnings: &mut Vec<String>) -> Option<Self> {
+        let text = settings.own_text(PERSON_FILE).unwrap_or_else(|problem| {
             warnings.push(problem);
             None
         })?;
         if text.trim().is_empty() {
             return None;
         }
+        let path = settings.path_of(PERSON_FILE);
         let login = Self::of(&text)
             .map_err(|why| warnings.push(format!("{}: {why}", path.display())))
             .ok()?;
-        warnings.extend(private::readable(path, NEW_LOGIN));
+        warnings.extend(private::readable(&path, NEW_LOGIN));
         Some(login)
     }
 

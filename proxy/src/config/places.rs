@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::folder::{CONFIG_FILE, PERSON_FILE, SettingsFolder};
 use super::{Secret, variable};
 
 /// The folders and files of this host.
@@ -15,6 +16,8 @@ pub struct Places {
     pub config_file: PathBuf,
     /// The login of this host's person: `person.toml` beside that file.
     pub person_file: PathBuf,
+    /// The folder of these two, as it was when the configuration was read.
+    pub settings: SettingsFolder,
     /// The folder of Claude Code's user settings: `CLAUDE_CONFIG_DIR`; default `~/.claude`.
     pub claude_dir: PathBuf,
     /// The folders of programs: the absolute folders of `PATH`.
@@ -118,8 +121,9 @@ impl Places {
                 .map(PathBuf::from)
                 .filter(|home| home.is_absolute()),
             data_dir: base(variable, "XDG_DATA_HOME", ".local/share").join("c3po"),
-            config_file: settings.join("config.toml"),
-            person_file: settings.join("person.toml"),
+            config_file: settings.join(CONFIG_FILE),
+            person_file: settings.join(PERSON_FILE),
+            settings: SettingsFolder::unopened(&settings),
             claude_dir: base(variable, "CLAUDE_CONFIG_DIR", ".claude"),
             path: std::env::split_paths(&path)
                 .filter(|folder| folder.is_absolute())

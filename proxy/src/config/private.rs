@@ -81,23 +81,26 @@ pub fn exposed(path: &Path) -> Option<String> {
     let parts = [path.parent(), Some(path)].into_iter().flatten();
     parts
         .filter_map(|part| Some((part, fs::metadata(part).ok()?)))
-        .find_map(|(part, found)| {
-            let (owner, mode) = (found.uid(), found.mode());
-            let is_open = mode & EVERYBODY != 0 && (found.is_file() || mode & STICKY == 0);
-            let why = match (is_foreign(owner), is_open) {
-                (true, _) => format!(
-                    "belongs to the user {owner}, who can redirect this host to another coordinator"
-                ),
-                (false, true) => format!("is writable by other users (mode {:03o})", mode & 0o777),
-                (false, false) => return None,
-            };
-            let next = if found.is_dir() {
-                folder_advice(part, owner, own_uid())
-            } else {
-                file_advice(part, mode, own_uid())
-            };
-            Some(format!("{} {why}: {next}", part.display()))
-        })
+        .find_map(|(part, found)| exposed_part(part, &found))
+}
+
+/// Returns that for a file, or for the folder of one.
+pub(super) fn exposed_part(part: &Path, found: &Metadata) -> Option<String> {
+    let (owner, mode) = (found.uid(), found.mode());
+    let is_open = mode & EVERYBODY != 0 && (found.is_file() || mode & STICKY == 0);
+    let why = match (is_foreign(owner), is_open) {
+        (true, _) => format!(
+            "belongs to the user {owner}, who can redirect this host to another coordinator"
+        ),
+        (false, true) => format!("is writable by other users (mode {:03o})", mode & 0o777),
+        (false, false) => return None,
+    };
+    let next = if found.is_dir() {
+        folder_advice(part, owner, own_uid())
+    } else {
+        file_advice(part, mode, own_uid())
+    };
+    Some(format!("{} {why}: {next}", part.display()))
 }
 
 /// Returns the advice for a file of that mode that others could have written.

@@ -339,10 +339,12 @@ fn a_token_that_other_users_can_read_is_a_warning() {
     let open = |path: &Path, mode: u32| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
-    let path = folder.path().join("config.toml");
+    let path = folder.path().join(CONFIG_FILE);
     let check = |text: &str, expected: usize| {
-        std::fs::write(&path, text).unwrap();
-        open(&path, 0o644);
+        for path in [&path, &folder.path().join(PERSON_FILE)] {
+            std::fs::write(path, text).unwrap();
+            open(path, 0o644);
+        }
         open(folder.path(), 0o755);
         let config = Config::from_sources(&Sources {
             variable: &|_| None,
@@ -357,7 +359,7 @@ fn a_token_that_other_users_can_read_is_a_warning() {
             warnings.iter().filter(readable).count()
         };
         let mut warnings = Vec::new();
-        PersonLogin::read(&path, &mut warnings);
+        PersonLogin::read(&SettingsFolder::open(folder.path()), &mut warnings);
         assert_eq!(
             (warned(&config.warnings), warned(&warnings)),
             (expected, expected),
@@ -368,4 +370,25 @@ fn a_token_that_other_users_can_read_is_a_warning() {
     check(url, 0);
     let is_reachable = usize::from(private::readable(&path, "").is_some());
     check(&format!("{url}token = \"c3po-login_a_b\"\n"), is_reachable);
+}
+
+#[test]
+fn a_login_is_read_again_only_beside_the_coordinators_for_which_it_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(CONFIG_FILE);
+    let url = "coordinator_url = \"https://nas:8420\"\n";
+    let login = format!("{url}token = \"c3po-login_a_b\"\n");
+    std::fs::write(folder.path().join(PERSON_FILE), login).unwrap();
+    let mut config = Config::of_file(url);
+    config.places.config_file.clone_from(&path);
+    let asked = config.coordinators.clone();
+    let check = |text: &str, expected: bool| {
+        std::fs::write(&path, text).unwrap();
+        let is_read = config.read_person(&asked).login.is_some();
+        assert_eq!(is_read, expected, "{text}");
+    };
+    check(url, true);
+    let pinned = format!("{url}fingerprint = \"sha256:{}\"\n", "ab".repeat(32));
+    check(&pinned, false);
+    check("coordinator_url = \"https://box:8420\"\n", false);
 }

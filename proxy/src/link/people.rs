@@ -50,7 +50,7 @@ async fn ask(shared: &Shared, coordinator: &str) -> Option<Waiting> {
     let endpoints = shared.directory.entry();
     let reader = shared
         .config
-        .read_person()
+        .read_person(&endpoints.coordinators)
         .reads_at(&endpoints.coordinators)?;
     // The file may have named others since the link began: they get no credential that is not for them.
     if !reader.urls.iter().any(|url| as_written(url) == coordinator) {

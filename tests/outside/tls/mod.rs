@@ -4,6 +4,7 @@ mod files;
 mod logout;
 mod port;
 mod trust;
+mod turned;
 
 use std::path::Path;
 use std::time::Duration;

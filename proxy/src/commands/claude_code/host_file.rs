@@ -114,49 +114,9 @@ pub(in crate::commands) fn replace(
     Ok(replaced)
 }
 
-/// Writes the whole file atomically, readable by its owner alone.
-pub(in crate::commands) fn write(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let beside = Path::new(&beside);
-    let written = (|| {
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(beside, path)?;
-        fs::File::open(folder)?.sync_all()
-    })();
-    if written.is_err() {
-        // A temporary file of ours that is not needed any more.
-        let _ = fs::remove_file(beside);
-    }
-    written.with_context(|| format!("cannot write {}", path.display()))
-}
-
 /// A text as long as any token.
 pub(in crate::commands) const TOKEN_LIKE: &str =
     "c3po-login_0123456789_0123456789012345678901234567890123456789012345678901234567890123456789";
-
-/// Writes such a text beside a file and removes it again: its folder and its disk have room for it.
-pub(in crate::commands) fn try_beside(path: &Path, text: &str) -> Result<()> {
-    let beside = path.with_extension(format!("room-{}", std::process::id()));
-    write(&beside, text)?;
-    fs::remove_file(&beside).with_context(|| format!("cannot remove {}", beside.display()))
-}
-
-/// Returns the file's text, if it exists.
-pub(in crate::commands) fn text(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
-}
 
 /// Appends lines. A new file is readable only by its owner from the start.
 pub(in crate::commands) fn add(path: &Path, lines: &str) -> Result<()> {
@@ -352,10 +312,9 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c3po/config.toml");
-        assert_eq!(text(&path).unwrap(), None);
         add(&path, "a = 1\n").unwrap();
         add(&path, "b = 2\n").unwrap();
-        assert_eq!(text(&path).unwrap().as_deref(), Some("a = 1\nb = 2\n"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a = 1\nb = 2\n");
         assert_eq!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600

@@ -16,7 +16,7 @@ use super::claude_code::host_file;
 use super::failure::Failure;
 use super::print::Printer;
 use super::session::CommandSession;
-use crate::config::{self, Config, Secret, private, text_of};
+use crate::config::{self, CONFIG_FILE, Config, Secret};
 use crate::link::Trust;
 use crate::link::http::post_json;
 
@@ -54,17 +54,17 @@ pub(super) async fn run(
     printer: &Printer,
     arguments: Arguments,
 ) -> Result<(), Failure> {
-    let file = &config.places.config_file;
     let joining = look(&config, &arguments)?;
     // Before the code is used up: a key that cannot be stored would be lost.
     let before = &joining.before;
     let longest = values(&joining.after(Relation::Added), host_file::TOKEN_LIKE);
     let longest = host_file::replace(before, &longest).map_err(unwritable)?;
-    private::make_folder(file.parent().unwrap_or(file))
+    let folder = config.places.settings.made();
+    let folder = folder.map_err(|error| unwritable(error.into()))?;
+    folder
+        .try_beside(CONFIG_FILE, &longest)
+        .and_then(|()| folder.write(CONFIG_FILE, before))
         .map_err(|error| unwritable(error.into()))?;
-    host_file::try_beside(file, &longest)
-        .and_then(|()| host_file::write(file, before))
-        .map_err(unwritable)?;
 
     let mut joined = ask(&joining).await?;
     let same_fleet = joining.is_same_fleet(&joined);
@@ -74,7 +74,7 @@ pub(super) async fn run(
     }
     let after = host_file::replace(before, &values(&joining.after(relation), &joined.key));
     after
-        .and_then(|after| host_file::write(file, &after))
+        .and_then(|after| Ok(folder.write(CONFIG_FILE, &after)?))
         .map_err(|error| lost(&error, &joined.key_id))?;
     tell(&config, printer, &joining, relation, &joined)?;
     check(&joined.key).await
@@ -102,8 +102,7 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
         return Err(Failure::Usage(why));
     }
     // A file that other users may have written would be accepted once it is rewritten.
-    let file = &config.places.config_file;
-    let before = text_of(file).and_then(|text| private::exposed(file).map_or(Ok(text), Err));
+    let before = config.places.settings.text(CONFIG_FILE);
     let before = before
         .map_err(|problem| unwritable(anyhow!(problem)))?
         .unwrap_or_default();
