@@ -44,7 +44,7 @@ pub struct HostRenaming {
     /// The new name.
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub to: String,
-    /// Whether the keys that the host `to` has already get the agents of `from` too.
+    /// Whether both become one host if `to` has keys, invites or agents already: all the keys get all the agents.
     #[serde(default)]
     pub merge: bool,
 }

@@ -73,7 +73,7 @@ pub enum Hosts {
         from: String,
         /// Its new name
         to: String,
-        /// Also if a host with keys has the new name: they get the agents too
+        /// Also if the new name has keys, invites or agents: both become one host, whose keys get all the agents
         #[arg(long)]
         merge: bool,
         /// Print JSON

@@ -110,6 +110,7 @@ pub(super) async fn rename(
         check_free(store.as_ref(), &to, &from).await?;
         if !merge {
             check_without_others(store.as_ref(), &to).await?;
+            check_without_agents(&server, &principal, &to).await?;
         }
         let moves = format!("the agents and keys of {from} become those of {to}");
         let from_held = renames::hold_host(store.as_ref(), &from, &principal, Some(&moves));
@@ -157,6 +158,34 @@ async fn check_without_others(store: &dyn Store, host: &str) -> Result<(), Refus
     Err(Refusal::new(ErrorCode::Conflict, error).suggest(format!(
         "Revoke them first with `c3po-coordinator {command} revoke ID`. With --merge (`merge` over REST) they get the agents too, as is right after a rename that broke off.",
     )))
+}
+
+/// Refuses the name of a host that has agents, or whose deleted agents have names that stay reserved: the keys that are moved
+/// would get them.
+async fn check_without_agents(
+    server: &AppState,
+    principal: &Principal,
+    host: &str,
+) -> Result<(), Refusal> {
+    let of_host = |agent: Agent| is_moved(&agent, host).then_some(());
+    let agents = select(&server.services, principal, of_host).await?.len();
+    // Afterwards: the name of an agent that was deleted meanwhile is reserved by now.
+    let former = server.services.store.former_hosts().await?;
+    let has = match (agents, former.iter().any(|former| former == host)) {
+        (0, false) => return Ok(()),
+        (0, true) => "names of deleted agents".to_owned(),
+        (1, _) => "1 agent".to_owned(),
+        (agents, _) => format!("{agents} agents"),
+    };
+    let error = format!("the host {host} has {has} already");
+    Err(Refusal::new(ErrorCode::Conflict, error).suggest(
+        "Choose another name, or delete its agents with `c3po-coordinator agents rm NAME`. With --merge (`merge` over REST) the renamed host gets them with their messages, as is right for the same machine and after a rename that broke off.",
+    ))
+}
+
+/// Returns whether an agent moves with the host.
+fn is_moved(agent: &Agent, host: &str) -> bool {
+    agent.host.as_deref() == Some(host) && !agent.id.is_reserved()
 }
 
 /// Moves the agents and keys of a host to another one, except the keys that hold the names.
@@ -217,8 +246,7 @@ async fn move_agents(
     to: &str,
 ) -> Result<usize, Refusal> {
     let base_of_host = |agent: Agent| {
-        let is_of_host = agent.host.as_deref() == Some(from) && !agent.id.is_reserved();
-        is_of_host.then(|| agent.owner.map_or(agent.id, |owner| owner.base))
+        is_moved(&agent, from).then(|| agent.owner.map_or(agent.id, |owner| owner.base))
     };
     let bases = select(&server.services, principal, base_of_host).await?;
     let mut moved = 0;

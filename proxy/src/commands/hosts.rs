@@ -19,7 +19,7 @@ pub(super) enum HostsAction {
         old: String,
         /// Its new name
         new: String,
-        /// Also if a host with keys has the new name: they get the agents too
+        /// Also if the new name has keys, invites or agents: both become one host, whose keys get all the agents
         #[arg(long)]
         merge: bool,
     },
