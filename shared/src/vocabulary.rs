@@ -256,6 +256,8 @@ words! {
         Expired = "expired",
         /// It was revoked.
         Revoked = "revoked",
+        /// Its host has no name yet: the key grants access once it has one.
+        Unfinished = "unfinished",
     }
 }
 

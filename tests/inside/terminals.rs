@@ -115,6 +115,7 @@ async fn poison(store: &dyn Store) -> Result<()> {
         expires_at: None,
         revoked_at: None,
         made_by: field("made_by"),
+        awaits_host: false,
         revision: 1,
     };
     let other = Key {

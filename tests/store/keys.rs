@@ -28,6 +28,7 @@ pub(crate) fn key(id: &str) -> Key {
         expires_at: Some(Timestamp::now() + Duration::from_secs(60)),
         revoked_at: None,
         made_by: "local".into(),
+        awaits_host: false,
         revision: 1,
     }
 }

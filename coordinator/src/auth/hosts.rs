@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::{Fingerprint, JoinRequest};
-use c3po_shared::limits::KEYS_MAX;
 use c3po_shared::proof::ProofOf;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::Scope;
@@ -13,9 +12,6 @@ use c3po_shared::vocabulary::Scope;
 use super::secret;
 use crate::clock;
 use crate::store::{AGENTS_STEP, Agent, Invite, Key, Store};
-
-/// How many times a new key is moved to another host name while other coordinators race for the same name.
-const HOST_TRIES: usize = 100;
 
 /// How many names are tried for a host whose name others have: each costs as much as all before it.
 const NAMES_TRIED: usize = 20;
@@ -50,7 +46,7 @@ pub(super) async fn free_host(
 }
 
 /// Returns the hosts that open invites name; one that was made with a key of these that has ended is not open.
-async fn invited(store: &dyn Store, keys: &[Key]) -> Result<Vec<String>, Refusal> {
+pub(super) async fn invited(store: &dyn Store, keys: &[Key]) -> Result<Vec<String>, Refusal> {
     let (invites, now) = (store.invites().await?, clock::now());
     let vouches = |hash: &String| {
         keys.iter()
@@ -64,7 +60,7 @@ async fn invited(store: &dyn Store, keys: &[Key]) -> Result<Vec<String>, Refusal
 
 /// Returns whether the name of the host's person is free for it, also under its former name. `known` are the agents with such
 /// names.
-async fn is_free(
+pub(super) async fn is_free(
     store: &dyn Store,
     known: &[Agent],
     host: &str,
@@ -110,7 +106,9 @@ pub(crate) async fn check_free(store: &dyn Store, host: &str, before: &str) -> R
 
 /// Returns the agents whose names look like those of hosts' persons, and the hosts of agents that were made with keys, which
 /// may be deleted by now, and of reservations of such names.
-async fn known_agents(store: &dyn Store) -> Result<(Vec<Agent>, HashSet<String>), Refusal> {
+pub(super) async fn known_agents(
+    store: &dyn Store,
+) -> Result<(Vec<Agent>, HashSet<String>), Refusal> {
     let (mut found, mut hosts) = (Vec::new(), HashSet::new());
     let mut after = None;
     loop {
@@ -132,44 +130,6 @@ async fn known_agents(store: &dyn Store) -> Result<(Vec<Agent>, HashSet<String>)
     Ok((found, hosts))
 }
 
-/// Moves a new key to another host name if another key, an agent of one or an open invite has the same name by now, or another
-/// host its person's name. Returns the stored key.
-///
-/// The caller always moves its own key, because the owner of the other key may have finished its check earlier. Concurrent
-/// moves choose different names, by the order of the key ids.
-pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, Refusal> {
-    for _ in 0..HOST_TRIES {
-        let mut others = store.keys().await?;
-        others.retain(|other| other.id != key.id);
-        let same: Vec<&Key> = others
-            .iter()
-            .filter(|other| host::is_same(other.host(), key.host()))
-            .collect();
-        let (known, hosts) = known_agents(store).await?;
-        let invited = invited(store, &others).await?;
-        let mut others_hosts = invited.iter().chain(&hosts);
-        let is_others = others_hosts.any(|host| host::is_same(host, key.host()));
-        if same.is_empty() && !is_others && is_free(store, &known, key.host(), key.host()).await? {
-            return Ok(key);
-        }
-        let rank = same.iter().filter(|other| other.id < key.id).count();
-        let host = free_host(store, &key.name, &others, rank).await?;
-        key = Key {
-            host: Some(host),
-            revision: key.revision + 1,
-            ..key
-        };
-        if !store.put_key(&key, None, KEYS_MAX, None).await? {
-            let error = format!("the key {} was changed before its host had a name", key.id);
-            return Err(Refusal::new(ErrorCode::Conflict, error));
-        }
-    }
-    Err(Refusal::new(
-        ErrorCode::Conflict,
-        "other keys are being created at the same time; try again",
-    ))
-}
-
 /// Returns the valid key of an agent's or an administrator's host that the joining client has, if it proves that to the
 /// coordinator with this certificate.
 pub(super) fn proven<'a>(
@@ -186,6 +146,7 @@ pub(super) fn proven<'a>(
 
 #[cfg(test)]
 mod tests {
+    use c3po_shared::limits::KEYS_MAX;
     use c3po_shared::vocabulary::Scope;
     use tempfile::TempDir;
 
@@ -193,6 +154,7 @@ mod tests {
     use crate::auth::Principal;
     use crate::auth::issue::{NewKey, draft, settle_given};
     use crate::auth::renames::hold_host;
+    use crate::auth::settling::name_host;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
     use crate::store::{KeyStore, Quota};
@@ -245,7 +207,7 @@ mod tests {
         let person = AgentId::of_person("nas");
         let made = store.introduce(&person, Some("laptop"), &quota).await;
         made.expect("an agent of another host");
-        let settled = settle_host(&store, moved).await.expect("settled");
+        let settled = name_host(&store, moved).await.expect("settled");
         assert_eq!(settled.host(), "nas-2");
         let given = key_of_nas(&store).await;
         let id = given.id.clone();
@@ -310,7 +272,7 @@ mod tests {
             assert_eq!(free("nas").await, "nas-2");
             assert_eq!(free("NAS").await, "NAS-2");
             assert_eq!(free("attic").await, "attic");
-            let settled = settle_host(&store, key_of_nas(&store).await).await;
+            let settled = name_host(&store, key_of_nas(&store).await).await;
             let settled = settled.expect("settled");
             assert_eq!(settled.host(), "nas-2");
             store.forget_key(&settled).await.expect("deleted");
@@ -339,7 +301,7 @@ mod tests {
         }
         let mut hosts = Vec::new();
         for key in keys {
-            let settled = settle_host(&store, key).await.expect("settled");
+            let settled = name_host(&store, key).await.expect("settled");
             hosts.push(settled.host().to_owned());
         }
         assert_ne!(hosts[0], hosts[1]);

@@ -15,13 +15,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Principal;
 use super::globs::{self};
-use super::hosts::{proven, settle_host};
+use super::hosts::proven;
 use super::issue::{
-    CHANGE_TRIES, NewKey, all_agents, checked, draft, entry, for_agents, host_of, in_the_way, life,
-    make_room, settle_given, unchanged, vouching,
+    CHANGE_TRIES, NewKey, all_agents, checked, draft, entry, for_agents, host_of, in_the_way,
+    kept_keys, life, make_room, settle_given, stored_first, unchanged, vouching,
 };
 use super::offspring::label_of_invite;
 use super::secret::{self};
+use super::settling::settle_host;
 use crate::clock;
 use crate::store::{Invite, Key, Store};
 
@@ -233,7 +234,7 @@ pub(crate) async fn invited(
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else {
         return Ok(None);
     };
-    let (keys, now) = (store.keys().await?, clock::now());
+    let (keys, now) = (kept_keys(store).await?, clock::now());
     let Some(standing) = standing(invite, &keys, now) else {
         return Ok(None);
     };
@@ -246,7 +247,8 @@ pub(crate) async fn invited(
     Ok(Some(PresentedInvite { standing, keys }))
 }
 
-/// Admits a host by the invite that it presented. One atomic step spends a use and stores the key. Returns the key with the
+/// Admits a host by the invite that it presented. One atomic step spends a use and stores the key, which counts once its host
+/// is settled. Returns the key with the
 /// reply to the host; `None` if the invite was used up or revoked meanwhile.
 pub(crate) async fn join(
     store: &dyn Store,
@@ -283,19 +285,14 @@ pub(crate) async fn join(
             ..key
         };
         make_room(store, &keys).await?;
-        let entry = entry("joined", &key.id, &key.made_by);
-        let redeem = store.redeem(
-            &invite.hash,
-            &key,
-            made_with.as_ref(),
-            KEYS_MAX,
-            Some(&entry),
-        );
+        let (made_with, entry) = (made_with.as_ref(), entry("joined", &key.id, &key.made_by));
+        let (stored, logged) = stored_first(&key, lasting.is_some(), &entry);
+        let redeem = store.redeem(&invite.hash, &stored, made_with, KEYS_MAX, logged);
         if redeem.await? {
             let key = if lasting.is_some() {
                 settle_given(store, key, proven).await?
             } else {
-                settle_host(store, key).await?
+                settle_host(store, key, made_with, &entry).await?
             };
             let reply = reply_with(&key, text);
             return Ok(Some((key, reply)));

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Principal;
 use super::globs::{self, AgentGlobs};
-use super::hosts::{check_free, free_host, settle_host};
+use super::hosts::{check_free, free_host};
 use super::secret::{self, Fresh, NoRandomness};
+use super::settling::{settle_host, unsettled};
 use crate::clock;
 use crate::store::{Key, Store};
 
@@ -77,7 +78,7 @@ pub(crate) async fn create(
 ) -> Result<(Key, String), Refusal> {
     let (key, text) = draft(new, by.name())?;
     for _ in 0..CHANGE_TRIES {
-        let keys = store.keys().await.map_err(unchanged)?;
+        let keys = kept_keys(store).await?;
         let made_with = vouching(&keys, by.presented())?;
         make_room(store, &keys).await?;
         let host = host_of(store, key.host.as_deref(), &key.name, &keys).await?;
@@ -86,20 +87,51 @@ pub(crate) async fn create(
             ..key.clone()
         };
         let entry = entry("created", &kept.id, by.name());
-        let put = store.put_key(&kept, made_with, KEYS_MAX, Some(&entry));
+        let is_given = key.host.is_some();
+        let (stored, logged) = stored_first(&kept, is_given, &entry);
+        let put = store.put_key(&stored, made_with, KEYS_MAX, logged);
         if put.await? {
-            let kept = if key.host.is_some() {
-                settle_given(store, kept, None).await?
+            let settled = if is_given {
+                settle_given(store, kept, None).await
             } else {
-                settle_host(store, kept).await?
+                settle_host(store, kept, made_with, &entry).await
             };
-            return Ok((kept, text));
+            if settled.is_err() {
+                // The caller's own key may be the one that was changed.
+                check_standing(store, by).await?;
+            }
+            return Ok((settled?, text));
         }
     }
     Err(Refusal::new(
         ErrorCode::Conflict,
         "other keys are being created at the same time; try again",
     ))
+}
+
+/// Returns a new key as it is stored first, with its entry in the log. A key whose host is not given gets the entry when that is
+/// settled.
+pub(super) fn stored_first<'a>(
+    key: &Key,
+    is_given: bool,
+    entry: &'a Entry,
+) -> (Key, Option<&'a Entry>) {
+    if is_given {
+        (key.clone(), Some(entry))
+    } else {
+        (unsettled(key), None)
+    }
+}
+
+/// Returns every key. One whose making broke off before its host was settled is deleted, so that its name is free.
+pub(super) async fn kept_keys(store: &dyn Store) -> Result<Vec<Key>, Refusal> {
+    let (keys, now) = (store.keys().await.map_err(unchanged)?, clock::now());
+    let is_kept = |key: &Key| !key.awaits_host || key.is_valid(now);
+    let (kept, broken): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_kept);
+    for key in &broken {
+        store.forget_key(key).await.map_err(unchanged)?;
+    }
+    Ok(kept)
 }
 
 /// Returns the given host of a new key, or else a free one that is named after the key.
@@ -181,6 +213,7 @@ pub(super) fn draft(new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
         expires_at: life.map(|life| now + life),
         revoked_at: None,
         made_by: by.to_owned(),
+        awaits_host: false,
         revision: 1,
     };
     Ok((key, fresh.text))
@@ -227,6 +260,9 @@ pub(crate) async fn rotate(
     let fresh = Fresh::of(secret::KEY_PREFIX, id.to_owned())?;
     let entry = entry(ROTATED, id, by.name());
     let (key, _) = change(store, id, by.presented(), &entry, |key| {
+        if key.awaits_host {
+            return Err(is_being_changed(id));
+        }
         if !key.is_valid(clock::now()) {
             return Err(Refusal::new(
                 ErrorCode::Conflict,
@@ -407,13 +443,17 @@ mod tests {
         let globs = AgentGlobs::new(all_agents()).expect("globs");
         let (id, host) = (maker.id.clone(), maker.host().to_owned());
         let by = Principal::key(id, maker.revision, Scope::Admin, globs, host);
+        let counting = async || {
+            let keys = store.keys().await.expect("keys");
+            keys.iter().filter(|key| !key.awaits_host).count()
+        };
         let revoked = async {
             let (_, is_news) = revoke(&store, &maker.id, &local).await.expect("revoked");
             assert!(is_news);
-            store.keys().await.expect("keys").len()
+            counting().await
         };
         let (left, ..) = tokio::join!(revoked, make(&by), make(&by), make(&by));
-        assert_eq!(store.keys().await.expect("keys").len(), left);
+        assert_eq!(counting().await, left);
         let refused = make(&by).await.map_err(|refusal| refusal.code);
         assert_eq!(refused.err(), Some(ErrorCode::Unauthorized));
     }
@@ -432,6 +472,7 @@ mod tests {
             expires_at: Some(at(1_000)),
             revoked_at: None,
             made_by: String::new(),
+            awaits_host: false,
             revision: 1,
         };
         let mut keys: Vec<Key> = (0..KEYS_MAX).map(valid).collect();

@@ -48,7 +48,7 @@ impl Credential for Key {
     }
 
     fn is_valid(&self, now: Timestamp) -> bool {
-        self.is_valid(now)
+        !self.awaits_host && self.is_valid(now)
     }
 
     fn continues(&self, earlier: &Self) -> bool {
@@ -310,6 +310,7 @@ mod tests {
             expires_at: Some(at(100)),
             revoked_at: None,
             made_by: "local".into(),
+            awaits_host: false,
             revision: 1,
         }
     }

@@ -14,6 +14,7 @@ mod processes;
 pub(crate) mod renames;
 mod rights;
 mod secret;
+mod settling;
 mod turns;
 pub(crate) mod watch;
 
@@ -218,6 +219,7 @@ mod tests {
             expires_at: None,
             revoked_at: None,
             made_by: "local".into(),
+            awaits_host: false,
             revision: 1,
         };
         (key, fresh.text)

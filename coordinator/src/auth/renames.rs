@@ -7,7 +7,8 @@ use c3po_shared::vocabulary::Scope;
 
 use super::Principal;
 use super::issue::{
-    BY, CHANGE_TRIES, NewKey, all_agents, change, draft, entry, make_room, unchanged, vouching,
+    BY, CHANGE_TRIES, NewKey, all_agents, change, draft, entry, kept_keys, make_room, unchanged,
+    vouching,
 };
 use crate::clock;
 use crate::store::{Key, Store};
@@ -41,7 +42,7 @@ pub(crate) async fn hold_host(
         entry.under(Some(&key.id)).because(why)
     });
     for _ in 0..CHANGE_TRIES {
-        let keys = store.keys().await.map_err(unchanged)?;
+        let keys = kept_keys(store).await?;
         let made_with = vouching(&keys, by.presented())?;
         make_room(store, &keys).await?;
         let put = store.put_key(&key, made_with, KEYS_MAX, entry.as_ref());

@@ -49,6 +49,7 @@ pub(super) fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
 fn state(key: &Value) -> String {
     let (state, expires) = (key["state"].as_str().unwrap_or("-"), &key["expires_at"]);
     match state {
+        "unfinished" => "unfinished".to_owned(),
         "valid" if expires.is_null() => "valid".to_owned(),
         "valid" => format!("valid until {}", moment(expires)),
         "revoked" => format!("revoked {}", moment(&key["revoked_at"])),

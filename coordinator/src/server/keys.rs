@@ -284,7 +284,10 @@ pub(super) fn unsure(
 }
 
 fn shown(key: Key, now: Timestamp) -> ListedKey {
-    let state = Validity::of(key.is_valid(now), key.revoked_at.is_some());
+    let state = match Validity::of(key.is_valid(now), key.revoked_at.is_some()) {
+        Validity::Valid if key.awaits_host => Validity::Unfinished,
+        state => state,
+    };
     let host = key.host().to_owned();
     let Key {
         id,

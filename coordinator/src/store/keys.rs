@@ -36,6 +36,10 @@ pub struct Key {
     pub revoked_at: Option<Timestamp>,
     /// The key or invite that it was made with.
     pub made_by: String,
+    /// Whether its host may still change. Until it is settled, the key grants no access, but it has the host's name before
+    /// others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_host: bool,
     /// How many times it was written, from 1.
     pub revision: u64,
 }
@@ -46,7 +50,7 @@ impl Key {
         self.host.as_deref().unwrap_or(&self.name)
     }
 
-    /// Returns whether the key grants access at that time.
+    /// Returns whether the key has not ended at that time. It grants access unless it awaits its host.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         self.ended_at(now).is_none()
     }

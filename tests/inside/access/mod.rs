@@ -25,6 +25,7 @@ mod quotas;
 mod refused_file;
 mod rights;
 mod secrets;
+mod settled;
 mod stale;
 mod status_line;
 mod steered;

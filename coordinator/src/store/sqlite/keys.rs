@@ -200,6 +200,7 @@ mod tests {
             expires_at: None,
             revoked_at: None,
             made_by: "local".into(),
+            awaits_host: false,
             revision: 1,
         };
         assert!(
