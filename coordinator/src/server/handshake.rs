@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem::replace;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread::available_parallelism;
@@ -31,8 +31,7 @@ impl Default for Turns {
 impl Turns {
     /// Polls the work only in its turn, in order of arrival, after everybody else who has something to do. It has no turn while
     /// it waits for the other side.
-    async fn apply<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
+    async fn apply<T>(self, mut work: Pin<Box<impl Future<Output = T>>>) -> T {
         loop {
             let turn = self.0.acquire().await;
             yield_now().await;
@@ -74,28 +73,32 @@ impl Acceptor {
     }
 
     /// Shakes hands. Errors: the other side does not speak TLS as this coordinator does, or leaves.
-    pub(super) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
+    ///
+    /// The state of the handshake is boxed once: there are many at a time.
+    pub(super) fn accept<S>(&self, stream: S) -> impl Future<Output = io::Result<TlsStream<S>>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        self.turns.apply(self.tls.accept(stream)).await
+        let handshake = Box::pin(self.tls.accept(stream));
+        self.turns.clone().apply(handshake)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::pin::pin;
 
     use super::*;
 
     #[tokio::test]
     async fn work_waits_for_its_turn_and_has_none_while_it_waits_for_others() {
         let turns = Turns(Arc::new(Semaphore::new(1)));
-        let mut waits = pin!(turns.apply(pending::<()>()));
+        let mut waits = pin!(turns.clone().apply(Box::pin(pending::<()>())));
         while turns.0.available_permits() == 1 {
             assert!(poll!(waits.as_mut()).is_pending());
         }
-        let mut next = pin!(turns.apply(async { 7 }));
+        let mut next = pin!(turns.clone().apply(Box::pin(async { 7 })));
         for _ in 0..3 {
             assert!(poll!(next.as_mut()).is_pending(), "it has no turn");
         }
