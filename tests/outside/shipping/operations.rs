@@ -87,9 +87,11 @@ pub(crate) async fn check(line: &str) -> Result<()> {
         }
         other => ensure!(OF_THE_SYSTEM.contains(&other), "{other} is not known here"),
     }
-    // Every path of the service must be one that the installation creates.
+    // Every path of the service must be one that the installation creates. Debian's folder for backups is for those.
     let installs = file("dist/install-server")? + &file("dist/c3po-coordinator.service")?;
-    for path in rest.iter().filter(|word| word.starts_with('/')) {
+    let is_of_service =
+        |word: &&&str| word.starts_with('/') && !word.starts_with("/var/backups/c3po");
+    for path in rest.iter().filter(is_of_service) {
         let known = [
             "/var/lib/c3po",
             "/etc/systemd/system/c3po-coordinator.service",

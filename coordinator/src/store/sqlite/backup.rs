@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -33,7 +33,7 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
     let source = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .with_context(|| format!("there is no database to copy at {}", database.display()))?;
     open::check_parts(database, &source, version(&source)?)?;
-    check_room(database, &source)?;
+    check_room(database, target, &source)?;
     let made = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -52,15 +52,27 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
     copied.with_context(|| format!("copying {} to {}", database.display(), target.display()))
 }
 
-/// Checks that the disk of the database has room for a copy beside what the coordinator reserves there.
-fn check_room(database: &Path, source: &Connection) -> Result<()> {
+/// Checks that the disk of the database has room for the copy, and for the backup if it is on the same disk, beside what the
+/// coordinator reserves there.
+fn check_room(database: &Path, target: &Path, source: &Connection) -> Result<()> {
     let (path, max) = (database.to_owned(), None);
-    let fill = DiskRoom { path, max }.measure(source)?;
-    let needed = fill.bytes + fill.floor;
-    if fill.free < needed {
-        let (free, needed) = (fill.free >> 20, needed >> 20);
+    let room = DiskRoom { path, max };
+    let (size, free) = (room.measure(source)?.bytes, room.for_another_file()?);
+    let disk_of = |path: &Path| {
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let found = fs::metadata(folder.unwrap_or(Path::new(".")));
+        found.ok().map(|found| found.dev())
+    };
+    let copies = if disk_of(database) == disk_of(target) {
+        2
+    } else {
+        1
+    };
+    let needed = size * copies;
+    if free < needed {
         bail!(
-            "the disk of {} has {free} MiB free, and a backup needs {needed} MiB there for a while: make room first",
+            "the disk of {} has room for {free} bytes beside what the coordinator reserves, and a backup needs {needed} there \
+             for a while: make room first",
             database.display()
         );
     }

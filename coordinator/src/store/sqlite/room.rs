@@ -36,13 +36,20 @@ impl DiskRoom {
         Ok(Fill {
             bytes: pages_in_use(connection)? * size,
             max: self.max,
-            free: disk
-                .f_bavail
-                .saturating_mul(disk.f_frsize)
-                .saturating_add(reusable_pages(connection)? * size),
+            free: free_bytes(&disk).saturating_add(reusable_pages(connection)? * size),
             floor: floor(&disk),
         })
     }
+
+    /// Returns how many bytes a further file may have on the disk beside the reserved space.
+    pub(super) fn for_another_file(&self) -> Result<u64> {
+        let disk = disk_of(&self.path)?;
+        Ok(free_bytes(&disk).saturating_sub(floor(&disk)))
+    }
+}
+
+fn free_bytes(disk: &StatVfs) -> u64 {
+    disk.f_bavail.saturating_mul(disk.f_frsize)
 }
 
 /// Returns the number of pages in use. The connection may be in a transaction.
