@@ -15,11 +15,10 @@ pub(crate) const KEYS_KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_DEADLINE: Duration = Duration::from_millis(1_500);
 
 /// The clock of this machine that goes on while it sleeps.
-const CLOCK: ClockId = if cfg!(target_os = "linux") {
-    ClockId::Boottime
-} else {
-    ClockId::Monotonic
-};
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
 
 /// Returns the time since the machine started, with the time in which it slept.
 pub(super) fn uptime() -> Duration {

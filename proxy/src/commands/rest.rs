@@ -15,8 +15,8 @@ use super::failure::Failure;
 use crate::config::Config;
 use crate::link::{self, Trust, as_written, http};
 
-/// How long a coordinator may take if there is another one to try.
-const TURN_MAX: Duration = Duration::from_secs(3);
+/// How long a coordinator may take if there is another one to try. The rename of a host takes four seconds.
+const TURN_MAX: Duration = Duration::from_secs(6);
 
 /// A parsed reply, its original JSON, and the coordinator that sent it.
 pub(super) struct RestReply<T> {

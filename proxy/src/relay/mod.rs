@@ -258,7 +258,7 @@ impl Relay {
         };
         let (relay, id) = (Arc::clone(&self), verdict.id.clone());
         self.tasks.spawn(async move { relay.acknowledge(id).await });
-        if !self.link.relays().await {
+        if self.is_off().await {
             return unanswered.stays(OFF);
         }
         let Some(stdout) = asked.output(&verdict) else {
@@ -283,10 +283,19 @@ impl Relay {
     async fn turns_off(&self) {
         loop {
             sleep(LOOKED_AT).await;
-            if !self.link.relays().await {
+            if self.is_off().await {
                 return;
             }
         }
+    }
+
+    /// Returns whether the relay is off, by two looks: a file that is being replaced may be missing for a moment.
+    async fn is_off(&self) -> bool {
+        if self.link.relays().await {
+            return false;
+        }
+        sleep(LOOKED_AT).await;
+        !self.link.relays().await
     }
 
     /// Asks people, and returns the first verdict.
