@@ -330,7 +330,7 @@ async fn vouching_key(
 
 /// Returns the key of this id if it is still valid at this revision; `None` if no key was presented.
 ///
-/// The request was admitted by the cached keys, which may be a second old. Durable changes must therefore be checked against
+/// The request was admitted by the cached keys, which may be two seconds old. Durable changes must therefore be checked against
 /// the store.
 ///
 /// Errors: `UNAUTHORIZED` if the key has ended or was changed.

@@ -222,7 +222,7 @@ pub(crate) async fn revoke(
     Err(Refusal::new(ErrorCode::Conflict, error))
 }
 
-/// Checks a request that changes something against the store, because the cached logins may be a second old.
+/// Checks a request that changes something against the store, because the cached logins may be two seconds old.
 ///
 /// Errors: `UNAUTHORIZED` if the principal is a login that has ended.
 pub(crate) async fn vouch(store: &dyn Store, principal: &Principal) -> Result<(), Refusal> {

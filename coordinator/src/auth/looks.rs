@@ -1,4 +1,4 @@
-//! Looks at the credentials of the store: no call acts by a cached credential after the store may have a later one.
+//! Looks at the credentials of the store: no call begins by a cached credential if the latest look is not recent.
 
 use std::time::Duration;
 

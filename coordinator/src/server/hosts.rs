@@ -179,7 +179,7 @@ async fn check_without_agents(
     };
     let error = format!("the host {host} has {has} already");
     Err(Refusal::new(ErrorCode::Conflict, error).suggest(
-        "Choose another name, or delete its agents with `c3po-coordinator agents rm NAME`. With --merge (`merge` over REST) the renamed host gets them with their messages, as is right for the same machine and after a rename that broke off.",
+        "Choose another name. With --merge (`merge` over REST) the renamed host gets them with their messages, as is right for the same machine, also where it gets an earlier name back, and after a rename that broke off.",
     ))
 }
 

@@ -15,8 +15,10 @@ use super::failure::Failure;
 use crate::config::Config;
 use crate::link::{self, Trust, as_written, http};
 
-/// How long a coordinator may take if there is another one to try. The rename of a host takes four seconds.
-const TURN_MAX: Duration = Duration::from_secs(6);
+/// How long a coordinator may take to read if there is another one to try.
+const READ_MAX: Duration = Duration::from_secs(3);
+/// The same for a change: the rename of a host takes four seconds and more.
+const CHANGE_MAX: Duration = Duration::from_secs(10);
 
 /// A parsed reply, its original JSON, and the coordinator that sent it.
 pub(super) struct RestReply<T> {
@@ -91,8 +93,12 @@ async fn ask<T: DeserializeOwned>(
                 }
             }
         };
+        let turn = match question {
+            Question::Get(_) => READ_MAX,
+            Question::Post(..) => CHANGE_MAX,
+        };
         let asked = if targets.peek().is_some() {
-            timeout(TURN_MAX, asked).await
+            timeout(turn, asked).await
         } else {
             Ok(asked.await)
         };

@@ -89,7 +89,7 @@ fn copy_into(file: &mut File, source: &Connection, database: &Path, data_dir: &P
     {
         return Err(error).with_context(|| folder.display().to_string());
     }
-    let lock = File::open(&folder)?;
+    let lock = File::open(&folder).with_context(|| folder.display().to_string())?;
     lock.try_lock()
         .context("another backup of this database is being made")?;
     let new = folder.join("c3po.db");
