@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::thread::available_parallelism;
 
-use futures_util::poll;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
-use tokio::task::yield_now;
+use tokio::task::{block_in_place, yield_now};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -35,12 +35,22 @@ impl Turns {
         loop {
             let turn = self.0.acquire().await;
             yield_now().await;
-            if let Poll::Ready(done) = poll!(work.as_mut()) {
+            let polled = poll_fn(|context| Poll::Ready(aside(|| work.as_mut().poll(context))));
+            if let Poll::Ready(done) = polled.await {
                 return done;
             }
             drop(turn);
             woken().await;
         }
+    }
+}
+
+/// Runs work that may take milliseconds, such as a signature with a long key. The other tasks of the worker go on elsewhere
+/// meanwhile, if the runtime has workers.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => block_in_place(work),
+        _ => work(),
     }
 }
 
@@ -88,6 +98,8 @@ impl Acceptor {
 mod tests {
     use std::future::pending;
     use std::pin::pin;
+
+    use futures_util::poll;
 
     use super::*;
 
