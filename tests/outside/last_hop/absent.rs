@@ -174,7 +174,8 @@ fn plain(body: &Value) -> Result<String> {
     Ok(serde_json::to_string_pretty(&body)?)
 }
 
-/// Returns the first line in which two runs differ.
+/// Returns the first line in which two runs differ, from shortly before the difference on. A whole line may be a tool's
+/// description of many kilobytes.
 fn difference(one: &Seen, other: &Seen) -> Option<String> {
     let lines = |seen: &Seen| {
         seen.asked
@@ -186,7 +187,17 @@ fn difference(one: &Seen, other: &Seen) -> Option<String> {
     let (one, other) = (lines(one), lines(other));
     let differs = one.iter().zip(&other).find(|(one, other)| one != other);
     match differs {
-        Some((one, other)) => Some(format!("{one}\n{other}")),
+        Some((one, other)) => {
+            let same = one.chars().zip(other.chars());
+            let same = same.take_while(|(one, other)| one == other).count();
+            let part = |line: &str| -> String {
+                line.chars()
+                    .skip(same.saturating_sub(80))
+                    .take(240)
+                    .collect()
+            };
+            Some(format!("{}\n{}", part(one), part(other)))
+        }
         None => {
             (one.len() != other.len()).then(|| format!("{} and {} lines", one.len(), other.len()))
         }
