@@ -187,6 +187,24 @@ async fn a_hanging_redis_is_unavailable_soon_and_the_repeated_call_is_applied_on
 }
 
 #[tokio::test]
+async fn a_call_whose_caller_has_given_up_is_not_done_when_redis_goes_on() -> Result<()> {
+    let Shared { redis, fixture, .. } = shared().await?;
+    let call = send(message("a", "b", "late"));
+    redis.pause()?;
+    let refused = fixture.store.send(&call).await.expect_err("Redis hangs");
+    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
+    // The error of the clocks is smaller than this.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    redis.resume()?;
+    recovered(&*fixture.store).await?;
+    // Commands of the other connection came later, so Redis has had this one.
+    assert_eq!(fixture.inbox("b").await?, Vec::<String>::new());
+    assert_eq!(fixture.store.send(&call).await?, SendOutcome::Stored);
+    assert_eq!(fixture.inbox("b").await?, ["late"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn changes_by_one_coordinator_wake_the_listeners_of_another() -> Result<()> {
     let Shared {
         redis: _redis,

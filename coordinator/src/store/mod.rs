@@ -275,6 +275,10 @@ pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
 /// How long the name and the positions of a deleted agent are kept: longer than any message that it sent or received.
 pub const FORMER_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
 
+/// How long after a step of the store was sent it may begin. Later it is not done at all: by then its caller has given up, and
+/// the rights by which it was sent may have ended.
+pub(crate) const BEGUN_WITHIN: Duration = Duration::from_secs(1);
+
 /// How many agents are read at once by whatever needs all of them.
 pub(crate) const AGENTS_STEP: usize = 20;
 

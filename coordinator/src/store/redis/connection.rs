@@ -3,19 +3,21 @@
 use std::fmt;
 use std::sync::Arc;
 
+use c3po_shared::time::Timestamp;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
 use tokio::time::timeout;
 
 use super::cluster::Cluster;
 use super::key_names::KeyNames;
-use super::library::{AGAIN, Call};
+use super::library::{AGAIN, Call, LATE};
 use super::node::{CONNECT_DEADLINE, Node, Route, too_slow};
 use super::open_error::OpenError;
 use super::reach::Reach;
 use super::sentinels::Sentinels;
+use crate::clock;
 use crate::config::{RedisAddress, Topology};
-use crate::store::{Result, StoreError};
+use crate::store::{BEGUN_WITHIN, Result, StoreError};
 
 /// The servers of a store.
 pub(super) struct RedisConnection {
@@ -95,12 +97,26 @@ impl RedisConnection {
             .map_err(|error| store_error(&error))
     }
 
-    /// Calls a function, and repeats the call while it must expire messages first. The caller's deadline limits this.
+    /// Calls a function, and repeats the call while it must expire messages first, or if it was too late by the server's clock,
+    /// which is followed then. The caller's deadline limits this.
     pub(super) async fn invoke<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
+        self.try_invoke(call)
+            .await
+            .map_err(|error| store_error(&error))
+    }
+
+    /// Calls a function like `invoke`, and returns the original Redis error.
+    pub(super) async fn try_invoke<T: FromRedisValue>(&self, call: &Call) -> RedisResult<T> {
         loop {
-            match self.try_run(call.command()).await {
+            let asked = Timestamp::now();
+            let command = call.command(clock::of_store() + BEGUN_WITHIN);
+            match self.try_run(&command).await {
                 Err(error) if error.code() == Some(AGAIN) => {}
-                answer => return answer.map_err(|error| store_error(&error)),
+                Err(error) if error.code() == Some(LATE) => match late_since(&error) {
+                    Some(time) => clock::follow(asked, time),
+                    None => return Err(error),
+                },
+                answer => return answer,
             }
         }
     }
@@ -151,6 +167,12 @@ pub(super) async fn check(connection: &RedisConnection) -> Result<()> {
     answer.map_err(|error| {
         StoreError::Unavailable(format!("the Redis at {}: {error}", master.name()))
     })
+}
+
+/// Returns the server's time in the error of a call that was too late.
+fn late_since(error: &RedisError) -> Option<Timestamp> {
+    let time = error.detail()?.split(' ').next()?.parse().ok()?;
+    Some(Timestamp::from_millis(time))
 }
 
 /// Converts a Redis error, separating corrupt data and a full store from temporary failures.

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use c3po_shared::time::Timestamp;
 use redis::{Cmd, ToRedisArgs};
 
 /// The source of the functions. They are loaded once as a library. A script would define them at each call, which took a
@@ -39,6 +40,9 @@ pub(super) fn load() -> Cmd {
 
 /// The error code of a function that expired as many messages as one call may, and did nothing else.
 pub(super) const AGAIN: &str = "AGAIN";
+/// The error code of a function that began after the last time of its call, and did nothing. The server's clock follows, in
+/// milliseconds.
+pub(super) const LATE: &str = "LATE";
 
 /// A call of a function.
 #[derive(Debug)]
@@ -61,8 +65,10 @@ impl Call {
         self
     }
 
-    /// Returns the command.
-    pub(super) fn command(&self) -> &Cmd {
-        &self.0
+    /// Returns the command, which does nothing if it begins after that time of the server's clock.
+    pub(super) fn command(&self, latest: Timestamp) -> Cmd {
+        let mut command = self.0.clone();
+        command.arg(latest.millis());
+        command
     }
 }

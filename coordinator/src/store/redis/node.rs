@@ -13,11 +13,12 @@ use tokio::time::{Instant, timeout};
 use super::library;
 use super::lookup::connecting;
 use super::sentinels::{self, Sentinels};
+use crate::store::BEGUN_WITHIN;
 
 /// The deadline of one attempt to connect.
 pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
-/// The deadline of one command. Giving up is safe, because every command can be repeated.
-const COMMAND_DEADLINE: Duration = Duration::from_secs(1);
+/// The deadline of one command. Giving up is safe, because every command can be repeated, and no function begins later.
+const COMMAND_DEADLINE: Duration = BEGUN_WITHIN;
 /// How long commands fail at once after a failed attempt, without another attempt.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// How many commands may wait to be written; further commands wait in their callers.

@@ -23,14 +23,6 @@ use super::node::{CONNECT_DEADLINE, too_slow};
 use crate::clock;
 use crate::store::{Result, WAKE_BACKLOG, Wake};
 
-/// Follows the clock of Redis, which was at that time, in milliseconds, after it was asked.
-fn follow_clock(asked: Timestamp, redis_ms: u64) {
-    let answered = Timestamp::now();
-    let on_the_way = answered.millis_ahead_of(asked);
-    let ahead = Timestamp::from_millis(redis_ms).millis_ahead_of(answered) + on_the_way / 2;
-    clock::follow(ahead);
-}
-
 /// The first and the longest pause between attempts to subscribe again; pauses double.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How often a coordinator renews its listing and asks its subscription for the time.
@@ -92,7 +84,7 @@ impl Wakes {
         let _: bool = wakes
             .shared
             .connection
-            .try_run(wakes.shared.listing(millis(LEASE)).command())
+            .try_invoke(&wakes.shared.listing(millis(LEASE)))
             .await?;
         let first = wakes.shared.subscribe().await?;
         let (shared, stop) = (Arc::clone(&wakes.shared), wakes.stop.clone());
@@ -200,7 +192,9 @@ impl WakeState {
                     let sent = Timestamp::now();
                     let asking = async { redis::cmd("TIME").query_async::<(u64, u64)>(&mut connection).await };
                     match timeout(ANSWER_DEADLINE, asking).await {
-                        Ok(Ok((seconds, micros))) => follow_clock(sent, seconds * 1_000 + micros / 1_000),
+                        Ok(Ok((seconds, micros))) => {
+                            clock::follow(sent, Timestamp::from_millis(seconds * 1_000 + micros / 1_000));
+                        }
                         Ok(Err(error)) => return error.to_string(),
                         Err(_) => return "it does not answer".into(),
                     }

@@ -19,13 +19,16 @@ local logged = {}
 -- entry of the log, or false if none is kept. Both are nothing until then.
 local has_peers, log_end
 
-local function begin(keys)
+-- Begins a call. Returns whether it may still run at all: a call that was under way for longer than its caller waits would act
+-- by rights that may have ended. The last argument, which is removed, is the time after which it may not.
+local function begin(keys, args)
   fleet = string.sub(keys[1], 1, -2)
   woken, is_news = {}, false
   has_peers, log_end = nil, nil
   -- Lua writes numbers of up to 14 digits without an exponent, which is enough for times in milliseconds.
   local clock = redis.call('TIME')
   now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+  return now <= tonumber(table.remove(args))
 end
 
 local function read_end()
@@ -343,6 +346,9 @@ local functions = {}
 local function define(title, flags, body)
   functions[#functions + 1] = { title, flags, function(keys, args)
     logged = {}
+    if not begin(keys, args) then
+      return { err = 'LATE ' .. now .. ' it was under way for too long, and was not done' }
+    end
     local result = body(keys, args)
     append_log()
     return result

@@ -17,7 +17,6 @@ end
 -- ARGV: id, revision, record, id and revision of the credential with which the change is made or '' and '', limit of
 -- credentials, entry of the log or ''
 define('put_credential', SMALL, function(keys, args)
-  begin(keys)
   local before = redis.call('HGET', keys[2], args[1])
   local revision = before and tonumber(string.match(before, '^%d+')) or 0
   if revision + 1 ~= tonumber(args[2]) or not (before or has_room(keys[2], args[6])) then
@@ -38,7 +37,6 @@ end)
 -- record ends with its revision. KEYS: -, credentials
 -- ARGV: id, time as JSON, id and revision of the credential with which the change is made or '' and '', entry of the log or ''
 define('revoke_credential', SMALL, function(keys, args)
-  begin(keys)
   local before = redis.call('HGET', keys[2], args[1]) or ''
   local revision, text = string.match(before, '^(%d+) ({.*),"revision":%d+}$')
   if not revision or cjson.decode(string.match(before, '{.*$')).revoked_at then
@@ -80,7 +78,6 @@ end
 -- Deletes ended codes, and stores one. Returns 1, or 0 if as many as `limit` are open.
 -- KEYS: -, codes. ARGV: hash, uses, expires at, record, limit, entry of the log or ''
 define('put_code', SMALL, function(keys, args)
-  begin(keys)
   local ended = {}
   local kept = redis.call('HGETALL', keys[2])
   for i = 1, #kept, 2 do
@@ -102,14 +99,12 @@ end)
 
 -- Reads an open code: {uses, record}, or nothing. KEYS: -, codes. ARGV: hash
 define('code', SMALL, function(keys, args)
-  begin(keys)
   local uses, _, text = open(redis.call('HGET', keys[2], args[1]))
   return uses and { uses, text } or false
 end)
 
 -- Reads every open code: {uses, record} of each. KEYS: -, codes
 define('codes', SMALL, function(keys)
-  begin(keys)
   local found = {}
   local kept = redis.call('HGETALL', keys[2])
   for i = 2, #kept, 2 do
@@ -123,7 +118,6 @@ end)
 
 -- Deletes an open code. Returns its {uses, record}, or nothing. KEYS: -, codes. ARGV: hash, entry of the log or ''
 define('forget_code', SMALL, function(keys, args)
-  begin(keys)
   local uses, _, text = open(redis.call('HGET', keys[2], args[1]))
   if not uses then
     return false
@@ -139,7 +133,6 @@ end)
 -- ARGV: hash, id, revision and record of the credential, id and revision of the credential that made the code or '' and '',
 -- limit of credentials, entry of the log or ''
 define('redeem', SMALL, function(keys, args)
-  begin(keys)
   local uses, expires, text = open(redis.call('HGET', keys[3], args[1]))
   if not uses or redis.call('HEXISTS', keys[2], args[2]) == 1 or not has_room(keys[2], args[7]) then
     return 0

@@ -43,7 +43,6 @@ end
 
 -- KEYS: -. ARGV: kind, id, due time
 define('plan', SMALL, function(keys, args)
-  begin(keys)
   plan(args[1], args[2], args[3])
   return 1
 end)
@@ -52,7 +51,6 @@ end)
 -- one may be claimed or nothing, {duty, how long ago it was due, 1 if an earlier claim has run out or else 0}, ...}.
 -- KEYS: -. ARGV: id of the claim, how long it lasts, limit, kinds
 define('claim_due', SMALL, function(keys, args)
-  begin(keys)
   local known = {}
   for i = 4, #args do
     known[args[i]] = true
@@ -77,7 +75,6 @@ end)
 -- either it is deleted. Returns 1, or 0 if the claim is over.
 -- KEYS: -. ARGV: duty, id of the claim, how long until it is due again or ''
 define('end_claim', SMALL, function(keys, args)
-  begin(keys)
   local duty = args[1]
   local claim, _, again = string.match(redis.call('HGET', claims_key(), duty) or '', CLAIM)
   if claim ~= args[2] then

@@ -3,7 +3,6 @@
 -- Expires messages of an inbox. Returns how long until the next one expires, or nothing if the inbox is empty.
 -- KEYS: -, agent, unshown, shown, repeated
 define('expire', SMALL, function(keys)
-  begin(keys)
   use(keys, 2)
   local due = redis.call('HGET', agent, 'due')
   if not due then
@@ -21,7 +20,6 @@ end)
 -- KEYS: -, agent, unshown, shown, repeated. ARGV: how long a fleeting agent may take to come back, how long any other one may,
 -- how long positions are stored
 define('withdraw', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local due = redis.call('HGET', agent, 'due')
   local ends, is_one_shot = end_of_name(args[1], args[2])
@@ -44,7 +42,6 @@ end)
 -- Plans the duties of agents for which an earlier build planned none. Returns the names that it read, in order.
 -- KEYS: -, agents. ARGV: after, limit, then as the first two of `withdraw`
 define('adopt', SMALL, function(keys, args)
-  begin(keys)
   local from = args[1] == '' and '-' or '(' .. args[1]
   local titles = redis.call('ZRANGEBYLEX', keys[2], from, '+', 'LIMIT', 0, args[2])
   for _, title in ipairs(titles) do

@@ -15,7 +15,6 @@ end)
 
 -- Adds entries to the log, for what changes nothing else. Each is JSON. KEYS: -. ARGV: entries
 define('audit', LARGE, function(keys, args)
-  begin(keys)
   logged = args
   local failed = append_log()
   wake('log', '-')
@@ -26,7 +25,6 @@ end)
 -- Publishes the text of a broadcast for monitors. Returns 1, or the result of `refused_speaker`.
 -- KEYS: -, agent that sends it. ARGV: text, the speaker
 define('announce', SMALL, function(keys, args)
-  begin(keys)
   local refused = refused_speaker(args, 2)
   if refused then
     return refused
@@ -40,7 +38,6 @@ end)
 -- are several coordinators; then each publishes its changes to the others.
 -- KEYS: -, coordinators, peers. ARGV: origin, lease; 0 ends it
 define('attend', SMALL, function(keys, args)
-  begin(keys)
   redis.call('ZREMRANGEBYSCORE', keys[2], '-inf', now)
   local was_listed = redis.call('ZSCORE', keys[2], args[1])
   if args[2] == '0' then
@@ -59,7 +56,6 @@ end)
 -- Stores a person's decision about a pair, and deletes expired allowances. Returns the time of the decision.
 -- KEYS: -, guard. ARGV: pair, 'stop' or 'allow', lifetime of an allowance, entry of the log or ''
 define('rule', SMALL, function(keys, args)
-  begin(keys)
   local over = {}
   local kept = redis.call('HGETALL', keys[2])
   for i = 1, #kept, 2 do

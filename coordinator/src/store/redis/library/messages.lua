@@ -102,7 +102,6 @@ end
 -- KEYS: -, agent, unshown, shown, repeated, message, and its thread unless the message begins one
 -- ARGV: origin of the wake, then as for `put`
 define('send', LARGE, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local outdated = refused_speaker(args, 18)
   if outdated then
@@ -142,7 +141,6 @@ end
 -- KEYS: -, keys of the agent that answers, the question, keys of the agent that asked, the reply, its thread
 -- ARGV: origin of the wake, question, then of the reply as for `put`
 local function answer(keys, args)
-  begin(keys)
   use(keys, 2)
   local question, reply = args[2], args[3]
   local outdated = refused_speaker(args, 19)
@@ -197,7 +195,6 @@ local ENDS = { answered = true, taken = true, applied = true, withdrawn = true, 
 -- KEYS: -, keys of the agent that was asked, the question
 -- ARGV: origin of the wake, question, stage, via, the key that is used or '', the speaker
 define('conclude', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local outdated = refused_speaker(args, 6)
   if outdated then
@@ -240,7 +237,6 @@ end)
 -- KEYS: -, agent, unshown, shown, repeated
 -- ARGV: the speaker, the key that is used or '', the login that is used or '', ids
 define('acknowledge', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local refused = refused_speaker(args, 1)
   if refused then
@@ -269,7 +265,6 @@ end)
 -- Records that a message reached a person. Returns 1 if that was news, else 0.
 -- KEYS: -, keys of `human`, the message. ARGV: origin of the wake, message, stage, via, '@' and the name
 define('reach_person', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local id, stage, via, who = args[2], args[3], args[4], args[5]
   local kept = redis.call('HMGET', keys[6], 'facts', 'history')
@@ -407,7 +402,6 @@ end
 -- ARGV: origin of the wake, context, stage, via, seen via or '', the speaker, the key that is used or '', the login that is
 -- used or '', ids
 define('advance', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local refused = refused_speaker(args, 6)
   if refused then

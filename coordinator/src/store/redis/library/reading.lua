@@ -50,7 +50,6 @@ end
 -- KEYS: -, agent, unshown, shown, repeated. ARGV: 'inbox' or 'unshown', after, limit, 'any', 'message' or 'reply', thread or '',
 -- limit of messages to look at, bytes after which to stop
 define('page', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   if not expire_due() then
     return AGAIN
@@ -78,7 +77,6 @@ end)
 
 -- Counts the inbox. Returns {count, time of acceptance of the oldest or nothing}. KEYS: -, agent, unshown, shown, repeated
 define('pending', SMALL, function(keys)
-  begin(keys)
   use(keys, 2)
   if not expire_due() then
     return AGAIN
@@ -91,7 +89,6 @@ end)
 -- Reads a part of the open questions to people. Returns {position to continue at, or '' at the end, id, time of acceptance, ...}.
 -- KEYS: -, human, unshown, shown, repeated. ARGV: after, limit of questions to look at
 define('open_questions', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   if not expire_due() then
     return AGAIN
@@ -113,7 +110,6 @@ end)
 -- Reads a message. Returns {that field of it, history, reply}, or nothing if it is not stored.
 -- KEYS: -, agent, unshown, shown, repeated, message. ARGV: id, field
 define('message', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local facts = redis.call('HGET', keys[6], 'facts')
   local found = read_facts(facts, args[1])
@@ -205,7 +201,6 @@ end
 -- KEYS: -, thread. ARGV: thread, time and id of the mark or '' and '', the reader, limit of messages to look at, limit of
 -- messages to find, bytes after which to stop, 'env', or 'sent' for only the ids of the messages that the reader sent
 define('thread', SMALL, function(keys, args)
-  begin(keys)
   local limit, room, ids_only = tonumber(args[6]), tonumber(args[7]), args[8] == 'sent'
   local sent, received = args[4] .. '::', '::' .. args[4] .. '::'
   local page, last_at, last_id, gone = { '', '' }, '', '', {}
@@ -243,7 +238,6 @@ end)
 -- when; or nothing.
 -- KEYS: -, agent
 define('holder', SMALL, function(keys)
-  begin(keys)
   use(keys, 2)
   local known = redis.call('HGET', folded_key(), string.lower(name)) or name
   local kept = redis.call('HMGET', fleet .. 'agent:' .. known, 'host', 'registered_at')

@@ -257,7 +257,6 @@ end
 -- agents of the key, whether the name stays reserved when the agent is deleted, the key that is used or '', the word for the
 -- connection, how long a fleeting agent may take to come back, how long any other one may
 define('claim', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local instance, context, host, base, slot = args[1], args[8], args[4], args[12], args[13]
   if not may_have(base, slot, host) then
@@ -317,7 +316,6 @@ end)
 
 -- Renews a hold. Returns 1, or 0 if the session is outdated. KEYS: -, agent. ARGV: whose, lease
 define('renew', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   if is_outdated(args[1]) then
     return 0
@@ -331,7 +329,6 @@ end)
 -- KEYS: -, agent. ARGV: whose, link, whether the session is over, how long positions are stored, the key that is used or '',
 -- the word for the end, the new name of the session or ''
 define('release', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local record = redis.call('HMGET', agent, 'link', 'due', 'fleeting', 'one_shot', 'uid', 'state')
   local is_over, is_one_shot = args[3] == '1', record[4] == '1'
@@ -365,7 +362,6 @@ end
 -- another one.
 -- KEYS: -, agent. ARGV: how long positions are stored, host or '', entry of the log or ''
 define('unregister', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local due = redis.call('HGET', agent, 'due')
   if not due then
@@ -393,7 +389,6 @@ end)
 -- deleted before ends too.
 -- KEYS: -, agent. ARGV: how long positions are stored, host or '', whether the name is free for all hosts, entry of the log or ''
 define('remove', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local held = redis.call('HGET', agent, 'held_until')
   if not held and (args[3] == '0' or redis.call('DEL', former_key(name)) == 0) then
@@ -430,7 +425,6 @@ local MOVED_MAX = 70
 -- one gets the lowest free slot. Returns the number of moved agents, at most MOVED_MAX.
 -- KEYS: -, names of that base, agent of that name. ARGV: from, to
 define('move_host', SMALL, function(keys, args)
-  begin(keys)
   local names, from, to = keys[2], args[1], args[2]
   local taken, moved, kept = {}, {}, redis.call('HGETALL', names)
   for i = 1, #kept, 2 do
@@ -473,7 +467,6 @@ end)
 -- Moves reservations of one host to its new name. Returns how many names of the key it looked at.
 -- KEYS: -. ARGV: the key that made the agents, from, to, number of names to skip
 define('move_reservations', SMALL, function(keys, args)
-  begin(keys)
   local maker, from, to, offset = args[1], args[2], args[3], tonumber(args[4])
   local names = redis.call('ZRANGE', fleet .. 'formers:' .. maker, offset, offset + MOVED_MAX - 1)
   for _, title in ipairs(names) do
@@ -489,7 +482,6 @@ end)
 
 -- Returns the hosts with reservations by keys. KEYS: -
 define('former_hosts', SMALL, function(keys)
-  begin(keys)
   return redis.call('ZRANGEBYSCORE', former_hosts_key(), '(' .. now, '+inf')
 end)
 
@@ -498,7 +490,6 @@ end)
 -- KEYS: -, agent. ARGV: uid for a new name, host, the key or '', limit of agents of the key, whether the name stays reserved
 -- for the host
 define('introduce', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local is_known = redis.call('EXISTS', agent) == 1
   local of = is_known and other_host(args[2]) or not is_known and args[2] ~= '' and former_host()
@@ -528,7 +519,6 @@ end)
 -- ARGV: the speaker, context or '', how long it counts as online or '', the key that is used or '', the new state or '', field,
 -- value, field, value, ...
 define('amend', SMALL, function(keys, args)
-  begin(keys)
   use(keys, 2)
   local refused = refused_speaker(args, 1)
   if refused then
@@ -563,7 +553,6 @@ end)
 -- Reads the fields by which a session chooses its own name, of the agents with these names: {name, fields, name, fields, ...}.
 -- KEYS: -. ARGV: names
 define('namesakes', SMALL, function(keys, args)
-  begin(keys)
   local found = {}
   for _, title in ipairs(args) do
     found[#found + 1] = title
@@ -574,7 +563,6 @@ end)
 
 -- Reads agents in the order of names: {name, record, name, record, ...}. KEYS: -, agents. ARGV: after, limit
 define('agents', SMALL, function(keys, args)
-  begin(keys)
   local found = {}
   local from = args[1] == '' and '-' or '(' .. args[1]
   for _, title in ipairs(redis.call('ZRANGEBYLEX', keys[2], from, '+', 'LIMIT', 0, args[2])) do

@@ -28,7 +28,6 @@ end
 -- an empty list. If the wait would close a cycle, records nothing and returns the messages of that cycle, beginning with the
 -- recipient's own. Returns nothing if the session is outdated. KEYS: -, the message. ARGV: message, lease, whose
 define('await_answer', SMALL, function(keys, args)
-  begin(keys)
   local id, lease = args[1], tonumber(args[2])
   local waiter, whom = string.match(id, '^(.-)::(.-)::')
   if args[3] ~= '' and refused_speaker({ waiter, args[3] }, 1) then
