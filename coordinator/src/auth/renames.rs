@@ -10,12 +10,13 @@ use super::issue::{
     BY, CHANGE_TRIES, NewKey, all_agents, change, draft, entry, kept_keys, make_room, unchanged,
     vouching,
 };
-use crate::clock;
 use crate::store::{Key, Store};
 
+/// The name of keys that hold the name of a host.
+const HOLD: &str = "former-name";
+
 /// Holds the name of a host while agents and keys are moved to it or from it: an ended key has it, so that no host that joins
-/// gets it, and none its person's name. `moves` is the log's text for the move that begins with it. Returns that key, which is
-/// then to be deleted.
+/// gets it, and none its person's name. `moves` is the log's text for the move that begins with it. Returns that key.
 ///
 /// Errors: `UNAUTHORIZED` if the key that was presented has ended, `CONFLICT` if there is no room.
 pub(crate) async fn hold_host(
@@ -25,7 +26,7 @@ pub(crate) async fn hold_host(
     moves: Option<&str>,
 ) -> Result<Key, Refusal> {
     let new = NewKey {
-        name: host.to_owned(),
+        name: HOLD.to_owned(),
         host: Some(host.to_owned()),
         scope: Scope::Read,
         agents: all_agents(),
@@ -33,7 +34,8 @@ pub(crate) async fn hold_host(
     };
     let (key, _) = draft(new, by.name())?;
     let key = Key {
-        revoked_at: Some(clock::now()),
+        expires_at: Some(key.created_at),
+        revoked_at: Some(key.created_at),
         ..key
     };
     let entry = moves.map(|text| {
@@ -56,21 +58,25 @@ pub(crate) async fn hold_host(
     ))
 }
 
-/// Moves the keys of a host to another host, except `held`, and returns them. Their links and requests end and reconnect under
-/// the new host.
+/// Returns whether the key never was valid and only holds the name of a host.
+fn is_hold(key: &Key) -> bool {
+    key.expires_at == Some(key.created_at)
+}
+
+/// Moves the keys of a host to another host, except those that hold its name, and returns them. Their links and requests end
+/// and reconnect under the new host.
 pub(crate) async fn rename_host(
     store: &dyn Store,
     from: &str,
     to: &str,
     by: &Principal,
-    held: &[Key],
 ) -> Result<Vec<Key>, Refusal> {
     // The move has begun, and is completed even if the key that began it has ended.
     let keys = store.keys().await.map_err(unchanged)?;
     let mut renamed = Vec::new();
     for id in keys
         .iter()
-        .filter(|key| key.host() == from && held.iter().all(|held| held.id != key.id))
+        .filter(|key| key.host() == from && !is_hold(key))
         .map(|key| key.id.clone())
     {
         // No key is checked here: the caller's own key has another revision once it was renamed itself.

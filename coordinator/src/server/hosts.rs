@@ -19,7 +19,7 @@ use crate::auth::looks::KEYS_KNOWN_WITHIN;
 use crate::auth::{NAMES_WITHOUT_KEY, Principal, Right, check_free, issue, renames};
 use crate::clock;
 use crate::request::{CALL_DEADLINE, check_host, check_name as check_speaker_name, select};
-use crate::store::{Agent, Key, Removal, Store};
+use crate::store::{Agent, BEGUN_WITHIN, Key, Removal, Store};
 
 /// `POST /api/agents/remove`
 pub(super) async fn remove(
@@ -104,7 +104,7 @@ pub(super) async fn rename(
     let store = &server.services.store;
     // The first agent that is moved shows the new name to others, before any key of the host has it. Its last agents have the
     // old name when no key has that any more.
-    let mut held = vec![renames::hold_host(store.as_ref(), &to, &principal, None).await?];
+    let to_held = renames::hold_host(store.as_ref(), &to, &principal, None).await?;
     let renamed = async {
         // No other host gets its person's name from now on.
         check_free(store.as_ref(), &to, &from).await?;
@@ -113,15 +113,13 @@ pub(super) async fn rename(
             check_without_agents(&server, &principal, &to).await?;
         }
         let moves = format!("the agents and keys of {from} become those of {to}");
-        let from_held = renames::hold_host(store.as_ref(), &from, &principal, Some(&moves));
-        held.push(from_held.await?);
-        move_host(&server, &principal, from, to, &held).await
+        // It stays: messages that the host sent name it as before, so no host that joins gets that name.
+        renames::hold_host(store.as_ref(), &from, &principal, Some(&moves)).await?;
+        move_host(&server, &principal, from, to).await
     };
     let renamed = renamed.await;
-    for held in &held {
-        if let Err(error) = store.forget_key(held).await {
-            tracing::warn!("the ended key {} was not deleted: {error}", held.id);
-        }
+    if let Err(error) = store.forget_key(&to_held).await {
+        tracing::warn!("the ended key {} was not deleted: {error}", to_held.id);
     }
     let renamed = renamed?;
     tracing::info!(
@@ -188,18 +186,17 @@ fn is_moved(agent: &Agent, host: &str) -> bool {
     agent.host.as_deref() == Some(host) && !agent.id.is_reserved()
 }
 
-/// Moves the agents and keys of a host to another one, except the keys that hold the names.
+/// Moves the agents and keys of a host to another one.
 async fn move_host(
     server: &AppState,
     principal: &Principal,
     from: String,
     to: String,
-    held: &[Key],
 ) -> Result<RenamedHost, Refusal> {
     let store = &server.services.store;
     let mut agents = move_agents(server, principal, &from, &to).await?;
     let keys = store.keys().await?;
-    let renamed = renames::rename_host(store.as_ref(), &from, &to, principal, held).await?;
+    let renamed = renames::rename_host(store.as_ref(), &from, &to, principal).await?;
     for key in &renamed {
         changed(server, "renamed", &key.id, principal.name()).await;
     }
@@ -211,8 +208,8 @@ async fn move_host(
     }
     move_reservations(store.as_ref(), &keys, &from, &to).await?;
     // Until every coordinator has read the keys again, sessions and commands come back under the old name, which is held for so
-    // long. Calls that began before that end within their own deadline.
-    sleep(KEYS_KNOWN_WITHIN + CALL_DEADLINE).await;
+    // long. Calls that began before that end within their own deadline, and so do their steps that are still on the way.
+    sleep(KEYS_KNOWN_WITHIN + CALL_DEADLINE + BEGUN_WITHIN).await;
     agents += move_agents(server, principal, &from, &to).await?;
     move_reservations(store.as_ref(), &keys, &from, &to).await?;
     Ok(RenamedHost {

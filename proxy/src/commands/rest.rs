@@ -17,7 +17,7 @@ use crate::link::{self, Trust, as_written, http};
 
 /// How long a coordinator may take to read if there is another one to try.
 const READ_MAX: Duration = Duration::from_secs(3);
-/// The same for a change: the rename of a host takes four seconds and more.
+/// The same for a change: the rename of a host takes five seconds and more.
 const CHANGE_MAX: Duration = Duration::from_secs(10);
 
 /// A parsed reply, its original JSON, and the coordinator that sent it.

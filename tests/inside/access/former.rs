@@ -354,7 +354,11 @@ async fn a_host_that_takes_the_former_name_of_another_inherits_none_of_its_reser
         .await?;
     forgotten(&gate, &mut second, &nas, "web-2").await?;
     gate.ask(&["hosts", "rename", "nas", "attic"]).await?;
-    let (other, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    // Only an administrator gives the name away.
+    let (_, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    assert_eq!(host, "nas-2");
+    let given = invited(&gate, &["--host", "nas"]).await?;
+    let (other, host) = joined(&gate, &given, "nas", None).await?;
     assert_eq!(host, "nas");
     let sent = ask(&gate, "GET", "/api/sent", Some(&other), Some("web-2"), "").await?;
     assert_eq!(
@@ -470,7 +474,8 @@ async fn names_from_before_the_keys_move_with_their_host() -> Result<()> {
     .await?;
 
     gate.ask(&["hosts", "rename", "nas", "attic"]).await?;
-    let (next, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let given = invited(&gate, &["--host", "nas"]).await?;
+    let (next, host) = joined(&gate, &given, "nas", None).await?;
     ensure!(host == "nas", "{host}");
     let (_of_next, welcome) = session(&gate, &next, "deploy").await?;
     ensure!(welcome["agent_id"] == "deploy-2", "{welcome}");

@@ -16,7 +16,8 @@ use super::hosts::{SOON, invited, joined, session};
 
 /// Makes the next machine of the name, with mail for an agent that no session holds. Returns the session of its other agent.
 async fn next_machine(gate: &Gate) -> Result<Link> {
-    let (key, host) = joined(gate, &invited(gate, &[]).await?, "nas", None).await?;
+    let given = invited(gate, &["--host", "nas"]).await?;
+    let (key, host) = joined(gate, &given, "nas", None).await?;
     ensure!(host == "nas", "{host}");
     let (mut bank, _) = session(gate, &key, "bank").await?;
     let (mut peer, _) = session(gate, &key, "peer").await?;
