@@ -65,6 +65,9 @@ pub(super) async fn remove(
     }
 }
 
+/// The suggestion for the name of another host.
+const ANOTHER_NAME: &str = "Choose another name. With --merge (`merge` over REST) the renamed host gets what that host had and sent, as is right for the same machine, also where it gets an earlier name back, and after a rename that broke off.";
+
 /// Refuses a principal that is neither an administrator nor the agent's own host.
 fn check_remover(
     server: &AppState,
@@ -109,8 +112,8 @@ pub(super) async fn rename(
         // No other host gets its person's name from now on.
         check_free(store.as_ref(), &to, &from).await?;
         if !merge {
-            check_without_others(store.as_ref(), &to).await?;
             check_without_agents(&server, &principal, &to).await?;
+            check_without_others(store.as_ref(), &to, &to_held.id).await?;
         }
         let moves = format!("the agents and keys of {from} become those of {to}");
         // It stays: messages that the host sent name it as before, so no host that joins gets that name.
@@ -131,15 +134,17 @@ pub(super) async fn rename(
     Ok(Json(renamed))
 }
 
-/// Refuses the name of a host that has valid keys or open invites: their holders would get the agents that are moved.
-async fn check_without_others(store: &dyn Store, host: &str) -> Result<(), Refusal> {
+/// Refuses the name of a host that has valid keys or open invites: their holders would get the agents that are moved. A host
+/// with ended keys has sent messages that name it, which would become those of the moved agents. `held` only holds the name.
+async fn check_without_others(store: &dyn Store, host: &str, held: &str) -> Result<(), Refusal> {
     // First: one that is used in between has become a key.
     let invites = invites(store).await?;
     let (keys, now) = (store.keys().await?, clock::now());
-    let of_host = keys
+    let (of_host, ended): (Vec<&Key>, Vec<&Key>) = keys
         .iter()
-        .filter(|key| key.host() == host && key.is_valid(now));
-    let keys: Vec<_> = of_host.map(|key| key.id.as_str()).collect();
+        .filter(|key| key.host() == host && key.id != held)
+        .partition(|key| key.is_valid(now));
+    let keys: Vec<_> = of_host.into_iter().map(|key| key.id.as_str()).collect();
     let for_host = invites.iter().filter(|invite| {
         invite
             .host
@@ -148,7 +153,11 @@ async fn check_without_others(store: &dyn Store, host: &str) -> Result<(), Refus
     });
     let invites: Vec<_> = for_host.map(|invite| invite.id.as_str()).collect();
     let (others, ids, command) = match (&keys[..], &invites[..]) {
-        ([], []) => return Ok(()),
+        ([], []) if ended.is_empty() => return Ok(()),
+        ([], []) => {
+            let error = format!("the name {host} was another host's, and messages name that by it");
+            return Err(Refusal::new(ErrorCode::Conflict, error).suggest(ANOTHER_NAME));
+        }
         ([], invites) => ("an open invite", invites, "invites"),
         (keys, _) => ("keys", keys, "keys"),
     };
@@ -176,9 +185,7 @@ async fn check_without_agents(
         (agents, _) => format!("{agents} agents"),
     };
     let error = format!("the host {host} has {has} already");
-    Err(Refusal::new(ErrorCode::Conflict, error).suggest(
-        "Choose another name. With --merge (`merge` over REST) the renamed host gets them with their messages, as is right for the same machine, also where it gets an earlier name back, and after a rename that broke off.",
-    ))
+    Err(Refusal::new(ErrorCode::Conflict, error).suggest(ANOTHER_NAME))
 }
 
 /// Returns whether an agent moves with the host.
