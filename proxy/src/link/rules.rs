@@ -16,6 +16,8 @@ const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 const WAIT_GRACE: Duration = Duration::from_secs(5);
 /// How long a refused session waits before it retries by itself.
 const REFUSED: Duration = Duration::from_secs(60);
+/// How long it waits the first time if its key is unknown: another coordinator may have made it just now.
+const REFUSED_FIRST: Duration = Duration::from_secs(1);
 /// The time in which all sessions of a lost coordinator reconnect to the next one, if there is one.
 const ELSEWHERE: Duration = Duration::from_millis(200);
 /// How long a connection must last to count as stable, so that the next back-off starts with the shortest delay.
@@ -54,7 +56,10 @@ pub(super) fn first_delay(urls: usize, stable: bool, process: u128) -> Option<Du
 }
 
 /// Returns how long a refused session waits before it retries, with a different extra delay for each process.
-pub(super) fn refused_delay(process: u128) -> Duration {
+pub(super) fn refused_delay(code: ErrorCode, is_first: bool, process: u128) -> Duration {
+    if code == ErrorCode::Unauthorized && is_first {
+        return REFUSED_FIRST;
+    }
     REFUSED
         + Duration::from_millis(
             u64::try_from(process % (REFUSED.as_millis() / 10)).unwrap_or_default(),
@@ -87,9 +92,11 @@ pub(super) fn ending() -> Refusal {
         .suggest("Nothing to do: the session is over.")
 }
 
-/// Returns the refusal of a request of the client because the relay is off now. It may have been written before.
+/// Returns the refusal of a request of the client that is not relayed to the coordinator of this link. That may pass: a file that
+/// is being replaced is missing for a moment. It may have been written before.
 pub(super) fn relay_is_off() -> Refusal {
-    Refusal::new(ErrorCode::Forbidden, "the relay is off").detail("applied", applied(true))
+    let error = "the relay is off, or goes to another coordinator";
+    Refusal::new(ErrorCode::CoordDown, error).detail("applied", applied(true))
 }
 
 #[cfg(test)]
@@ -121,8 +128,12 @@ mod tests {
 
     #[test]
     fn refused_sessions_come_back_after_a_minute_and_not_all_at_once() {
-        assert_eq!(refused_delay(12_345), Duration::from_millis(60_345));
-        assert!((0..10_000).all(|process| refused_delay(process) < Duration::from_secs(66)));
+        let delay = |process| refused_delay(ErrorCode::Unauthorized, false, process);
+        assert_eq!(delay(12_345), Duration::from_millis(60_345));
+        assert!((0..10_000).all(|process| delay(process) < Duration::from_secs(66)));
+        let first = |code| refused_delay(code, true, 0);
+        assert_eq!(first(ErrorCode::Unauthorized), Duration::from_secs(1));
+        assert_eq!(first(ErrorCode::Forbidden), Duration::from_secs(60));
     }
 
     #[test]

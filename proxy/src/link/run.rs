@@ -92,7 +92,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
         seat: OwnSeat::default(),
         has_begun: false,
     };
-    let mut backoff = rules::backoff();
+    let (mut backoff, mut was_refused) = (rules::backoff(), false);
     while !stop.is_cancelled() {
         if shared.kind == Kind::Session
             && stop
@@ -109,11 +109,10 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
         {
             None => return,
             Some(Err(refusal)) => {
-                is_refused(shared, refusal);
+                first_delay = Some(is_refused(shared, refusal, &mut was_refused));
                 if shared.kind != Kind::Session {
                     return;
                 }
-                first_delay = Some(rules::refused_delay(shared.instance.as_u128()));
             }
             Some(Ok(None)) => shared.status.send_modify(LinkStatus::round_failed),
             Some(Ok(Some((mut connection, welcome)))) => {
@@ -146,8 +145,10 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
     }
 }
 
-/// Records a refusal. A repeated refusal is logged once.
-fn is_refused(shared: &Shared, refusal: Refusal) {
+/// Records a refusal, and returns the pause after it. A repeated refusal is logged once.
+fn is_refused(shared: &Shared, refusal: Refusal, was_refused: &mut bool) -> Duration {
+    let is_first = !std::mem::replace(was_refused, true);
+    let delay = rules::refused_delay(refusal.code, is_first, shared.instance.as_u128());
     let is_news = shared.status.borrow().refusal.as_ref() != Some(&refusal);
     // A command prints the refusal itself.
     if is_news && shared.kind == Kind::Session {
@@ -157,6 +158,7 @@ fn is_refused(shared: &Shared, refusal: Refusal) {
     shared
         .status
         .send_modify(|status| status.is_refused(refusal));
+    delay
 }
 
 /// Pauses before the next attempt. The pause is shorter if a call found no link or is unanswered, or if the
