@@ -1,7 +1,7 @@
 //! The folder of this host's settings, opened once: all files are those of one folder, wherever its path leads later. A project
 //! may name a link there, and turn it between a folder of its own and that of the user.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -36,33 +36,27 @@ struct Opened {
     path: PathBuf,
 }
 
-/// Returns the path of an open folder.
-#[cfg(target_os = "linux")]
-fn path_of(folder: &File) -> io::Result<PathBuf> {
-    use std::os::fd::AsRawFd as _;
-    fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
-}
-
-/// Returns the path of an open folder.
-#[cfg(target_os = "macos")]
-fn path_of(folder: &File) -> io::Result<PathBuf> {
-    use std::os::unix::ffi::OsStringExt as _;
-    let path = rustix::fs::getpath(folder)?.into_bytes();
-    Ok(std::ffi::OsString::from_vec(path).into())
+impl Opened {
+    /// Opens the folder at that path; `None` if another one is there by now.
+    fn at(shown: &Path) -> io::Result<Option<Self>> {
+        let flags = OFlags::DIRECTORY.bits().cast_signed();
+        let open = |path: &Path| {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(flags).open(path)
+        };
+        let folder = open(shown)?;
+        let path = shown.canonicalize()?;
+        let is_same = identity(&fstat(&folder)?) == identity(&fstat(open(&path)?)?);
+        Ok(is_same.then_some(Self { folder, path }))
+    }
 }
 
 impl SettingsFolder {
     /// Opens a folder. One that is missing or cannot be opened is like that in each answer.
     pub fn open(shown: &Path) -> Self {
-        let flags = OFlags::DIRECTORY.bits().cast_signed();
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(shown);
-        let opened = opened.map(|folder| Opened {
-            path: path_of(&folder).unwrap_or_else(|_| shown.to_owned()),
-            folder,
-        });
+        let opened = (0..TRIES).find_map(|_| Opened::at(shown).transpose());
+        let changes = || Err(io::Error::other("it changes all the time"));
+        let opened = opened.unwrap_or_else(changes);
         let (shown, opened) = (shown.to_owned(), Arc::new(opened));
         Self { shown, opened }
     }
@@ -267,6 +261,7 @@ fn leads_away(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
     use std::thread;
 
@@ -297,6 +292,34 @@ mod tests {
         opened.remove(PERSON_FILE).unwrap();
         let files = |folder: &Path| fs::read_dir(folder).unwrap().count();
         assert_eq!((files(&own), files(&other)), (1, 1));
+    }
+
+    #[test]
+    fn the_path_of_a_folder_is_its_own_while_a_link_to_it_is_turned() {
+        let work = tempfile::tempdir().unwrap();
+        let (own, other) = (work.path().join("own"), work.path().join("other"));
+        for folder in [&own, &other] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join(CONFIG_FILE), folder.to_str().unwrap()).unwrap();
+        }
+        let (link, beside) = (work.path().join("link"), work.path().join("beside"));
+        symlink(&own, &link).unwrap();
+        let turned = link.clone();
+        let turning = thread::spawn(move || {
+            for folder in [&other, &own].into_iter().cycle().take(4_000) {
+                symlink(folder, &beside).unwrap();
+                fs::rename(&beside, &turned).unwrap();
+            }
+        });
+        while !turning.is_finished() {
+            let opened = SettingsFolder::open(&link);
+            let Ok(Some(text)) = opened.text(CONFIG_FILE) else {
+                continue;
+            };
+            let path = opened.path_of(CONFIG_FILE);
+            assert_eq!(fs::read_to_string(path).unwrap(), text);
+        }
+        turning.join().unwrap();
     }
 
     #[test]
