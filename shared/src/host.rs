@@ -99,6 +99,15 @@ pub fn check_chosen(host: &str) -> Result<(), Refusal> {
     ))
 }
 
+/// Returns the name after an `@`, as rows of people show it: with spaces it is quoted, or it would read as the rest of the row.
+pub fn after_at(host: &str) -> String {
+    if host.contains(char::is_whitespace) {
+        format!("@\"{host}\"")
+    } else {
+        format!("@{host}")
+    }
+}
+
 /// Returns whether the name looks generated, as for a container that gets a new one when recreated: 12 hexadecimal digits.
 pub fn is_generated(host: &str) -> bool {
     host.len() == 12
@@ -135,6 +144,12 @@ pub fn unique<'a>(name: &str, taken: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_with_spaces_does_not_read_as_the_rest_of_its_row() {
+        assert_eq!(after_at("nas"), "@nas");
+        assert_eq!(after_at("nas to human"), "@\"nas to human\"");
+    }
 
     #[test]
     fn names_of_containers_are_distinguished_from_others() {

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::AppState;
 use super::endpoint::{Body, By, RestAnswer};
 use super::keys::changed;
-use crate::auth::invites::invites;
+use crate::auth::invites::{invites, revoke_invite};
 use crate::auth::looks::KEYS_KNOWN_WITHIN;
 use crate::auth::{NAMES_WITHOUT_KEY, Principal, Right, check_free, issue, renames};
 use crate::clock;
@@ -201,6 +201,12 @@ async fn move_host(
     to: String,
 ) -> Result<RenamedHost, Refusal> {
     let store = &server.services.store;
+    // One that names the host would give the former name away. Its keys would not vouch for this later.
+    for invite in invites(store.as_ref()).await? {
+        if invite.host.as_ref() == Some(&from) {
+            revoke_invite(store.as_ref(), &invite.id, principal).await?;
+        }
+    }
     let mut agents = move_agents(server, principal, &from, &to).await?;
     let keys = store.keys().await?;
     let renamed = renames::rename_host(store.as_ref(), &from, &to, principal).await?;

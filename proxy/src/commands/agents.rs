@@ -1,7 +1,7 @@
 //! `c3po agents`: lists agents, and forgets one of them.
 
 use c3po_shared::agent::AgentRecord;
-use c3po_shared::host::{AgentRemoval, RemovedAgent};
+use c3po_shared::host::{AgentRemoval, RemovedAgent, after_at};
 use c3po_shared::ids::AgentId;
 use c3po_shared::text::harmless;
 use c3po_shared::time::age;
@@ -96,7 +96,7 @@ fn row(printer: &Printer, agent: &AgentRecord) -> Vec<String> {
     let host = agent
         .host
         .as_ref()
-        .map(|host| format!("@{}", harmless(host, false)))
+        .map(|host| after_at(&harmless(host, false)))
         .unwrap_or_default();
     let role = agent
         .role

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use c3po_shared::host::after_at;
 use c3po_shared::message::Message;
 use c3po_shared::text::{harmless, harmless_json};
 use c3po_shared::time::Timestamp;
@@ -119,7 +120,7 @@ impl Printer {
         let host = message
             .from_host
             .as_ref()
-            .map(|host| format!(" @{}", harmless(host, false)))
+            .map(|host| format!(" {}", after_at(&harmless(host, false))))
             .unwrap_or_default();
         let mut head = format!(
             "{}  from {}{host} to {}  {}",

@@ -353,8 +353,10 @@ async fn a_host_that_takes_the_former_name_of_another_inherits_none_of_its_reser
         )
         .await?;
     forgotten(&gate, &mut second, &nas, "web-2").await?;
+    let open = invited(&gate, &["--host", "nas"]).await?;
     gate.ask(&["hosts", "rename", "nas", "attic"]).await?;
-    // Only an administrator gives the name away.
+    // Only an administrator gives the name away, and not by an invite from before.
+    ensure!(joined(&gate, &open, "nas", None).await.is_err());
     let (_, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     assert_eq!(host, "nas-2");
     let given = invited(&gate, &["--host", "nas"]).await?;
