@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use c3po_shared::time::Timestamp;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::looks::uptime;
@@ -14,12 +14,22 @@ use crate::store::{Result, Store};
 /// How often changes of keys and logins are checked, at the cost of two small reads.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
+/// How long after a change all coordinators have seen it, if nothing delays them.
+const SEEN_WITHIN: Duration = Duration::from_millis(600);
+
 /// How often keys and logins are read without a change of their counters: a store that lost its latest writes in a failover may
 /// count other changes by the same numbers.
 const READ_EVERY: Duration = Duration::from_secs(60);
 
 /// How often the uses of keys and logins are written.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
+
+/// Waits until the other coordinators of the store accept a new credential too: its holder may reach any of them.
+pub(crate) async fn seen_by_others(store: &dyn Store) {
+    if store.is_shared() {
+        sleep(SEEN_WITHIN).await;
+    }
+}
 
 /// Loads the keys and the logins.
 pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<()> {

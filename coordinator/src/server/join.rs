@@ -20,6 +20,7 @@ use super::wrong_codes::WrongCodes;
 use super::{AppState, PrintedCommand, download, origins};
 use crate::auth::invites::{self, NewInvite};
 use crate::auth::issue;
+use crate::auth::watch::seen_by_others;
 use crate::clock;
 use crate::config::Config;
 use crate::store::{Key, Store, StoreError};
@@ -169,7 +170,7 @@ pub(super) async fn join(
     let (store, wrong) = (server.services.store.as_ref(), || {
         server.joins.wrong.refuse(Instant::now())
     });
-    let _place = server.joins.wrong.place().await?;
+    let place = server.joins.wrong.place().await?;
     let own = server.joins.fingerprint();
     let presented = invites::invited(store, &request, own)
         .await?
@@ -182,7 +183,9 @@ pub(super) async fn join(
     let joined = invites::join(store, &request, own, presented).await;
     let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
     let (key, reply) = joined.ok_or_else(wrong)?;
+    drop(place);
     changed(&server, "joined", &key.id, &key.made_by).await;
+    seen_by_others(store).await;
     let older_key = older_key.map(|(id, (valid, proof))| OlderKey {
         revoke: server.joins.typed.line(&format!("keys revoke {id}")),
         id,

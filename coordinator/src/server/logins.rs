@@ -16,6 +16,7 @@ use super::endpoint::{Body, By, InPath, RestAnswer};
 use super::keys::Named;
 use crate::auth::logins::{self, NewLogin};
 use crate::auth::offspring::{self, MadeCredential};
+use crate::auth::watch::seen_by_others;
 use crate::auth::{self, Principal, Right};
 use crate::request::{check_right, notify_people, record_page_use};
 use crate::store::Login;
@@ -105,10 +106,12 @@ pub(super) async fn log_in(
 ) -> RestAnswer<LoginReply> {
     server.auth.check_logins()?;
     let store = server.services.store.as_ref();
-    let _place = server.wrong_logins.place().await?;
+    let place = server.wrong_logins.place().await?;
     let spent = logins::spend(store, &request).await?;
     let (login, token) = spent.ok_or_else(|| server.wrong_logins.refuse(Instant::now()))?;
+    drop(place);
     changed(&server, "logged_in", &login, &login.made_by).await;
+    seen_by_others(store).await;
     Ok(Json(LoginReply {
         token,
         login: logins::shown(login),

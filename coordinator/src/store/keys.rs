@@ -163,6 +163,11 @@ pub trait KeyStore: Send + Sync {
         }
     }
 
+    /// Returns whether other coordinators may use this store.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Returns a number that grows with every change of a key. The cost is one small read.
     async fn key_changes(&self) -> Result<u64>;
 

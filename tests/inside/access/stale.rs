@@ -92,3 +92,17 @@ async fn a_renamed_host_has_nothing_of_the_next_one_at_a_coordinator_that_was_cu
     ensure!(!inbox.contains("of the old one"), "{inbox}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_host_that_has_joined_is_accepted_by_every_coordinator_at_once() -> Result<()> {
+    let redis = Redis::start().await?;
+    let store = redis.url();
+    let start = || Gate::start_with(|config| config.store = store.parse().expect("a store"));
+    let (gate, other) = (start().await?, start().await?);
+    for name in ["nas", "attic", "vm"] {
+        let (key, _) = joined(&gate, &invited(&gate, &[]).await?, name, None).await?;
+        let me = ask(&other, "GET", "/api/v1/me", Some(&key), None, "").await?;
+        ensure!(me.status == 200, "{name}: {} {}", me.status, me.body);
+    }
+    Ok(())
+}

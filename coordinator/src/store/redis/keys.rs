@@ -26,6 +26,10 @@ impl KeyStore for RedisStore {
         self.with_host(key).await
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     async fn key_changes(&self) -> Result<u64> {
         HOSTS.changes(self).await
     }
