@@ -224,6 +224,23 @@ async fn a_request_that_waits_for_its_coordinator_stays_after_the_relay_was_turn
 }
 
 #[tokio::test]
+async fn a_request_that_waits_for_its_coordinator_never_goes_to_the_people_of_another() -> Result<()>
+{
+    let mut host = Host::new().await?;
+    let other = tempdir()?;
+    let box_b = Coordinator::start(other.path()).await?;
+    let bob = Person::log_in(other.path(), &box_b, "bob", "person").await?;
+    host.writes(&host.coordinator.url(), ON)?;
+    let session = host.session(("NO_COLOR", "")).await?;
+    let moved = |host: &Host| host.writes(&box_b.url(), ON);
+    host.stays_after(&session, "make one", moved).await?;
+    is_not_asked(&bob, "make one").await?;
+    // Later ones do.
+    let _hook = host.asks("make two").await?;
+    bob.question("make two").await.map(drop)
+}
+
+#[tokio::test]
 async fn the_environment_decides_before_the_file() -> Result<()> {
     let host = Host::new().await?;
     let url = host.coordinator.url();

@@ -9,7 +9,6 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::trust::Trust;
-use super::{Link, Shared};
 use crate::config::{Config, Coordinators, Stamp, stamp};
 
 /// How often the file is checked while there is no link. A check is one system call.
@@ -31,20 +30,6 @@ impl Endpoints {
             coordinators,
             trust,
         })
-    }
-}
-
-impl Link {
-    /// Returns whether a request of the client is relayed now: by the file as it is, also if this link began before.
-    pub async fn relays(&self) -> bool {
-        self.shared.relays().await
-    }
-}
-
-impl Shared {
-    /// Returns whether a request of the client may be written to the link now.
-    pub(super) async fn relays(&self) -> bool {
-        self.directory.relays(&self.config).await
     }
 }
 
@@ -110,17 +95,18 @@ impl Directory {
         }
     }
 
-    /// Returns whether requests are relayed by the file as it is now. If it names others than the coordinators of the link, it
-    /// counts from the next link on: requests go to the present ones.
-    async fn relays(&self, config: &Config) -> bool {
+    /// Returns the coordinators to which requests are relayed by the file as it is now. If it names others than those of the link,
+    /// it counts from the next link on: requests go to the present ones.
+    pub(super) async fn relays(&self, config: &Config) -> Option<Coordinators> {
         let current = self.entry().coordinators.clone();
-        if self.look().await.is_none() {
-            return current.relays;
-        }
-        match read(config).await {
-            Some(Ok(read)) => read.relays && read.cover(&current),
-            Some(Err(_)) | None => config.without_file(current).relays,
-        }
+        let relays = match self.look().await {
+            None => current.relays,
+            Some(_) => match read(config).await {
+                Some(Ok(read)) => read.relays && read.cover(&current),
+                Some(Err(_)) | None => config.without_file(current.clone()).relays,
+            },
+        };
+        relays.then_some(current)
     }
 
     /// Returns the stamp of the file if it differs from that of the last reading.
@@ -175,23 +161,26 @@ mod tests {
         config.places.config_file.clone_from(&path);
         config.read_at = stamp(&path);
         let directory = Directory::new(&config);
-        assert!(directory.relays(&config).await);
+        assert!(directory.relays(&config).await.is_some());
         for off in ["", "relay_permissions = maybe\n"] {
             write(off);
-            assert!(!directory.relays(&config).await, "{off}");
+            assert!(directory.relays(&config).await.is_none(), "{off}");
             directory.refresh(&config).await;
-            assert!(!directory.relays(&config).await, "{off}");
+            assert!(directory.relays(&config).await.is_none(), "{off}");
             write(on);
-            assert!(directory.relays(&config).await, "after {off}");
+            assert!(directory.relays(&config).await.is_some(), "after {off}");
         }
         write(&format!("{elsewhere}{on}"));
-        assert!(!directory.relays(&config).await, "to those of the link");
+        assert!(
+            directory.relays(&config).await.is_none(),
+            "to those of the link"
+        );
         directory.refresh(&config).await;
-        assert!(directory.relays(&config).await);
+        assert!(directory.relays(&config).await.is_some());
         std::fs::remove_file(&path).unwrap();
-        assert!(!directory.relays(&config).await);
+        assert!(directory.relays(&config).await.is_none());
         directory.refresh(&config).await;
-        assert!(!directory.relays(&config).await);
+        assert!(directory.relays(&config).await.is_none());
     }
 
     #[tokio::test]
@@ -204,6 +193,6 @@ mod tests {
         config.places.config_file.clone_from(&path);
         config.read_at = stamp(&path);
         std::fs::write(&path, "").unwrap();
-        assert!(!Directory::new(&config).relays(&config).await);
+        assert!(Directory::new(&config).relays(&config).await.is_none());
     }
 }

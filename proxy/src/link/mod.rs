@@ -18,6 +18,7 @@ mod pending;
 mod people;
 mod prompts;
 mod queue;
+mod relayed;
 mod resolve;
 mod rules;
 mod run;

@@ -1,8 +1,11 @@
 //! One call on its way to the coordinator, under one id on every connection, and its reply.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::catalogue::{AskUser, Call, Received, TimedOut, UserAnswer, WaitForMessage};
+use c3po_shared::catalogue::{
+    AskUser, Call, Received, RequestPermission, TimedOut, UserAnswer, WaitForMessage,
+};
 use c3po_shared::ids::CallId;
 use c3po_shared::limits::{ASK_DEFAULT, WAIT_DEFAULT};
 use c3po_shared::refusal::Refusal;
@@ -10,14 +13,25 @@ use c3po_shared::wire::{CallParams, Outgoing, RequestId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::config::Coordinators;
+
 /// The outcome of a call.
 pub(crate) type CallResult = Result<Received, Refusal>;
+
+/// The coordinators whose people a request of the client may be written to, and its number.
+pub(super) struct Addressees {
+    pub(super) number: i64,
+    /// `None` for nobody.
+    pub(super) coordinators: Option<Arc<Coordinators>>,
+}
 
 /// A call to send, on several connections if needed, always under the same id.
 #[derive(Debug, Clone)]
 pub(super) struct OutgoingCall {
     pub(super) call_id: CallId,
     pub(super) call: Call,
+    /// The coordinators whose people may see a request of the client.
+    relayed_to: Option<Arc<Coordinators>>,
     began: Instant,
 }
 
@@ -26,13 +40,30 @@ impl OutgoingCall {
         Self {
             call_id,
             call,
+            relayed_to: None,
             began: now,
         }
     }
 
-    /// Returns whether it asks people for a decision about a request of the client.
-    pub(super) fn is_relayed(&self) -> bool {
-        matches!(self.call, Call::RequestPermission(_))
+    /// Makes the call by which people of those coordinators are asked about a request of the client.
+    pub(super) fn relayed(
+        call_id: CallId,
+        request: RequestPermission,
+        to: Arc<Coordinators>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            relayed_to: Some(to),
+            ..Self::new(call_id, Call::RequestPermission(request), now)
+        }
+    }
+
+    /// Returns the addressees under that number if it asks people for a decision about a request of the client.
+    pub(super) fn addressees(&self, number: i64) -> Option<Addressees> {
+        matches!(self.call, Call::RequestPermission(_)).then(|| Addressees {
+            number,
+            coordinators: self.relayed_to.clone(),
+        })
     }
 
     /// Returns when a wait ends by itself; `None` for a call whose caller wants an answer now.

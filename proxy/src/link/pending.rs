@@ -11,7 +11,7 @@ use c3po_shared::wire::{Cancel, Outgoing, RequestId, SessionChange};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::outgoing_call::{Answered, CallResult, OutgoingCall};
+use super::outgoing_call::{Addressees, Answered, CallResult, OutgoingCall};
 
 /// How many unanswered receipts are kept. Beyond it the oldest is dropped, and its message is shown once more.
 const RECEIPTS_MAX: usize = 1_024;
@@ -153,13 +153,13 @@ impl Pending {
         }
     }
 
-    /// Returns the next frame to write, with its number if people are asked for a decision: the caller writes that one only
-    /// while the relay is on. Its request counts as written from now on.
+    /// Returns the next frame to write, with its addressees if people are asked for a decision: the caller writes that one only
+    /// while it is relayed to them. Its request counts as written from now on.
     pub(super) fn next_frame(
         &mut self,
         now: Instant,
         facts: &dyn Fn() -> SessionChange,
-    ) -> Option<(String, Option<i64>)> {
+    ) -> Option<(String, Option<Addressees>)> {
         while let Some(next) = self.to_write.pop_front() {
             let number = match next {
                 ToWrite::Request(number) => number,
@@ -177,9 +177,7 @@ impl Pending {
             entry.writes += 1;
             entry.written = Some(now);
             return Some(match &entry.body {
-                RequestBody::Call(call, _) => {
-                    (call.frame(number, now), call.is_relayed().then_some(number))
-                }
+                RequestBody::Call(call, _) => (call.frame(number, now), call.addressees(number)),
                 RequestBody::Receipt(receipt) => {
                     let id = RequestId::Number(number);
                     (Outgoing::request(&id, "receipt", receipt).text(), None)

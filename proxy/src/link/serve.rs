@@ -109,15 +109,15 @@ async fn write_pending(shared: &Shared, connection: &mut LinkSocket) -> Result<(
     loop {
         let now = Instant::now();
         let next = shared.pending().next_frame(now, &|| shared.report(now));
-        let Some((frame, relayed)) = next else {
+        let Some((frame, addressees)) = next else {
             break;
         };
-        if let Some(number) = relayed
-            && !shared.relays().await
+        if let Some(addressees) = addressees
+            && !shared.relays_to(&addressees).await
         {
-            // It was asked for while the relay was on, maybe on another link.
-            let stays = shared.pending().answered(number);
-            if let Some(call) = stays {
+            // It was asked for while the relay was on, maybe on another link. Its caller asks again, or gives up.
+            let held = shared.pending().answered(addressees.number);
+            if let Some(call) = held {
                 call.pass_on(Err(rules::relay_is_off()));
             }
             continue;

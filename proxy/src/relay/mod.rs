@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::client::{process_age, session_file};
-use crate::config::Config;
+use crate::config::{Config, Coordinators};
 use crate::deliver::LastHop;
 use crate::link::Link;
 use crate::local::Desk;
@@ -46,8 +46,8 @@ const CLIENT_ENDS: Duration = Duration::from_millis(300);
 const LOOKED_AT: Duration = Duration::from_secs(1);
 /// How often verdicts that nothing waits for are removed.
 const CLEANED: Duration = Duration::from_secs(30);
-/// Why a request stays at the terminal after the relay was turned off.
-const OFF: &str = "the relay is off";
+/// Why a request stays at the terminal after the relay was turned off, or to other coordinators.
+const OFF: &str = "the relay is off, or goes to other coordinators";
 
 /// Answers the hooks of a session: requests for a decision here, and all others by the last hop.
 pub struct FrontDesk {
@@ -73,12 +73,13 @@ impl Desk for FrontDesk {
             _ => None,
         };
         let answer = self.hop.heard(event).await;
-        match asked {
-            Some(asked) if self.relay.link.relays().await => {
-                Arc::clone(&self.relay).ask(asked).await
-            }
+        let Some(asked) = asked else {
+            return answer;
+        };
+        match self.relay.link.relays().await {
+            Some(to) => Arc::clone(&self.relay).ask(asked, &to).await,
             // It stays at the terminal.
-            _ => answer,
+            None => answer,
         }
     }
 
@@ -229,9 +230,9 @@ impl Relay {
         }
     }
 
-    /// Asks people, and returns the output of the hook: the first verdict, or nothing if before that the dialog closes or the
-    /// relay is turned off.
-    async fn ask(self: Arc<Self>, asked: Asked) -> Answer {
+    /// Asks people of those coordinators, and returns the output of the hook: the first verdict, or nothing if before that the
+    /// dialog closes, the relay is turned off, or it goes to others.
+    async fn ask(self: Arc<Self>, asked: Asked, to: &Arc<Coordinators>) -> Answer {
         let _open = OpenDialog::count(&self.open[usize::from(asked.is_of_subagent())]);
         let watch = Arc::new(Watch::begin(&self.session_file, &asked));
         let is_sole = || self.is_sole(asked.is_of_subagent());
@@ -246,8 +247,8 @@ impl Relay {
         let verdict = tokio::select! {
             biased;
             () = watch.dialog_closes(&asked, is_sole) => return unanswered.closed(),
-            () = self.turns_off() => return unanswered.stays(OFF),
-            verdict = self.decide(call, &mut unanswered) => verdict,
+            () = self.turns_off(to) => return unanswered.stays(OFF),
+            verdict = self.decide(call, &mut unanswered, to) => verdict,
         };
         let verdict = match verdict {
             Ok(verdict) => verdict,
@@ -258,7 +259,7 @@ impl Relay {
         };
         let (relay, id) = (Arc::clone(&self), verdict.id.clone());
         self.tasks.spawn(async move { relay.acknowledge(id).await });
-        if self.is_off().await {
+        if self.is_off(to).await {
             return unanswered.stays(OFF);
         }
         let Some(stdout) = asked.output(&verdict) else {
@@ -279,28 +280,34 @@ impl Relay {
         }
     }
 
-    /// Waits until the relay is off. A coordinator that is unreachable leaves it on.
-    async fn turns_off(&self) {
+    /// Waits until the relay to those coordinators is off. One that is unreachable leaves it on.
+    async fn turns_off(&self, to: &Coordinators) {
         loop {
             sleep(LOOKED_AT).await;
-            if self.is_off().await {
+            if self.is_off(to).await {
                 return;
             }
         }
     }
 
-    /// Returns whether the relay is off, by two looks: a file that is being replaced may be missing for a moment.
-    async fn is_off(&self) -> bool {
-        if self.link.relays().await {
+    /// Returns whether the relay to those coordinators is off, by two looks: a file that is being replaced may be missing for a
+    /// moment.
+    async fn is_off(&self, to: &Coordinators) -> bool {
+        if self.link.relays_to(to).await {
             return false;
         }
         sleep(LOOKED_AT).await;
-        !self.link.relays().await
+        !self.link.relays_to(to).await
     }
 
     /// Asks people, and returns the first verdict.
-    async fn decide(&self, call: CallId, unanswered: &mut Unanswered) -> Result<Message, Refusal> {
-        let question = self.send(call, &unanswered.asked).await?;
+    async fn decide(
+        &self,
+        call: CallId,
+        unanswered: &mut Unanswered,
+        to: &Arc<Coordinators>,
+    ) -> Result<Message, Refusal> {
+        let question = self.send(call, &unanswered.asked, to).await?;
         unanswered.question = Some(question.clone());
         let verdict = self.verdicts.expect(&question);
         unanswered.watch.identify(&unanswered.asked).await;
@@ -322,9 +329,13 @@ impl Relay {
     }
 
     /// Stores the question, under one call id however often it is sent.
-    async fn send(&self, id: CallId, asked: &Asked) -> Result<MessageId, Refusal> {
-        let call = Call::RequestPermission(asked.call());
-        let reply = self.link.call_until_done(id, call).await?;
+    async fn send(
+        &self,
+        id: CallId,
+        asked: &Asked,
+        to: &Arc<Coordinators>,
+    ) -> Result<MessageId, Refusal> {
+        let reply = self.link.relay_until_done(id, asked.call(), to).await?;
         Ok(reply.read::<Sent>()?.message.id)
     }
 

@@ -1,10 +1,13 @@
-//! A request of the client is written to a link only while the relay is on.
+//! A request of the client is written to a link only while the relay is on, and to the coordinators that had the relay when it was
+//! asked.
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use c3po_shared::catalogue::Call;
-use c3po_shared::refusal::ErrorCode;
+use c3po::config::Coordinators;
+use c3po_shared::catalogue::RequestPermission;
+use c3po_shared::ids::CallId;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -28,16 +31,32 @@ fn relays(peer: &Peer) -> Running {
     run_with(vec![peer.url()], home)
 }
 
-fn asks(running: &Running) -> JoinHandle<Outcome> {
+/// Asks people as the hook of a client does.
+async fn asks(running: &Running) -> JoinHandle<Outcome> {
+    let to = running.link.relays().await.unwrap();
+    asks_those(running, to)
+}
+
+/// Asks people of those coordinators.
+fn asks_those(running: &Running, to: Arc<Coordinators>) -> JoinHandle<Outcome> {
     let part = json!({"id": "1", "text": "make", "allow_text": true});
     let request = json!({"tool": "Bash", "input": "{}"});
     let question = json!({"kind": "permission", "parts": [part], "request": request});
-    let call = json!({"message": "make", "question": question});
-    let call = Call::RequestPermission(serde_json::from_value(call).unwrap());
+    let request = json!({"message": "make", "question": question});
+    let request: RequestPermission = serde_json::from_value(request).unwrap();
     let link = running.link.clone();
-    running
-        .tasks
-        .spawn(async move { link.call(call).await.map(|reply| reply.into_value()) })
+    running.tasks.spawn(async move {
+        let reply = link.relay_until_done(CallId::fresh(), request, &to).await;
+        reply.map(|reply| reply.into_value())
+    })
+}
+
+/// Checks that the request of the client is the next call on the link, and answers it.
+async fn hears_the_request(asked: JoinHandle<Outcome>, talk: &mut Talk) {
+    let heard = talk.hear().await;
+    assert_eq!(tool(&heard), "request_permission");
+    talk.answer(&heard, json!({})).await;
+    outcome(asked).await.unwrap();
 }
 
 /// Checks that a ping is the next call on the link.
@@ -54,21 +73,19 @@ fn tool(frame: &Value) -> &Value {
 }
 
 #[tokio::test]
-async fn a_request_of_the_client_is_not_written_again_after_the_relay_was_turned_off() {
+async fn a_request_of_the_client_is_not_written_again_while_the_relay_is_off() {
     let peer = Peer::listen().await;
     let running = relays(&peer);
-    let asked = asks(&running);
+    let asked = asks(&running).await;
     let (mut talk, _) = peer.welcome("web").await;
     assert_eq!(tool(&talk.hear().await), "request_permission");
     drop(talk);
     writes(running.state.path(), &peer.url(), "");
     let (mut talk, _) = peer.welcome("web").await;
-    let refusal = outcome(asked).await.unwrap_err();
-    assert_eq!(
-        (refusal.code, &refusal.details["applied"]),
-        (ErrorCode::Forbidden, &json!("unknown"))
-    );
     hears_only_a_ping(&running, &mut talk).await;
+    // The file was only replaced.
+    writes(running.state.path(), &peer.url(), ON);
+    hears_the_request(asked, &mut talk).await;
 }
 
 #[tokio::test]
@@ -77,14 +94,26 @@ async fn a_request_of_the_client_is_not_written_to_a_coordinator_that_the_file_d
     let running = relays(&peer);
     running.link.begin();
     let (mut talk, _) = peer.welcome("web").await;
+    let to = running.link.relays().await.unwrap();
     writes(running.state.path(), "ws://127.0.0.1:9/acp", ON);
-    let refusal = outcome(asks(&running)).await.unwrap_err();
-    assert_eq!(refusal.code, ErrorCode::Forbidden);
+    assert!(running.link.relays().await.is_none());
+    let asked = asks_those(&running, to);
     hears_only_a_ping(&running, &mut talk).await;
     writes(running.state.path(), &peer.url(), ON);
-    let asked = asks(&running);
-    let heard = talk.hear().await;
-    assert_eq!(tool(&heard), "request_permission");
-    talk.answer(&heard, json!({})).await;
-    outcome(asked).await.unwrap();
+    hears_the_request(asked, &mut talk).await;
+}
+
+#[tokio::test]
+async fn a_request_of_the_client_never_goes_to_other_coordinators_than_those_that_it_was_for() {
+    let (peer, other) = (Peer::listen().await, Peer::listen().await);
+    let running = relays(&peer);
+    let asked = asks(&running).await;
+    let (mut talk, _) = peer.welcome("web").await;
+    assert_eq!(tool(&talk.hear().await), "request_permission");
+    drop(talk);
+    writes(running.state.path(), &other.url(), ON);
+    let (mut talk, _) = other.welcome("web").await;
+    hears_only_a_ping(&running, &mut talk).await;
+    hears_the_request(asks(&running).await, &mut talk).await;
+    assert!(!asked.is_finished());
 }
