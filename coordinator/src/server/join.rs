@@ -27,6 +27,8 @@ use crate::store::{Key, Store, StoreError};
 
 /// How a host gets another code.
 const NEW_CODE: &str = "Get a new one: `c3po-coordinator invite` on the coordinator's machine.";
+/// The flags of curl by which it reads no file of settings and uses no proxy that a project's environment names.
+const DIRECTLY: &str = "-q -fsS --noproxy '*'";
 /// The creator of the invite that is made at startup if there is no key.
 const START: &str = "start";
 
@@ -96,12 +98,9 @@ impl Joins {
         // The code is never a program argument, which every local user could see; a shell assignment before a command is not
         // an argument.
         let line = format!("{CODE_VARIABLE}={code} c3po join {url}");
-        let flags = Some(self.curl())
-            .filter(|flags| !flags.is_empty())
-            .map(|flags| format!("{flags} "));
-        let flags = flags.unwrap_or_default();
         let install = format!(
-            "curl -q -fsS {flags}{url}{} | {CODE_VARIABLE}={code} sh",
+            "curl {} {url}{} | {CODE_VARIABLE}={code} sh",
+            self.curl(),
             download::SCRIPT_PATH
         );
         Ok(Invited {
@@ -134,9 +133,10 @@ impl Joins {
         loopback_warning(self.address, reachable(self.address, outward).ip())
     }
 
-    /// Returns the flags with which curl verifies this coordinator.
+    /// Returns the flags with which curl fetches from this coordinator directly, and verifies it.
     pub(super) fn curl(&self) -> String {
-        self.transport.curl_flags()
+        let verifying = self.transport.curl_flags();
+        format!("{DIRECTLY} {verifying}").trim_end().to_owned()
     }
 
     /// Returns the fingerprint of the coordinator's own certificate, if it has one.

@@ -59,7 +59,7 @@ main() {
     fetched=$(mktemp "$folder/.c3po.XXXXXX")
     trap 'rm -f "$fetched"' EXIT
     echo "fetching c3po for $machine from $url" >&2
-    curl -q -fsS @CURL@ "$url/download/$machine/c3po" -o "$fetched"
+    curl @CURL@ "$url/download/$machine/c3po" -o "$fetched"
     if command -v sha256sum >/dev/null 2>&1; then found=$(sha256sum "$fetched"); else found=$(shasum -a 256 "$fetched"); fi
     if [ "${found%% *}" != "$sum" ]; then
         echo 'join.sh: what was fetched is not what the coordinator said it is; nothing was installed' >&2

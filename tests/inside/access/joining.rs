@@ -15,6 +15,15 @@ use tokio::process::Command;
 /// The most verbose log level that does not name a library which logs whole messages.
 const LOUD: &str = "trace";
 
+/// The variables that name a proxy for curl.
+const PROXIES: [&str; 5] = [
+    "http_proxy",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+];
+
 /// Starts a coordinator that requires keys, with TLS and the most verbose log.
 pub(super) async fn coordinator(work: &Path) -> Result<Coordinator> {
     let store = format!("sqlite:{}", work.join("c3po.db").display());
@@ -308,6 +317,24 @@ async fn a_host_without_the_program_gets_it_from_the_coordinator_alone() -> Resu
         status.status.success() && String::from_utf8_lossy(&status.stdout).contains("connected"),
         "{status:?}"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_printed_line_uses_no_proxy_of_the_environment() -> Result<()> {
+    let (work, home) = (TempDir::new()?, TempDir::new()?);
+    let coordinator = coordinator(work.path()).await?;
+    let line = line(work.path(), &coordinator, "curl ").await?;
+    let mut shell = command("sh", home.path());
+    shell
+        .args(["-c", &line])
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    for variable in PROXIES {
+        shell.env(variable, "http://127.0.0.1:9");
+    }
+    let installed = shell.output().await?;
+    ensure!(installed.status.success(), "{installed:?}");
+    ensure!(home.path().join(".local/bin/c3po").exists());
     Ok(())
 }
 
