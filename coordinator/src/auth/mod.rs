@@ -1,5 +1,6 @@
 //! Authenticates requests, before any upgrade and before any body is read.
 
+mod allotment;
 mod globs;
 mod hosts;
 pub(crate) mod invites;
@@ -35,6 +36,7 @@ pub(crate) use self::principal::Reach;
 pub(crate) use self::principal::tests::key;
 pub(crate) use self::principal::{NAMES_WITHOUT_KEY, Principal, Stay};
 pub(crate) use self::rights::Right;
+pub(crate) use self::turns::Turns;
 use self::rights::reach;
 use crate::config::{Config, Secret, Tls};
 use crate::store::{Key, Login};

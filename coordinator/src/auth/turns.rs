@@ -1,18 +1,21 @@
-//! The turns of a principal's links. A link that has more to do, or whose principal is busy, goes on only in its turn, so that a
-//! flood through hundreds of links costs others no more than one through a few.
+//! The turns of a principal's links and requests. A link that has more to do, or whose principal is busy, goes on only in its
+//! turn, so that a flood through hundreds of links costs others no more than one through a few. The same applies to requests.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::ready;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-/// The links of one busy key that have their turn at the same time: one core handles more frames than the store.
+/// The links and requests of one busy key that have their turn at the same time: one core handles more than the store.
 pub(super) const TURNS_PER_KEY: usize = 1;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub(super) const TURNS_WITHOUT_KEY: usize = 4;
-/// The share of one core, as a divisor, that a principal may take for handling frames before it counts as busy.
+/// The share of one core, as a divisor, that a principal may take for frames and requests before it counts as busy.
 const SHARE: u32 = 8;
 /// How much it may save up, as time that it has paid for.
 const SAVED: Duration = Duration::from_millis(10);
@@ -35,7 +38,12 @@ impl Turns {
         }
     }
 
-    /// Records work of one of its links.
+    /// Returns the turns of requests without a credential.
+    pub(crate) fn of_strangers() -> Self {
+        Self::new(TURNS_WITHOUT_KEY)
+    }
+
+    /// Records work of one of its links or requests.
     pub(crate) fn note(&self, work: Duration) {
         let (now, price) = (self.now(), micros(work * SHARE));
         let paid = |before: u64| Some(before.max(now) + price);
@@ -44,7 +52,7 @@ impl Turns {
         let _ = self.paid_at.fetch_update(order, order, paid);
     }
 
-    /// Returns whether its links have worked more than its share lately.
+    /// Returns whether they have worked more than its share lately.
     pub(crate) fn is_busy(&self) -> bool {
         self.paid_at.load(Ordering::Relaxed) > self.now() + micros(SAVED)
     }
@@ -54,6 +62,26 @@ impl Turns {
         let turn = self.places.acquire().await;
         yield_now().await;
         drop(turn);
+    }
+
+    /// Does the work, each step of it in a turn while the principal is busy.
+    pub(crate) async fn apply<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut turn = None;
+        poll_fn(|context| {
+            if turn.is_none() && self.is_busy() {
+                turn = Some(Box::pin(self.next()));
+            }
+            if let Some(next) = &mut turn {
+                ready!(next.as_mut().poll(context));
+                turn = None;
+            }
+            let began = Instant::now();
+            let done = work.as_mut().poll(context);
+            self.note(began.elapsed());
+            done
+        })
+        .await
     }
 
     fn now(&self) -> u64 {
@@ -83,6 +111,20 @@ mod tests {
         assert!(turns.is_busy());
         tokio::time::advance(2 * SAVED).await;
         assert!(!turns.is_busy());
+    }
+
+    #[tokio::test]
+    async fn work_of_a_busy_principal_goes_on_after_everybody_elses() {
+        let turns = Turns::new(1);
+        let step = || async {
+            std::thread::sleep(SAVED);
+            yield_now().await;
+        };
+        turns.apply(step()).await;
+        assert!(turns.is_busy());
+        let mut late = pin!(turns.apply(async {}));
+        assert!(futures_util::poll!(&mut late).is_pending());
+        late.await;
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ use super::accept::CODE_BODY_MAX;
 use super::credential::Credential;
 use super::endpoint::{Refused, read_body};
 use super::{AppState, MCP_PATH};
-use crate::auth::Principal;
+use crate::auth::{Principal, Turns};
 use crate::request::{begin_request, begin_upgrade};
 use crate::unfinished::Charge;
 
@@ -64,11 +64,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The entrance, with the places of requests without a valid credential. Each principal has its own.
+/// The entrance, with the places and turns of requests without a valid credential. Each principal has its own.
 #[derive(Debug)]
 pub(super) struct Entrance {
     server: AppState,
     strangers: Arc<Semaphore>,
+    turns: Arc<Turns>,
 }
 
 impl Entrance {
@@ -76,6 +77,7 @@ impl Entrance {
         Arc::new(Self {
             server: server.clone(),
             strangers: Arc::new(Semaphore::new(STRANGERS_AT_ONCE)),
+            turns: Arc::new(Turns::of_strangers()),
         })
     }
 
@@ -145,14 +147,20 @@ pub(super) async fn layer(
         Ok(passed) => passed,
         Err(refusal) => return Refused::from(refusal).into_response(),
     };
+    let (strangers, principal) = (Arc::clone(&entrance.turns), principal_of(&request));
     drop(entrance);
-    let mut response = next.run(request).await;
+    let turns = principal.as_ref().map_or(&*strangers, |one| one.turns());
+    let mut response = turns.apply(next.run(request)).await;
     // A request that was refused before its place costs one too.
     if let Err(refusal) = Box::pin(place.take()).await {
         response = Refused::from(refusal).into_response();
     }
     place.leave();
     response
+}
+
+fn principal_of(request: &Request) -> Option<Arc<Principal>> {
+    Credential::of(request.extensions()).ok()
 }
 
 /// Returns the place of a request, and the charge of its body if that was read.
