@@ -130,6 +130,17 @@ pub const LOG_PAGES_PER_KEY: usize = 2;
 /// The same for all clients without a key of their own.
 pub const LOG_PAGES_WITHOUT_KEY: usize = 4;
 
+/// The most simultaneous pages of the open questions to people under one key, whose reads take turns with others. A further one
+/// waits as above.
+pub const QUESTION_PAGES_PER_KEY: usize = 2;
+/// The same for all clients without a key of their own.
+pub const QUESTION_PAGES_WITHOUT_KEY: usize = 4;
+
+/// The most simultaneous lists without texts under one key: of agents, and of who waits for people. A further one waits as above.
+pub const LISTS_PER_KEY: usize = 2;
+/// The same for all clients without a key of their own.
+pub const LISTS_WITHOUT_KEY: usize = 4;
+
 /// The most simultaneous waits under one key.
 pub const WAITS_PER_KEY: usize = 4_096;
 

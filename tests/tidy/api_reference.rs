@@ -332,6 +332,16 @@ fn limits_of_access() -> Vec<(&'static str, String)> {
             "LOG_PAGES_WITHOUT_KEY",
             limits::LOG_PAGES_WITHOUT_KEY.to_string(),
         ),
+        (
+            "QUESTION_PAGES_PER_KEY",
+            limits::QUESTION_PAGES_PER_KEY.to_string(),
+        ),
+        (
+            "QUESTION_PAGES_WITHOUT_KEY",
+            limits::QUESTION_PAGES_WITHOUT_KEY.to_string(),
+        ),
+        ("LISTS_PER_KEY", limits::LISTS_PER_KEY.to_string()),
+        ("LISTS_WITHOUT_KEY", limits::LISTS_WITHOUT_KEY.to_string()),
         ("WAITS_PER_KEY", limits::WAITS_PER_KEY.to_string()),
         ("WAITS_WITHOUT_KEY", limits::WAITS_WITHOUT_KEY.to_string()),
     ]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::limits::{
-    CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY, LOG_PAGES_PER_KEY,
-    LOG_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
+    CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY, LISTS_PER_KEY,
+    LISTS_WITHOUT_KEY, LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY, QUESTION_PAGES_PER_KEY,
+    QUESTION_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
 };
 use c3po_shared::refusal::Refusal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -45,7 +46,8 @@ impl Principal {
         &self,
         within: Duration,
     ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
-        self.place_at(&self.requests, "requests", within).await
+        self.place_at(&self.places.requests, "requests", within)
+            .await
     }
 
     /// Takes a place for the upgrade to a link, as for a request. Requests whose bodies come slowly hold none of these.
@@ -55,7 +57,8 @@ impl Principal {
         &self,
         within: Duration,
     ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
-        self.place_at(&self.upgrades, "upgrades", within).await
+        self.place_at(&self.places.upgrades, "upgrades", within)
+            .await
     }
 
     async fn place_at(
@@ -82,7 +85,8 @@ impl Principal {
         within: Duration,
     ) -> Result<SemaphorePermit<'_>, Refusal> {
         let limits = (CALLS_PER_KEY, CALLS_WITHOUT_KEY);
-        self.place(&self.calls, limits, "calls", within).await
+        self.place(&self.places.calls, limits, "calls", within)
+            .await
     }
 
     /// Takes a place for a read of texts or of a long list, a change of many messages or a broadcast, as for a call. There are
@@ -94,7 +98,8 @@ impl Principal {
         within: Duration,
     ) -> Result<SemaphorePermit<'_>, Refusal> {
         let limits = (READS_PER_KEY, READS_WITHOUT_KEY);
-        self.place(&self.reads, limits, "reads", within).await
+        self.place(&self.places.reads, limits, "reads", within)
+            .await
     }
 
     /// Takes a place for a page of the log, which is read in many parts, each with a place for a read.
@@ -105,7 +110,33 @@ impl Principal {
         within: Duration,
     ) -> Result<SemaphorePermit<'_>, Refusal> {
         let limits = (LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY);
-        self.place(&self.log_pages, limits, "pages of the log", within)
+        self.place(&self.places.log_pages, limits, "pages of the log", within)
+            .await
+    }
+
+    /// Takes a place for a page of the open questions, which is read in parts, each with a place for a read.
+    ///
+    /// Errors: as for a call.
+    pub(crate) async fn begin_question_page(
+        &self,
+        within: Duration,
+    ) -> Result<SemaphorePermit<'_>, Refusal> {
+        let limits = (QUESTION_PAGES_PER_KEY, QUESTION_PAGES_WITHOUT_KEY);
+        let places = &self.places.question_pages;
+        self.place(places, limits, "pages of questions", within)
+            .await
+    }
+
+    /// Takes a place for a list without texts, beside a place for a read. There are few, so that a flood of lists leaves the
+    /// other reads their turns.
+    ///
+    /// Errors: as for a call.
+    pub(crate) async fn begin_list(
+        &self,
+        within: Duration,
+    ) -> Result<SemaphorePermit<'_>, Refusal> {
+        let limits = (LISTS_PER_KEY, LISTS_WITHOUT_KEY);
+        self.place(&self.places.lists, limits, "lists", within)
             .await
     }
 
@@ -113,7 +144,7 @@ impl Principal {
     ///
     /// Errors: `RATE_LIMITED` if all places are taken.
     pub(crate) fn begin_stream(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let place = Arc::clone(&self.streams).try_acquire_owned();
+        let place = Arc::clone(&self.places.streams).try_acquire_owned();
         place.map_err(|_| {
             let limit = self.who.limit((EVENT_READERS_PER_KEY, EVENT_READERS));
             crowded(&self.who.subject(), limit, "streams of events", limit)

@@ -6,17 +6,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use c3po_shared::audit::Entry;
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::{
-    AT_ONCE_PER_KEY, CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY,
-    LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY, WAITS_PER_KEY,
-    WAITS_WITHOUT_KEY,
-};
+use c3po_shared::limits::{AT_ONCE_PER_KEY, WAITS_PER_KEY, WAITS_WITHOUT_KEY};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{LoginScope, Scope};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::allotment::Places;
 use super::globs::AgentGlobs;
 use super::looks::Looks;
 use super::turns::{TURNS_PER_KEY, TURNS_WITHOUT_KEY, Turns};
@@ -53,17 +49,8 @@ pub(crate) struct Principal {
     used: AtomicU64,
     /// The number of its present waits.
     waits: AtomicUsize,
-    /// Its places for requests by REST, until the head of the answer.
-    pub(super) requests: Arc<Semaphore>,
-    /// Its places for upgrades to links, until the head of the answer.
-    pub(super) upgrades: Arc<Semaphore>,
-    /// Its places for calls, and for long work in the store.
-    pub(super) calls: Semaphore,
-    pub(super) reads: Semaphore,
-    /// Its places for pages of the log.
-    pub(super) log_pages: Semaphore,
-    /// Its places for streams of events.
-    pub(super) streams: Arc<Semaphore>,
+    /// Its places for requests and calls.
+    pub(super) places: Places,
     /// The turns of its links.
     turns: Turns,
     /// Its budget for unfinished input.
@@ -187,14 +174,7 @@ impl Principal {
     }
 
     fn of(who: Who) -> Self {
-        let places = |limits| Semaphore::new(who.limit(limits));
-        // Hosts that share a token share these, too: a flood of them costs others as much as one under a key.
-        let requests = Arc::new(Semaphore::new(CALLS_PER_KEY));
-        let upgrades = Arc::new(Semaphore::new(CALLS_PER_KEY));
-        let calls = places((CALLS_PER_KEY, CALLS_WITHOUT_KEY));
-        let reads = places((READS_PER_KEY, READS_WITHOUT_KEY));
-        let log_pages = places((LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY));
-        let streams = Arc::new(places((EVENT_READERS_PER_KEY, EVENT_READERS)));
+        let places = Places::new(|limits| who.limit(limits));
         let turns = Turns::new(who.limit((TURNS_PER_KEY, TURNS_WITHOUT_KEY)));
         Self {
             who,
@@ -202,12 +182,7 @@ impl Principal {
             stays: AtomicUsize::new(0),
             used: AtomicU64::new(0),
             waits: AtomicUsize::new(0),
-            requests,
-            upgrades,
-            calls,
-            reads,
-            log_pages,
-            streams,
+            places,
             turns,
             room: Room::default(),
             looks: None,

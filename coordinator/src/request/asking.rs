@@ -8,7 +8,7 @@ use c3po_shared::question::Waiting;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 
-use super::{Services, begin_read};
+use super::{Services, begin_list, begin_read};
 use crate::auth::Principal;
 use crate::clock;
 use crate::store::{Agent, OpenQuestion};
@@ -56,6 +56,7 @@ pub(crate) async fn waiting(
 }
 
 async fn open(services: &Services, principal: &Principal) -> Result<Vec<OpenQuestion>, Refusal> {
+    let _list = begin_list(principal).await?;
     let _reading = begin_read(principal).await?;
     Ok(services.store.open_questions().await?)
 }

@@ -147,6 +147,7 @@ impl Services {
         after: Option<&AgentId>,
         limit: usize,
     ) -> Result<Vec<Agent>, Refusal> {
+        let _list = begin_list(principal).await?;
         let _reading = begin_read(principal).await?;
         Ok(self.store.agents(after, limit).await?)
     }
@@ -281,6 +282,20 @@ pub(crate) async fn begin_read(principal: &Principal) -> Result<SemaphorePermit<
 /// Errors as for [`begin_read`].
 async fn begin_log_page(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
     principal.begin_log_page(PLACE_DEADLINE).await
+}
+
+/// Takes a place of the principal for a page of the open questions.
+///
+/// Errors as for [`begin_read`].
+async fn begin_question_page(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
+    principal.begin_question_page(PLACE_DEADLINE).await
+}
+
+/// Takes a place of the principal for a list without texts. A read takes its own place beside it, but never the other way round.
+///
+/// Errors as for [`begin_read`].
+async fn begin_list(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
+    principal.begin_list(PLACE_DEADLINE).await
 }
 
 /// Takes a place of the principal for a request by REST, which may take the other places beside it.

@@ -13,14 +13,17 @@ use c3po_shared::vocabulary::Decision;
 
 use super::receipts::{advance, tracked};
 use super::send::{envelope_of_reply, store_reply};
-use super::{Caller, Memory, Services, begin_call, begin_read};
+use super::{
+    Caller, Memory, Services, begin_call, begin_question_page, begin_read, room_for_texts,
+};
 use crate::auth::Principal;
 use crate::store::{Selection, Speaker, StoreError};
+use crate::unfinished::Charge;
 
-/// How many bytes of the inbox of people are read at once.
-const READ_BYTES: usize = 256 << 10;
+/// How many bytes of the inbox of people are read at once: other reads wait meanwhile.
+const READ_BYTES: usize = 32 << 10;
 /// How many such parts of the inbox one page of questions has: with all copies of its answer, that stays small.
-const PARTS_LISTED: usize = 2;
+const PARTS_LISTED: usize = 4;
 /// How many characters of each text a list of questions has.
 const LISTED_MAX: usize = 2_000;
 /// The longest rules that a client offers in a list of questions, in bytes of JSON. Longer ones are with the question alone.
@@ -39,26 +42,32 @@ pub(crate) struct Asked {
     pub(crate) reply: Option<Message>,
 }
 
-/// Returns a page of the open questions to people after a position, oldest first, with the beginnings of their texts. Errors: as
-/// for [`begin_read`].
+/// Returns a page of the open questions to people after a position, oldest first, with the beginnings of their texts, and its
+/// charge. Each part is read with a place of the principal: others have it between the parts.
+///
+/// Errors: `RATE_LIMITED` without room for the answer, and those of [`begin_read`].
 pub(crate) async fn open(
     services: &Services,
     principal: &Principal,
     after: u64,
-) -> Result<OpenPage, Refusal> {
-    let _reading = begin_read(principal).await?;
+) -> Result<(OpenPage, Charge), Refusal> {
+    let _page = begin_question_page(principal).await?;
+    let charge = room_for_texts(services, principal).await?;
     let mut open = OpenPage {
         questions: Vec::new(),
         next: Some(after),
     };
     for _ in 0..PARTS_LISTED {
         let Some(after) = open.next else { break };
-        let part = open_after(services, after).await?;
+        let part = {
+            let _reading = begin_read(principal).await?;
+            open_after(services, after).await?
+        };
         let brief = part.questions.into_iter().map(with_parts).map(in_brief);
         open.questions.extend(brief);
         open.next = part.next;
     }
-    Ok(open)
+    Ok((open, charge))
 }
 
 /// Some of the open questions to people.

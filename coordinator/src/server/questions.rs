@@ -103,8 +103,7 @@ async fn list(
 ) -> Result<Charged<Questions>, Refused> {
     let after = cursor.as_deref().map_or(Ok(0), str::parse);
     let after = after.map_err(|_| Refusal::invalid("cursor must be that of a previous page"))?;
-    let charge = room_for_texts(&server.services, &principal).await?;
-    let page = request::open_questions(&server.services, &principal, after).await?;
+    let (page, charge) = request::open_questions(&server.services, &principal, after).await?;
     let questions = Questions {
         questions: page.questions,
         next_cursor: page.next.map(|next| next.to_string()),

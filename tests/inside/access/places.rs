@@ -56,29 +56,42 @@ async fn a_key_has_few_reads_in_the_store_and_others_have_their_own() -> Result<
     Ok(())
 }
 
-#[tokio::test]
-async fn pages_of_the_log_leave_room_for_other_answers() -> Result<()> {
+/// Checks that another read without a key finds its place beside a flood of these, of which each read fails after a second.
+async fn leaves_room(flood: &str, other: &str) -> Result<()> {
     let redis = Redis::start().await?;
     let store = redis.url().parse()?;
     let open = |config: &mut Config| (config.store, config.is_open) = (store, true);
     let gate = Gate::start_with(open).await?;
     redis.pause()?;
-    // Each part of a page fails after a second.
-    let page = "/api/v1/events?agent=none&limit=1";
-    let pages = (0..60).map(|_| ask(&gate, "GET", page, None, None, ""));
+    let floods = (0..60).map(|_| ask(&gate, "GET", flood, None, None, ""));
     let others = async {
         tokio::time::sleep(Duration::from_millis(30)).await;
-        ask(&gate, "GET", "/api/v1/questions", None, None, "").await
+        ask(&gate, "GET", other, None, None, "").await
     };
-    let (_, others) = tokio::join!(join_all(pages), others);
+    let (_, others) = tokio::join!(join_all(floods), others);
     let others = others?;
     assert_eq!(
         code(&others).as_deref(),
         Some("REDIS_UNAVAILABLE"),
-        "{}",
+        "{other} beside {flood}: {}",
         others.body
     );
     redis.resume()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn pages_and_lists_leave_room_for_other_answers() -> Result<()> {
+    const LIST: &str = "/api/v1/questions";
+    const ONE: &str = "/api/v1/questions/human::web::0000000a";
+    const WAITING: &str = "/api/v1/questions/waiting";
+    tokio::try_join!(
+        leaves_room("/api/v1/events?agent=none&limit=1", LIST),
+        leaves_room(LIST, ONE),
+        leaves_room(LIST, WAITING),
+        leaves_room(WAITING, ONE),
+        leaves_room("/api/agents", ONE),
+    )?;
     Ok(())
 }
 
