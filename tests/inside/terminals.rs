@@ -24,7 +24,7 @@ const LOCAL: &[&str] = &["backup", "help", "restore"];
 
 /// The commands in an order that works, with the stored fields that their text shows, as they are or as one word.
 const COMMANDS: &[(&str, &[&str])] = &[
-    ("keys list", &["name", "globs"]),
+    ("keys list", &["name", "made_by", "globs"]),
     ("keys list --json", &["name", "host", "made_by", "globs"]),
     ("keys create fresh", &[]),
     ("keys rotate 0a1b2c3d", &["name", "host"]),

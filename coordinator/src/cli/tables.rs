@@ -27,6 +27,7 @@ pub(super) fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
             made,
             used,
             state(key),
+            said("made_by"),
             agents(key),
         ]
     };
@@ -37,6 +38,7 @@ pub(super) fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
         "MADE (UTC)",
         "USED (UTC)",
         "STATE (UTC)",
+        "MADE BY",
         "AGENTS",
     ];
     aligned(
@@ -253,7 +255,7 @@ mod tests {
     #[test]
     fn keys_are_listed_in_a_table_with_their_times_and_states() {
         let key = |id: &str, name: &str, state: &str, expires_at: Value, revoked_at: Value| {
-            json!({"id": id, "name": name, "host": if name == "old" { "nas" } else { name }, "scope": "agent", "agents": ["*"], "state": state, "made_by": "local",
+            json!({"id": id, "name": name, "host": if name == "old" { "nas" } else { name }, "scope": "agent", "agents": ["*"], "state": state, "made_by": if id == "0000000e" { "invite-0000000d" } else { "local" },
                 "created_at": "2026-01-15T10:30:59.999Z", "expires_at": expires_at, "revoked_at": revoked_at,
                 "last_used_at": if id == "0a1b2c3d" { json!("2026-01-16T08:00:00.000Z") } else { Value::Null }})
         };
@@ -270,11 +272,11 @@ mod tests {
         let list = |json| Admin::Keys(KeysCommand::List { json });
         assert_eq!(
             list(false).show(&answer, &typed()).expect("a list"),
-            "ID        SCOPE  NAME                   MADE (UTC)        USED (UTC)        STATE (UTC)                   AGENTS\n\
-             0a1b2c3d  agent  nas                    2026-01-15 10:30  2026-01-16 08:00  valid                         *\n\
-             0000000e  agent  a laptop in the attic  2026-01-15 10:30  -                 valid until 2026-04-15 10:30  *\n\
-             0000000f  agent  guest                  2026-01-15 10:30  -                 expired 2026-02-01 00:00      *\n\
-             00000010  agent  old (host nas)         2026-01-15 10:30  -                 revoked 2026-02-01 00:00      *"
+            "ID        SCOPE  NAME                   MADE (UTC)        USED (UTC)        STATE (UTC)                   MADE BY          AGENTS\n\
+             0a1b2c3d  agent  nas                    2026-01-15 10:30  2026-01-16 08:00  valid                         local            *\n\
+             0000000e  agent  a laptop in the attic  2026-01-15 10:30  -                 valid until 2026-04-15 10:30  invite-0000000d  *\n\
+             0000000f  agent  guest                  2026-01-15 10:30  -                 expired 2026-02-01 00:00      local            *\n\
+             00000010  agent  old (host nas)         2026-01-15 10:30  -                 revoked 2026-02-01 00:00      local            *"
         );
         assert_eq!(
             list(true)
