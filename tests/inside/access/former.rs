@@ -455,23 +455,6 @@ async fn a_key_that_has_ended_changes_no_host_no_agent_and_no_pair() -> Result<(
 }
 
 #[tokio::test]
-async fn a_host_gets_the_name_of_one_whose_keys_have_ended_only_by_a_merge() -> Result<()> {
-    let (gate, _nas, _) = two_hosts().await?;
-    let (lost, host) = joined(&gate, &invited(&gate, &[]).await?, "lost", None).await?;
-    assert_eq!(host, "lost");
-    gate.ask(&["keys", "revoke", &lost[5..13]]).await?;
-    let refused = gate.ask(&["hosts", "rename", "nas", "lost"]).await;
-    let refused = refused.expect_err("it was another host's").to_string();
-    assert!(
-        refused.contains("the name lost was another host's"),
-        "{refused}"
-    );
-    gate.ask(&["hosts", "rename", "nas", "lost", "--merge"])
-        .await?;
-    Ok(())
-}
-
-#[tokio::test]
 async fn names_from_before_the_keys_move_with_their_host() -> Result<()> {
     let gate = Gate::start_with(|config| config.is_open = true).await?;
     let mut before = Link::open_with(&gate.served.address, None).await?;

@@ -165,3 +165,21 @@ async fn a_host_is_renamed_to_one_with_agents_only_on_purpose() -> Result<()> {
     assert_eq!(host_of_me(&me.body)?, "old");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_host_gets_the_name_of_one_whose_keys_have_ended_only_by_a_merge() -> Result<()> {
+    let gate = Gate::start().await?;
+    joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (lost, host) = joined(&gate, &invited(&gate, &[]).await?, "lost", None).await?;
+    ensure!(host == "lost", "{host}");
+    gate.ask(&["keys", "revoke", &id_of(&lost)]).await?;
+    let refused = gate.ask(&["hosts", "rename", "nas", "lost"]).await;
+    let refused = refused.expect_err("it was another host's").to_string();
+    ensure!(
+        refused.contains("the name lost was another host's"),
+        "{refused}"
+    );
+    gate.ask(&["hosts", "rename", "nas", "lost", "--merge"])
+        .await?;
+    Ok(())
+}

@@ -185,23 +185,19 @@ fn difference(one: &Seen, other: &Seen) -> Option<String> {
             .collect::<Vec<_>>()
     };
     let (one, other) = (lines(one), lines(other));
-    let differs = one.iter().zip(&other).find(|(one, other)| one != other);
-    match differs {
-        Some((one, other)) => {
-            let same = one.chars().zip(other.chars());
-            let same = same.take_while(|(one, other)| one == other).count();
-            let part = |line: &str| -> String {
-                line.chars()
-                    .skip(same.saturating_sub(80))
-                    .take(240)
-                    .collect()
-            };
-            Some(format!("{}\n{}", part(one), part(other)))
-        }
-        None => {
-            (one.len() != other.len()).then(|| format!("{} and {} lines", one.len(), other.len()))
-        }
-    }
+    let Some((one, other)) = one.iter().zip(&other).find(|(one, other)| one != other) else {
+        return (one.len() != other.len())
+            .then(|| format!("{} and {} lines", one.len(), other.len()));
+    };
+    let same = one.chars().zip(other.chars());
+    let same = same.take_while(|(one, other)| one == other).count();
+    let part = |line: &str| -> String {
+        line.chars()
+            .skip(same.saturating_sub(80))
+            .take(240)
+            .collect()
+    };
+    Some(format!("{}\n{}", part(one), part(other)))
 }
 
 /// Checks that every hook ran, succeeded quickly, and printed nothing.
