@@ -288,6 +288,35 @@ async fn a_host_that_relays_is_told_of_each_new_coordinator() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_program_that_joins_a_host_is_told_of_new_people_too() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = coordinator(work.path()).await?;
+    for (text, variable, told) in [
+        ("relay_permissions = true\n", "", true),
+        ("", "true", true),
+        ("", "", false),
+    ] {
+        let home = TempDir::new()?;
+        let folder = home.path().join(".config/c3po");
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("config.toml"), text)?;
+        let line = line(work.path(), &coordinator, "c3po join ").await?;
+        let mut joins = command(program("c3po")?, home.path());
+        joins
+            .args(["join", &coordinator.url(), "--json"])
+            .env("C3PO_JOIN_CODE", join_code(&line)?);
+        if !variable.is_empty() {
+            joins.env("C3PO_RELAY_PERMISSIONS", variable);
+        }
+        let joined = joins.output().await?;
+        ensure!(joined.status.success(), "{joined:?}");
+        let joined: serde_json::Value = serde_json::from_slice(&joined.stdout)?;
+        assert_eq!(joined["relays_to_new_people"], told, "{text}{variable}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_host_without_the_program_gets_it_from_the_coordinator_alone() -> Result<()> {
     let (work, home) = (TempDir::new()?, TempDir::new()?);
     let coordinator = coordinator(work.path()).await?;

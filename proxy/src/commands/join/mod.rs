@@ -76,8 +76,9 @@ pub(super) async fn run(
     after
         .and_then(|after| Ok(folder.write(CONFIG_FILE, &after)?))
         .map_err(|error| lost(&error, &joined.key_id))?;
+    let config = Config::read();
     tell(&config, printer, &joining, relation, &joined)?;
-    check(&joined.key).await
+    check(config, &joined.key).await
 }
 
 fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
@@ -244,7 +245,8 @@ fn tell(
         let agents = &joined.agents;
         let coordinators = joining.after(relation).urls;
         let document = json!({"coordinator": url, "coordinators": coordinators, "key_id": joined.key_id, "agents": agents,
-            "file": file, "expires_at": joined.expires_at, "host": joined.host, "older_key": joined.older_key});
+            "file": file, "expires_at": joined.expires_at, "host": joined.host, "older_key": joined.older_key,
+            "relays_to_new_people": relays_to_new_people(config, joining)});
         return printer.document(&document);
     }
     let agents = joined.agents.join(", ");
@@ -284,8 +286,11 @@ fn tell(
         ))?,
         Relation::First | Relation::Again => {}
     }
-    if let Some(relayed) = relayed(joining, &file) {
-        line(&relayed)?;
+    if relays_to_new_people(config, joining) {
+        line(&format!(
+            "The people of {url} decide about requests of Claude Code now: remove relay_permissions from {file}, and unset \
+             C3PO_RELAY_PERMISSIONS, if you do not want that."
+        ))?;
     }
     let older = joined.older_key.as_ref().filter(|older| older.valid);
     if let Some(older) = older {
@@ -307,19 +312,13 @@ fn left_behind(joining: &Joining, joined: &JoinReply) -> String {
     })
 }
 
-/// Returns the sentence about requests of the client, if the file relays them and other people may decide from now on: those of a
-/// coordinator whose URL or certificate this host did not know.
-fn relayed(joining: &Joining, file: &str) -> Option<String> {
+/// Returns whether requests of the client are relayed, by the file or the environment, and other people may decide from now on:
+/// those of a coordinator whose URL or certificate this host did not know.
+fn relays_to_new_people(config: &Config, joining: &Joining) -> bool {
     let before = joining.before.parse::<toml::Table>().unwrap_or_default();
-    let relays = before.get("relay_permissions") == Some(&toml::Value::Boolean(true));
-    let url = &joining.url;
-    let is_new = joining.known.is_new(url, joining.code.fingerprint);
-    (relays && is_new).then(|| {
-        format!(
-            "The people of {url} decide about requests of Claude Code now: remove relay_permissions from {file} if you do \
-             not want that."
-        )
-    })
+    let is_on = before.get("relay_permissions") == Some(&toml::Value::Boolean(true));
+    let is_new = joining.known.is_new(&joining.url, joining.code.fingerprint);
+    (is_on || config.coordinators.relays) && is_new
 }
 
 /// Returns the report for a host whose own name differs from its known one.
@@ -338,8 +337,7 @@ fn called(said: &str, host: &str) -> String {
 }
 
 /// Connects as a session of this host would, with the new configuration.
-async fn check(key: &str) -> Result<(), Failure> {
-    let config = Config::read();
+async fn check(config: Config, key: &str) -> Result<(), Failure> {
     if let Some(problem) = config.problems.first() {
         return Err(Failure::Usage(problem.clone()));
     }
