@@ -264,27 +264,8 @@ fn tell(
     if let Some(host) = joined.host.as_ref().filter(|host| *host != said) {
         line(&called(said, host))?;
     }
-    let others: Vec<_> = joining
-        .known
-        .urls
-        .iter()
-        .filter(|known| *known != url)
-        .map(String::as_str)
-        .collect();
-    let others = others.join(", ");
-    match relation {
-        Relation::Added => line(&format!(
-            "It serves the same fleet as {others}: this host uses whichever of them answers."
-        ))?,
-        Relation::Instead => line(&format!(
-            "This host no longer uses {others}.{}",
-            left_behind(joining, joined)
-        ))?,
-        Relation::Again if !others.is_empty() => line(&format!(
-            "It also uses {others}, as {file} named before, and sends its key there. If you do not know that \
-             coordinator, revoke this key, delete that file, and join again with a new code."
-        ))?,
-        Relation::First | Relation::Again => {}
+    if let Some(others) = others(joining, relation, joined, &file) {
+        line(&others)?;
     }
     if relays_to_new_people(config, joining) {
         line(&format!(
@@ -301,6 +282,30 @@ fn tell(
     }
     printer
         .line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tests everything.")
+}
+
+/// Returns the sentence about the other coordinators of this host, if there are any.
+fn others(joining: &Joining, relation: Relation, joined: &JoinReply, file: &str) -> Option<String> {
+    let known = joining.known.urls.iter();
+    let others: Vec<_> = known
+        .filter(|known| **known != joining.url)
+        .map(String::as_str)
+        .collect();
+    let others = others.join(", ");
+    match relation {
+        Relation::Added => Some(format!(
+            "It serves the same fleet as {others}: this host uses whichever of them answers."
+        )),
+        Relation::Instead => Some(format!(
+            "This host no longer uses {others}.{}",
+            left_behind(joining, joined)
+        )),
+        Relation::Again if !others.is_empty() => Some(format!(
+            "It also uses {others}, as {file} named before, and sends its key there. If you do not know that \
+             coordinator, revoke this key, delete that file, and join again with a new code."
+        )),
+        Relation::First | Relation::Again => None,
+    }
 }
 
 /// Returns the sentence about the key for the coordinators before, if the file had one that this coordinator does not know.
