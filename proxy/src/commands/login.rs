@@ -66,15 +66,22 @@ pub(super) async fn run(
         None,
     );
     let made = ask(&config, &url, typed?).await?;
-    let stored = folder.write(PERSON_FILE, &written(&config, &made.token));
-    stored.map_err(|error| {
+    let lost = |error: io::Error| {
         let lost = format!(
             "the code was used; revoke the login {} and get a new code",
             made.login.id
         );
         unwritable(error.into(), &lost)
-    })?;
-    end_older(&config, &String::from_utf8_lossy(&before)).await;
+    };
+    // Another command may have stored a login while the code was typed.
+    let meanwhile = changed(&config, &before).map_err(lost)?;
+    folder
+        .write(PERSON_FILE, &written(&config, &made.token))
+        .map_err(lost)?;
+    end_older(&config, &before).await;
+    if let Some((config, meanwhile)) = meanwhile {
+        end_older(&config, &meanwhile).await;
+    }
     tell(printer, &config.places.person_file, &made)?;
     if printer.json {
         return Ok(());
@@ -83,9 +90,10 @@ pub(super) async fn run(
 }
 
 /// Ends the login before: copies of its token would stay valid. Reports it if that failed.
-async fn end_older(config: &Config, text: &str) {
-    let older = stored(config, text);
-    let mut is_left = !are_all(&older, text);
+async fn end_older(config: &Config, content: &[u8]) {
+    let text = String::from_utf8_lossy(content);
+    let older = stored(config, &text);
+    let mut is_left = !are_all(&older, &text);
     for login in &older {
         is_left |= !end(config, login).await.is_over(config);
     }
@@ -93,6 +101,15 @@ async fn end_older(config: &Config, text: &str) {
         let next = harmless(&by_hand(&older), false);
         eprintln!("The login before may still be valid: {next}");
     }
+}
+
+/// Returns the content of the file, and the configuration with its login, if it has another content now.
+///
+/// Errors: it cannot be read.
+fn changed(config: &Config, before: &[u8]) -> io::Result<Option<(Config, Vec<u8>)>> {
+    let content = config.places.settings.own_content(PERSON_FILE)?;
+    let content = content.filter(|content| content != before);
+    Ok(content.map(|content| (config.with_present_login(), content)))
 }
 
 /// Returns the URL as this host uses it.
@@ -249,36 +266,68 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
     let Some(content) = content.map_err(|error| unwritable(error.into(), unrevoked))? else {
         return printer.line("This host has no login.");
     };
-    let text = String::from_utf8_lossy(&content);
-    let logins = stored(&config, &text);
-    let (mut left, mut lines) = (Ok(()), Vec::new());
-    let mut is_left = !are_all(&logins, &text);
-    for login in &logins {
-        let ended = end(&config, login).await;
-        match ended {
-            _ if !ended.is_over(&config) => {
-                is_left = true;
-                left = left.and(ended.failure());
-            }
-            Ended::Now => lines.push("Logged out: the login is revoked."),
-            _ => lines.push("Logged out: the login had ended before."),
-        }
+    let mut ends = Ends::default();
+    ends.of(&config, &content).await;
+    // A login that another command stored meanwhile would stay valid without its file.
+    let meanwhile = changed(&config, &content);
+    if let Ok(Some((config, meanwhile))) = &meanwhile {
+        ends.of(config, meanwhile).await;
     }
-    let is_deleted = folder.remove(PERSON_FILE);
-    lines.iter().try_for_each(|line| printer.line(line))?;
-    if is_left && !logins.is_empty() {
-        let what = match logins.as_slice() {
+    let is_deleted = meanwhile.and_then(|_| match folder.remove(PERSON_FILE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    });
+    ends.tell(printer)?;
+    is_deleted.map_err(|error| unwritable(error.into(), "the file is still there"))?;
+    tell_queued(&config, printer)?;
+    match (ends.logins.is_empty(), ends.is_left) {
+        (true, _) => without_token(printer, file, &String::from_utf8_lossy(&content)),
+        (false, true) => Err(ends.why.unwrap_or(Failure::No)),
+        (false, false) => Ok(()),
+    }
+}
+
+/// How the ends of the logins went that a file had.
+#[derive(Debug, Default)]
+struct Ends {
+    logins: Vec<PersonLogin>,
+    lines: Vec<&'static str>,
+    /// Whether one of them may still be valid.
+    is_left: bool,
+    /// Why the first of those has not ended, if that is known.
+    why: Option<Failure>,
+}
+
+impl Ends {
+    /// Ends the logins in that content of the file.
+    async fn of(&mut self, config: &Config, content: &[u8]) {
+        let text = String::from_utf8_lossy(content);
+        let logins = stored(config, &text);
+        self.is_left |= !are_all(&logins, &text);
+        for login in &logins {
+            let ended = end(config, login).await;
+            match ended {
+                _ if !ended.is_over(config) => {
+                    self.is_left = true;
+                    self.why = self.why.take().or(ended.failure());
+                }
+                Ended::Now => self.lines.push("Logged out: the login is revoked."),
+                _ => self.lines.push("Logged out: the login had ended before."),
+            }
+        }
+        self.logins.extend(logins);
+    }
+
+    fn tell(&self, printer: &Printer) -> Result<(), Failure> {
+        self.lines.iter().try_for_each(|line| printer.line(line))?;
+        if !self.is_left || self.logins.is_empty() {
+            return Ok(());
+        }
+        let what = match self.logins.as_slice() {
             [_] => "No coordinator could revoke the login",
             _ => "Not every login in the file is revoked",
         };
-        printer.line(&format!("{what}: {}", by_hand(&logins)))?;
-    }
-    is_deleted.map_err(|error| unwritable(error.into(), "the file is still there"))?;
-    tell_queued(&config, printer)?;
-    match (logins.is_empty(), is_left) {
-        (true, _) => without_token(printer, file, &text),
-        (false, true) => left.and(Err(Failure::No)),
-        (false, false) => Ok(()),
+        printer.line(&format!("{what}: {}", by_hand(&self.logins)))
     }
 }
 
@@ -360,10 +409,10 @@ impl Ended {
     }
 
     /// Returns why it has not ended, if that is known.
-    fn failure(self) -> Result<(), Failure> {
+    fn failure(self) -> Option<Failure> {
         match self {
-            Self::Not(failure) => Err(failure),
-            Self::Now | Self::Before => Ok(()),
+            Self::Not(failure) => Some(failure),
+            Self::Now | Self::Before => None,
         }
     }
 }

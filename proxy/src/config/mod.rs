@@ -238,6 +238,20 @@ impl Config {
         }
     }
 
+    /// Returns this with the login of this host's person as its file has it now.
+    #[must_use]
+    pub fn with_present_login(&self) -> Self {
+        let login = PersonLogin::read(&self.places.settings, &mut Vec::new());
+        let person = Person {
+            login,
+            ..self.person
+        };
+        Self {
+            person,
+            ..self.clone()
+        }
+    }
+
     /// Reads the coordinators again: the file may have changed, the environment has not.
     ///
     /// Errors: all problems of the settings.

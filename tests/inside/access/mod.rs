@@ -13,6 +13,7 @@ mod links;
 mod logins;
 mod mail;
 mod matrix;
+mod meanwhile;
 mod names;
 mod no_login;
 mod origins;
