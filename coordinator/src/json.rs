@@ -1,8 +1,10 @@
 //! The values of a JSON text, counted before it is parsed.
 
-/// The most values of a frame or a body: the longest list has a tenth of that. A parsed value may take a hundred times as many
-/// bytes as its text.
-const VALUES_MAX: usize = 10_000;
+/// The most values of a frame: the longest list has a tenth of that. A parsed value may take a hundred times as many bytes as
+/// its text.
+pub(crate) const FRAME_VALUES_MAX: usize = 10_000;
+/// The most values of the body of a request by REST: the longest list has half of that.
+pub(crate) const BODY_VALUES_MAX: usize = 2_000;
 /// An object takes as much memory as so many other values.
 const VALUES_OF_AN_OBJECT: usize = 5;
 
@@ -24,15 +26,15 @@ pub(crate) fn values_in(json: &[u8]) -> usize {
 }
 
 /// Checks that a text has not too many values to be parsed. Errors: the text of a refusal.
-pub(crate) fn check_values(json: &[u8]) -> Result<(), String> {
-    let values = if json.len() > VALUES_MAX / VALUES_OF_AN_OBJECT {
+pub(crate) fn check_values(json: &[u8], most: usize) -> Result<(), String> {
+    let values = if json.len() > most / VALUES_OF_AN_OBJECT {
         values_in(json)
     } else {
         0
     };
-    if values > VALUES_MAX {
+    if values > most {
         return Err(format!(
-            "the JSON text has {values} values; at most {VALUES_MAX} are allowed"
+            "the JSON text has {values} values; at most {most} are allowed"
         ));
     }
     Ok(())
@@ -52,12 +54,10 @@ mod tests {
             assert_eq!(values_in(json.as_bytes()), values, "{json}");
         }
         let list = |length: usize| format!("[{}0]", "0,".repeat(length - 1));
-        assert_eq!(check_values(list(9_999).as_bytes()), Ok(()));
-        assert!(check_values(list(10_001).as_bytes()).is_err());
-        assert!(check_values("{\"\":".repeat(2_000).as_bytes()).is_err());
-        assert_eq!(
-            check_values(format!("\"{}\"", ",".repeat(20_000)).as_bytes()),
-            Ok(())
-        );
+        let check = |json: &str| check_values(json.as_bytes(), FRAME_VALUES_MAX);
+        assert_eq!(check(&list(9_999)), Ok(()));
+        assert!(check(&list(10_001)).is_err());
+        assert!(check(&"{\"\":".repeat(2_000)).is_err());
+        assert_eq!(check(&format!("\"{}\"", ",".repeat(20_000))), Ok(()));
     }
 }

@@ -5,8 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
+
+use crate::parsed::parsed;
 
 /// Names that sessions cannot take: the person, the system, and all agents.
 pub const RESERVED: [&str; 3] = ["human", "system", "all"];
@@ -168,6 +170,13 @@ fn joined(text: &str) -> String {
         .join("-")
 }
 
+/// Returns whether the text is an agent id.
+fn is_agent_id(text: &str) -> bool {
+    (1..=AGENT_ID_MAX).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| is_agent_char(byte.into()))
+}
+
 fn is_agent_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
 }
@@ -176,10 +185,7 @@ impl FromStr for AgentId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let valid = (1..=AGENT_ID_MAX).contains(&text.len())
-            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && text.chars().all(is_agent_char);
-        if valid {
+        if is_agent_id(text) {
             Ok(Self(text.into()))
         } else {
             Err(IdError::Agent(clip(text)))
@@ -214,8 +220,8 @@ impl MessageId {
         let text = format!("{from}::{to}::{number:08x}").into_boxed_str();
         Self {
             text,
-            from_len: length(from),
-            to_len: length(to),
+            from_len: length(from.as_str()),
+            to_len: length(to.as_str()),
         }
     }
 
@@ -237,27 +243,27 @@ impl MessageId {
 }
 
 /// An agent id is at most 64 bytes long, so its length fits.
-fn length(id: &AgentId) -> u8 {
-    u8::try_from(id.0.len()).unwrap_or(u8::MAX)
+fn length(id: &str) -> u8 {
+    u8::try_from(id.len()).unwrap_or(u8::MAX)
 }
 
 impl FromStr for MessageId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let refused = || IdError::Message(clip(text));
-        let (from, rest) = text.split_once("::").ok_or_else(refused)?;
-        let (to, digits) = rest.split_once("::").ok_or_else(refused)?;
-        let from: AgentId = from.parse().map_err(|_| refused())?;
-        let to: AgentId = to.parse().map_err(|_| refused())?;
-        let hex = digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        if !hex {
-            return Err(refused());
-        }
+        // Without an id of each agent: one call may name a thousand messages.
+        let parts = text.split_once("::").and_then(|(from, rest)| {
+            let (to, digits) = rest.split_once("::")?;
+            let is_hex = digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            (is_hex && is_agent_id(from) && is_agent_id(to)).then_some((from, to))
+        });
+        let Some((from, to)) = parts else {
+            return Err(IdError::Message(clip(text)));
+        };
         Ok(Self {
             text: text.into(),
-            from_len: length(&from),
-            to_len: length(&to),
+            from_len: length(from),
+            to_len: length(to),
         })
     }
 }
@@ -309,7 +315,7 @@ macro_rules! text_form {
         }
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                String::deserialize(from)?.parse().map_err(de::Error::custom)
+                parsed(from)
             }
         }
         impl JsonSchema for $type {

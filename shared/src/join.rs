@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::LABEL_MAX;
+use crate::parsed::parsed;
 use crate::refusal::Refusal;
 use crate::text::check_plain;
 
@@ -86,9 +87,7 @@ impl Serialize for Fingerprint {
 
 impl<'de> Deserialize<'de> for Fingerprint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        parsed(deserializer)
     }
 }
 

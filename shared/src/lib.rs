@@ -34,6 +34,7 @@ pub mod logs;
 pub mod message;
 pub mod names;
 pub mod numbers;
+mod parsed;
 pub mod policy;
 pub mod proof;
 pub mod question;

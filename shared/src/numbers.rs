@@ -25,9 +25,8 @@ pub fn make_integers(value: &mut Value) -> usize {
 fn integer(number: &Number) -> Option<Number> {
     let double = number.as_f64().filter(|_| number.is_f64())?;
     let is_whole = double.fract() == 0.0 && double.abs() < EXACT_MAX;
-    is_whole
-        .then(|| format!("{double:.0}").parse::<i64>().ok())?
-        .map(Number::from)
+    // Exact, because of that bound.
+    is_whole.then(|| Number::from(double as i64))
 }
 
 #[cfg(test)]
@@ -46,5 +45,8 @@ mod tests {
             json!({"a": 30, "b": [1000, 0, 1.5], "c": {"d": 1e300, "e": "2.0"}, "f": 7})
         );
         assert_eq!(make_integers(&mut value), 0);
+        let mut largest = json!([-9_007_199_254_740_991.0, EXACT_MAX]);
+        assert_eq!(make_integers(&mut largest), 1);
+        assert_eq!(largest[0], json!(-9_007_199_254_740_991_i64));
     }
 }

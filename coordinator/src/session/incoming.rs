@@ -17,14 +17,14 @@ use super::bounds::{REACH_MAX, RENEWAL_PAUSE};
 use super::ledger::LedgerEntry;
 use super::{EndReason, Session};
 use crate::clock;
-use crate::json::check_values;
+use crate::json::{FRAME_VALUES_MAX, check_values};
 use crate::presence::News;
 use crate::unfinished::Charge;
 
 impl Session {
     pub(super) fn on_frame(&mut self, text: &str, held: Option<Charge>) -> Result<(), EndReason> {
         self.heard = Instant::now();
-        let checked = check_values(text.as_bytes()).map_err(FrameError::Shape);
+        let checked = check_values(text.as_bytes(), FRAME_VALUES_MAX).map_err(FrameError::Shape);
         match checked.and_then(|()| Frame::parse(text)) {
             Ok(Frame::Request { id, method, params }) => {
                 match ToCoordinator::parse(&method, params) {

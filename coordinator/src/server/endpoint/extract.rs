@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
-use crate::json::check_values;
+use crate::json::{BODY_VALUES_MAX, check_values, values_in};
 use crate::request::{begin_call, check_host, check_name, check_reader};
 use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
@@ -37,6 +37,11 @@ use crate::unfinished::{Account, Charge};
 
 /// The retry time of a request that found no room, in seconds.
 const RETRY_AFTER: u64 = 5;
+
+/// The part of serde's error about a number with a fraction where an integer is expected.
+const FRACTION: &str = "floating point";
+/// The most JSON values of a body that is parsed again because of one: more than any body with integers has.
+const VALUES_WITH_FRACTIONS: usize = 200;
 
 /// The principal of the request.
 #[derive(Debug)]
@@ -207,12 +212,12 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(Refusal::invalid("the body must be a JSON object").into());
         }
-        check_values(&bytes).map_err(|error| Refusal::new(ErrorCode::PayloadTooLarge, error))?;
+        check_values(&bytes, BODY_VALUES_MAX)
+            .map_err(|error| Refusal::new(ErrorCode::PayloadTooLarge, error))?;
         let body = Json::from_bytes(&bytes).map(|Json(body)| body);
-        let body = body.or_else(|error| with_integers(&bytes).ok_or(error));
-        Ok(body
-            .map(Self)
-            .map_err(|error| Refusal::invalid(error.body_text()))?)
+        let body = body.map_err(|error| error.body_text());
+        let body = body.or_else(|error| with_integers(&error, &bytes).ok_or(error));
+        Ok(body.map(Self).map_err(Refusal::invalid)?)
     }
 }
 
@@ -243,8 +248,12 @@ impl<T: JsonSchema, const MAX: usize> OperationInput for Body<T, MAX> {
     }
 }
 
-/// Parses a body in which whole numbers are written with a fraction, as 30.0; `None` if there is none, or it is malformed.
-fn with_integers<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+/// Parses a short body in which whole numbers are written with a fraction, as 30.0; `None` if that is not its error, or it is
+/// malformed.
+fn with_integers<T: DeserializeOwned>(error: &str, bytes: &[u8]) -> Option<T> {
+    if !error.contains(FRACTION) || values_in(bytes) > VALUES_WITH_FRACTIONS {
+        return None;
+    }
     let mut body = serde_json::from_slice(bytes).ok()?;
     (make_integers(&mut body) > 0).then(|| serde_json::from_value(body).ok())?
 }
@@ -370,5 +379,25 @@ fn too_long(announced: u64, limit: usize) -> Refusal {
         refusal.detail("count", announced)
     } else {
         refusal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_short_body_with_a_fraction_is_parsed_again() {
+        let check = |body: &str, expected: Option<u64>| {
+            let parsed: serde_json::Result<Vec<u64>> = serde_json::from_str(body);
+            let error = parsed.expect_err("an error").to_string();
+            let again = with_integers::<Vec<u64>>(&error, body.as_bytes());
+            assert_eq!(again.map(|values| values.iter().sum()), expected, "{error}");
+        };
+        let of = |length: usize| format!("[{}1]", "1.0,".repeat(length - 1));
+        check(&of(VALUES_WITH_FRACTIONS - 1), Some(199));
+        check(&of(VALUES_WITH_FRACTIONS + 1), None);
+        check(r#"["x", 1.0]"#, None);
+        check("[1.5]", None);
     }
 }
