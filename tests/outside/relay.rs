@@ -226,18 +226,32 @@ async fn a_request_that_waits_for_its_coordinator_stays_after_the_relay_was_turn
 #[tokio::test]
 async fn a_request_that_waits_for_its_coordinator_never_goes_to_the_people_of_another() -> Result<()>
 {
-    let mut host = Host::new().await?;
     let other = tempdir()?;
     let box_b = Coordinator::start(other.path()).await?;
     let bob = Person::log_in(other.path(), &box_b, "bob", "person").await?;
-    host.writes(&host.coordinator.url(), ON)?;
-    let session = host.session(("NO_COLOR", "")).await?;
-    let moved = |host: &Host| host.writes(&box_b.url(), ON);
-    host.stays_after(&session, "make one", moved).await?;
-    is_not_asked(&bob, "make one").await?;
-    // Later ones do.
-    let _hook = host.asks("make two").await?;
-    bob.question("make two").await.map(drop)
+    for is_added in [false, true] {
+        let mut host = Host::new().await?;
+        let url = host.coordinator.url();
+        host.writes(&url, ON)?;
+        let session = host.session(("NO_COLOR", "")).await?;
+        host.coordinator.kill().await?;
+        let [first, later] = ["first", "later"].map(|which| format!("make {which} {is_added}"));
+        let hook = host.asks(&first).await?;
+        let named = match is_added {
+            true => format!("{},{url}", box_b.url()),
+            false => box_b.url(),
+        };
+        host.writes(&named, ON)?;
+        prints_nothing(hook).await?;
+        eventually("a connection", SOON, async || {
+            session.reply("ping", json!({})).await.ok()
+        })
+        .await?;
+        is_not_asked(&bob, &first).await?;
+        let _hook = host.asks(&later).await?;
+        bob.question(&later).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]

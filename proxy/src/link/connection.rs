@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use c3po_shared::join::Fingerprint;
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::wire::{
     CLOSE_REFUSED, CLOSE_TAKEN_OVER, Frame, Hello, Outgoing, RequestId, SUBPROTOCOL, Welcome,
@@ -44,6 +45,8 @@ pub(super) enum Incoming {
 /// One WebSocket to one coordinator.
 pub(super) struct LinkSocket {
     socket: WebSocketStream<Stream>,
+    /// The pinned certificate that identifies the coordinator.
+    pinned: Option<Fingerprint>,
 }
 
 impl LinkSocket {
@@ -77,9 +80,10 @@ impl LinkSocket {
         let uri = request.uri().clone();
         let dialling = async {
             let stream = stream::connect(&uri, trust, stage).await?;
+            let pinned = stream.pinned(trust);
             let upgraded = client_async_with_config(request, stream, Some(config)).await;
             upgraded
-                .map(|(socket, _)| Self { socket })
+                .map(|(socket, _)| Self { socket, pinned })
                 .map_err(dial_error)
         };
         // Boxed because a handshake is large, and over before the link is used.
@@ -88,6 +92,11 @@ impl LinkSocket {
             Ok(connected) => connected,
             Err(_) => Err(stage.gave_up(HANDSHAKE_MAX)),
         }
+    }
+
+    /// Returns the pinned certificate that identifies the coordinator; `None` without TLS, or if an authority identifies it.
+    pub(super) fn pinned(&self) -> Option<Fingerprint> {
+        self.pinned
     }
 
     /// Sends `hello`, which claims the agent's name. It must be the first request.

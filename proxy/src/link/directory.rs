@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use c3po_shared::join::Fingerprint;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -37,13 +38,33 @@ impl Endpoints {
 #[derive(Debug)]
 pub(super) struct Directory {
     file: PathBuf,
-    now: Mutex<(Arc<Endpoints>, Stamp)>,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug)]
+struct Now {
+    endpoints: Arc<Endpoints>,
+    /// The stamp of the file at the last reading.
+    read_at: Stamp,
+    /// The one coordinator of the present or last link, if it is among these.
+    linked: Option<Coordinators>,
+}
+
+impl Now {
+    fn changes_to(&mut self, coordinators: Coordinators) {
+        self.linked.take_if(|linked| !coordinators.cover(linked));
+        self.endpoints = Endpoints::of(coordinators);
+    }
 }
 
 impl Directory {
     /// Starts with the endpoints of the configuration that was read.
     pub(super) fn new(config: &Config) -> Self {
-        let now = (Endpoints::of(config.coordinators.clone()), config.read_at);
+        let now = Now {
+            endpoints: Endpoints::of(config.coordinators.clone()),
+            read_at: config.read_at,
+            linked: None,
+        };
         Self {
             file: config.places.config_file.clone(),
             now: Mutex::new(now),
@@ -52,7 +73,24 @@ impl Directory {
 
     /// Returns the current endpoints.
     pub(super) fn entry(&self) -> Arc<Endpoints> {
-        Arc::clone(&self.now().0)
+        Arc::clone(&self.now().endpoints)
+    }
+
+    /// Records that there is a link to the coordinator of that URL, which was identified by that pinned certificate, if any.
+    pub(super) fn links_to(&self, target: &str, pinned: Option<Fingerprint>) {
+        self.now().linked = Some(Coordinators {
+            urls: vec![target.to_owned()],
+            fingerprints: pinned.into_iter().collect(),
+            ..Coordinators::default()
+        });
+    }
+
+    /// Returns whether the present or last link is to one of those coordinators, if there was any.
+    pub(super) fn links_to_any_of(&self, coordinators: &Coordinators) -> bool {
+        let now = self.now();
+        now.linked
+            .as_ref()
+            .is_none_or(|linked| coordinators.cover(linked))
     }
 
     /// Returns when the file differs from the last reading. Cancel-safe.
@@ -77,12 +115,12 @@ impl Directory {
         };
         let mut now = self.now();
         let has_changed = found.is_some();
-        now.1 = found.unwrap_or(now.1);
+        now.read_at = found.unwrap_or(now.read_at);
         match read {
-            Ok(coordinators) if coordinators == now.0.coordinators => {}
+            Ok(coordinators) if coordinators == now.endpoints.coordinators => {}
             Ok(coordinators) => {
                 tracing::info!("the configuration has changed and is in use");
-                now.0 = Endpoints::of(coordinators);
+                now.changes_to(coordinators);
             }
             Err(_) if !has_changed => {}
             Err(problems) => {
@@ -90,7 +128,8 @@ impl Directory {
                     "the changed configuration is invalid and not used: {}",
                     problems.join("; ")
                 );
-                now.0 = Endpoints::of(config.without_file(now.0.coordinators.clone()));
+                let before = now.endpoints.coordinators.clone();
+                now.changes_to(config.without_file(before));
             }
         }
     }
@@ -114,10 +153,10 @@ impl Directory {
         let file = self.file.clone();
         let looking = spawn_blocking(move || stamp(&file));
         let found = timeout(DISK_MAX, looking).await.ok()?.ok()?;
-        (found != self.now().1).then_some(found)
+        (found != self.now().read_at).then_some(found)
     }
 
-    fn now(&self) -> MutexGuard<'_, (Arc<Endpoints>, Stamp)> {
+    fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -181,6 +220,33 @@ mod tests {
         assert!(directory.relays(&config).await.is_none());
         directory.refresh(&config).await;
         assert!(directory.relays(&config).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_link_is_to_one_of_the_coordinators_by_its_url_and_certificate() {
+        let print = |digit: u8| Fingerprint::of([digit; 32]);
+        let of = |urls: &[&str], prints: &[u8]| Coordinators {
+            urls: urls.iter().map(|url| (*url).to_owned()).collect(),
+            fingerprints: prints.iter().copied().map(print).collect(),
+            ..Coordinators::default()
+        };
+        let directory = Directory::new(&Config::of_file(""));
+        let (one, both) = (of(&["a"], &[1]), of(&["b", "a"], &[2, 1]));
+        assert!(directory.links_to_any_of(&one), "there was no link yet");
+        for (url, digit, is_one) in [("a", 1, true), ("b", 2, false), ("a", 2, false)] {
+            directory.links_to(url, Some(print(digit)));
+            assert_eq!(directory.links_to_any_of(&one), is_one, "{url} {digit}");
+            assert!(directory.links_to_any_of(&both), "{url} {digit}");
+        }
+        directory.links_to("a", None);
+        assert!(!directory.links_to_any_of(&one), "without its certificate");
+        assert!(directory.links_to_any_of(&of(&["a"], &[])));
+        directory.now().changes_to(of(&["c"], &[]));
+        let later = of(&["c"], &[]);
+        assert!(
+            directory.links_to_any_of(&later),
+            "the former link is none of these"
+        );
     }
 
     #[tokio::test]

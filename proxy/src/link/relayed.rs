@@ -19,6 +19,12 @@ impl Link {
         shared.directory.relays(&shared.config).await.map(Arc::new)
     }
 
+    /// Returns whether the present or last link is to one of those coordinators, if there was any: another one gets none of their
+    /// requests, and its verdicts do not count.
+    pub fn is_to(&self, coordinators: &Coordinators) -> bool {
+        self.shared.directory.links_to_any_of(coordinators)
+    }
+
     /// Returns whether a request for those coordinators is still relayed to them.
     pub async fn relays_to(&self, coordinators: &Coordinators) -> bool {
         self.shared.are_relayed_to(coordinators).await
@@ -56,5 +62,6 @@ impl Shared {
     async fn are_relayed_to(&self, coordinators: &Coordinators) -> bool {
         let now = self.directory.relays(&self.config).await;
         now.is_some_and(|now| now.cover(coordinators))
+            && self.directory.links_to_any_of(coordinators)
     }
 }

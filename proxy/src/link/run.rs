@@ -291,6 +291,7 @@ async fn is_up(
     dialled: Dialled,
 ) -> (LinkSocket, Welcome) {
     let (connection, welcome, told) = dialled;
+    shared.directory.links_to(target, connection.pinned());
     course.seat.sit(shared, &welcome.agent_id).await;
     shared
         .deliveries

@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use c3po_shared::join::Fingerprint;
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use rustls::CertificateError;
 use rustls::pki_types::ServerName;
@@ -119,6 +120,16 @@ fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
             DialError::failed("it does not use TLS", Advice::WriteHttp)
         }
         _ => DialError::failed(format!("TLS: {error}"), Advice::WorkOn),
+    }
+}
+
+impl Stream {
+    /// Returns the certificate of the coordinator by which that trust has accepted it, if it is a pinned one.
+    pub(super) fn pinned(&self, trust: &Trust) -> Option<Fingerprint> {
+        let Self::Tls(stream) = self else {
+            return None;
+        };
+        trust.pinned(stream.get_ref().1.peer_certificates()?.first()?)
     }
 }
 

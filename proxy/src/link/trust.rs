@@ -37,6 +37,14 @@ impl Trust {
         &self.fingerprints
     }
 
+    /// Returns the fingerprint of that certificate if it is one of these.
+    pub(super) fn pinned(&self, certificate: &CertificateDer<'_>) -> Option<Fingerprint> {
+        let fingerprint = fingerprint_of(certificate).ok()?;
+        self.fingerprints
+            .contains(&fingerprint)
+            .then_some(fingerprint)
+    }
+
     /// Returns the connector for the handshake.
     ///
     /// Errors: the system has no trusted authorities.

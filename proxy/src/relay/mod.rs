@@ -290,9 +290,12 @@ impl Relay {
         }
     }
 
-    /// Returns whether the relay to those coordinators is off, by two looks: a file that is being replaced may be missing for a
-    /// moment.
+    /// Returns whether the relay to those coordinators is off: by a link to another one, or by two looks, because a file that is
+    /// being replaced may be missing for a moment.
     async fn is_off(&self, to: &Coordinators) -> bool {
+        if !self.link.is_to(to) {
+            return true;
+        }
         if self.link.relays_to(to).await {
             return false;
         }

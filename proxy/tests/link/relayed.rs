@@ -103,17 +103,32 @@ async fn a_request_of_the_client_is_not_written_to_a_coordinator_that_the_file_d
     hears_the_request(asked, &mut talk).await;
 }
 
-#[tokio::test]
-async fn a_request_of_the_client_never_goes_to_other_coordinators_than_those_that_it_was_for() {
+/// Checks that a request for the first coordinator does not go to another one, after the file names those URLs, and that later
+/// requests do.
+async fn goes_to_no_other(named: impl Fn(&Peer, &Peer) -> String) {
     let (peer, other) = (Peer::listen().await, Peer::listen().await);
     let running = relays(&peer);
+    let to = running.link.relays().await.unwrap();
     let asked = asks(&running).await;
     let (mut talk, _) = peer.welcome("web").await;
     assert_eq!(tool(&talk.hear().await), "request_permission");
+    assert!(running.link.is_to(&to));
     drop(talk);
-    writes(running.state.path(), &other.url(), ON);
+    writes(running.state.path(), &named(&peer, &other), ON);
     let (mut talk, _) = other.welcome("web").await;
     hears_only_a_ping(&running, &mut talk).await;
+    assert!(!running.link.is_to(&to), "its verdicts do not count");
     hears_the_request(asks(&running).await, &mut talk).await;
     assert!(!asked.is_finished());
+}
+
+#[tokio::test]
+async fn a_request_of_the_client_never_goes_to_other_coordinators_than_those_that_it_was_for() {
+    goes_to_no_other(|_, other| other.url()).await;
+}
+
+#[tokio::test]
+async fn a_request_of_the_client_never_goes_to_a_coordinator_that_was_added_later() {
+    // The one that is tried second after a lost connection is the other one.
+    goes_to_no_other(|peer, other| format!("{},{}", peer.url(), other.url())).await;
 }
