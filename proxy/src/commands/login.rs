@@ -15,8 +15,9 @@ use super::confirm::confirmed;
 use super::failure::Failure;
 use super::join::code;
 use super::print::Printer;
+use super::stored_login::{Ended, LISTED, are_all, by_hand, changed, end, refusal, stored};
 use crate::config::{Config, PERSON_FILE, PersonLogin, Places, Source};
-use crate::link::http::{delete, post_json};
+use crate::link::http::post_json;
 use crate::link::{self, QueuedFor, Trust, as_written};
 
 /// The coordinator and the options.
@@ -53,6 +54,8 @@ pub(super) async fn run(
     // Before the code is spent: a token that cannot be stored would be lost.
     let made = config.places.settings.made();
     config.places.settings = made.map_err(|error| unwritable(error.into(), UNUSED))?;
+    // Another command may have stored a login while the consent was asked for.
+    let config = config.with_present_login();
     let folder = &config.places.settings;
     let before = folder.own_content(PERSON_FILE).and_then(|before| {
         folder.try_beside(PERSON_FILE, &written(&config, host_file::TOKEN_LIKE))?;
@@ -101,15 +104,6 @@ async fn end_older(config: &Config, content: &[u8]) {
         let next = harmless(&by_hand(&older), false);
         eprintln!("The login before may still be valid: {next}");
     }
-}
-
-/// Returns the content of the file, and the configuration with its login, if it has another content now.
-///
-/// Errors: it cannot be read.
-fn changed(config: &Config, before: &[u8]) -> io::Result<Option<(Config, Vec<u8>)>> {
-    let content = config.places.settings.own_content(PERSON_FILE)?;
-    let content = content.filter(|content| content != before);
-    Ok(content.map(|content| (config.with_present_login(), content)))
 }
 
 /// Returns the URL as this host uses it.
@@ -207,14 +201,6 @@ async fn ask(config: &Config, url: &str, code: String) -> Result<LoginReply, Fai
             .into());
     }
     Ok(made)
-}
-
-fn refusal(url: &str, status: u16, answer: &str) -> Refusal {
-    serde_json::from_str(answer).unwrap_or_else(|_| {
-        let error = format!("{url} answers, but not as a coordinator with logins: HTTP {status}");
-        Refusal::new(ErrorCode::NotSupported, error)
-            .suggest("Check the URL and the version of the coordinator.")
-    })
 }
 
 /// Returns the text of the file. The token is for the coordinators that this host uses now, with their certificates.
@@ -356,20 +342,6 @@ fn check_link(config: &Config, state: &str) -> Result<(), Failure> {
     problem.map_or(Ok(()), |problem| Err(unwritable(problem, state)))
 }
 
-/// Returns whether these are all logins of the file with that text, as far as they can be read.
-fn are_all(logins: &[PersonLogin], text: &str) -> bool {
-    let is_some = !logins.is_empty() || text.trim().is_empty();
-    is_some && logins.len() < PersonLogin::REFUSED_MAX
-}
-
-/// Returns the login of the file with that text, or each one in it if the file is not accepted.
-fn stored(config: &Config, text: &str) -> Vec<PersonLogin> {
-    config.person.login.as_ref().map_or_else(
-        || PersonLogin::refused(text, &config.coordinators),
-        |login| vec![login.clone()],
-    )
-}
-
 /// Reports that a file is deleted in which there was no token.
 fn without_token(printer: &Printer, file: &Path, text: &str) -> Result<(), Failure> {
     let file = file.display();
@@ -384,96 +356,4 @@ fn without_token(printer: &Printer, file: &Path, text: &str) -> Result<(), Failu
         ),
         advice: LISTED.to_owned(),
     })
-}
-
-/// How the end of a login went.
-#[derive(Debug)]
-enum Ended {
-    /// It is revoked now.
-    Now,
-    /// Each of its coordinators has answered that it has no such login.
-    Before,
-    /// A coordinator gave another answer or none, or got no token.
-    Not(Failure),
-}
-
-impl Ended {
-    /// Returns whether the login has ended. A token in a file that is not accepted may be damaged, so its refusal does not
-    /// show that.
-    fn is_over(&self, config: &Config) -> bool {
-        match self {
-            Self::Now => true,
-            Self::Before => config.person.login.is_some(),
-            Self::Not(_) => false,
-        }
-    }
-
-    /// Returns why it has not ended, if that is known.
-    fn failure(self) -> Option<Failure> {
-        match self {
-            Self::Not(failure) => Some(failure),
-            Self::Now | Self::Before => None,
-        }
-    }
-}
-
-/// How to find a login whose id is not known.
-const LISTED: &str = "`c3po-coordinator logins list` on the coordinator's machine shows this host's logins, and `c3po-coordinator \
-                      logins revoke ID` ends one.";
-
-/// Returns how to revoke a login on the machine of the coordinator. Several are in a file that is not accepted only, and then
-/// others may have written their ids.
-fn by_hand(logins: &[PersonLogin]) -> String {
-    let [login] = logins else {
-        return LISTED.to_owned();
-    };
-    let id = harmless(id_of(login), false);
-    format!("run `c3po-coordinator logins revoke {id}` on the coordinator's machine.")
-}
-
-fn id_of(person: &PersonLogin) -> &str {
-    let token = person.token.expose();
-    let rest = token.strip_prefix(login::TOKEN_PREFIX);
-    rest.and_then(|rest| rest.split_once('_'))
-        .map_or("", |(id, _)| id)
-}
-
-/// Revokes the login at the first of its coordinators that has it.
-async fn end(config: &Config, person: &PersonLogin) -> Ended {
-    let urls = person.urls();
-    if urls.is_empty() {
-        return Ended::Not(Failure::Stopped {
-            why: "no coordinator got the token: its file is not accepted or names none, and config.toml names none or \
-                  the environment another one"
-                .to_owned(),
-            advice: LISTED.to_owned(),
-        });
-    }
-    let path = format!("{}/{}", login::LOGINS_PATH, id_of(person));
-    let bearer = format!("Bearer {}", person.token.expose());
-    let mut ended = Ended::Before;
-    for target in &urls {
-        let url = as_written(target);
-        let trust = Trust::new(
-            person
-                .certificates_of(target, &config.coordinators)
-                .to_vec(),
-        );
-        let refused = match delete(&url, &trust, &path, &[("Authorization", &bearer)]).await {
-            Ok((200, _)) => return Ended::Now,
-            Ok((status, answer)) => refusal(&url, status, &answer),
-            // No coordinator has answered: a wrong certificate is UNAUTHORIZED too.
-            Err(away) => {
-                ended = Ended::Not(away.into());
-                continue;
-            }
-        };
-        if !matches!(
-            refused.code,
-            ErrorCode::Unauthorized | ErrorCode::LoginNotFound
-        ) {
-            ended = Ended::Not(refused.into());
-        }
-    }
-    ended
 }

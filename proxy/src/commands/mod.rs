@@ -33,6 +33,7 @@ mod sent;
 mod session;
 mod status;
 mod statusline;
+mod stored_login;
 mod tail;
 mod thread;
 mod uninstall;
