@@ -36,27 +36,52 @@ struct Opened {
     path: PathBuf,
 }
 
-impl Opened {
-    /// Opens the folder at that path; `None` if another one is there by now.
-    fn at(shown: &Path) -> io::Result<Option<Self>> {
-        let flags = OFlags::DIRECTORY.bits().cast_signed();
-        let open = |path: &Path| {
-            let mut options = OpenOptions::new();
-            options.read(true).custom_flags(flags).open(path)
-        };
-        let folder = open(shown)?;
-        let path = shown.canonicalize()?;
-        let is_same = identity(&fstat(&folder)?) == identity(&fstat(open(&path)?)?);
-        Ok(is_same.then_some(Self { folder, path }))
+/// Returns the path of an open folder, which was opened by the other one.
+#[cfg(target_os = "linux")]
+fn path_of(folder: &File, shown: &Path) -> io::Result<PathBuf> {
+    use std::os::fd::AsRawFd as _;
+    std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+        .or_else(|_| path_without_links(folder, shown))
+}
+
+/// Returns the path of an open folder without links, for a process that has no `/proc`.
+///
+/// Errors: another folder is there by now.
+#[cfg(target_os = "linux")]
+fn path_without_links(folder: &File, shown: &Path) -> io::Result<PathBuf> {
+    let path = shown.canonicalize()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut reached = rustix::fs::open("/", flags, Mode::empty())?;
+    for part in path.components().skip(1) {
+        reached = openat(&reached, part.as_os_str(), flags, Mode::empty())?;
     }
+    if identity(&fstat(&reached)?) == identity(&fstat(folder)?) {
+        Ok(path)
+    } else {
+        Err(io::Error::other("it changes all the time"))
+    }
+}
+
+/// Returns the path of an open folder.
+#[cfg(target_os = "macos")]
+fn path_of(folder: &File, _: &Path) -> io::Result<PathBuf> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let path = rustix::fs::getpath(folder)?.into_bytes();
+    Ok(std::ffi::OsString::from_vec(path).into())
 }
 
 impl SettingsFolder {
     /// Opens a folder. One that is missing or cannot be opened is like that in each answer.
     pub fn open(shown: &Path) -> Self {
-        let opened = (0..TRIES).find_map(|_| Opened::at(shown).transpose());
-        let changes = || Err(io::Error::other("it changes all the time"));
-        let opened = opened.unwrap_or_else(changes);
+        let flags = OFlags::DIRECTORY.bits().cast_signed();
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(shown);
+        let opened = opened.and_then(|folder| {
+            let path = path_of(&folder, shown)?;
+            Ok(Opened { folder, path })
+        });
         let (shown, opened) = (shown.to_owned(), Arc::new(opened));
         Self { shown, opened }
     }
@@ -294,32 +319,22 @@ mod tests {
         assert_eq!((files(&own), files(&other)), (1, 1));
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
-    fn the_path_of_a_folder_is_its_own_while_a_link_to_it_is_turned() {
+    fn without_proc_the_path_is_that_of_the_opened_folder_or_none() {
         let work = tempfile::tempdir().unwrap();
         let (own, other) = (work.path().join("own"), work.path().join("other"));
         for folder in [&own, &other] {
             fs::create_dir(folder).unwrap();
-            fs::write(folder.join(CONFIG_FILE), folder.to_str().unwrap()).unwrap();
         }
-        let (link, beside) = (work.path().join("link"), work.path().join("beside"));
+        let link = work.path().join("link");
         symlink(&own, &link).unwrap();
-        let turned = link.clone();
-        let turning = thread::spawn(move || {
-            for folder in [&other, &own].into_iter().cycle().take(4_000) {
-                symlink(folder, &beside).unwrap();
-                fs::rename(&beside, &turned).unwrap();
-            }
-        });
-        while !turning.is_finished() {
-            let opened = SettingsFolder::open(&link);
-            let Ok(Some(text)) = opened.text(CONFIG_FILE) else {
-                continue;
-            };
-            let path = opened.path_of(CONFIG_FILE);
-            assert_eq!(fs::read_to_string(path).unwrap(), text);
-        }
-        turning.join().unwrap();
+        let folder = File::open(&link).unwrap();
+        let path = path_without_links(&folder, &link).unwrap();
+        assert_eq!(path, own.canonicalize().unwrap());
+        fs::remove_file(&link).unwrap();
+        symlink(&other, &link).unwrap();
+        assert!(path_without_links(&folder, &link).is_err());
     }
 
     #[test]
