@@ -81,8 +81,10 @@ pub(super) async fn is_free(
 /// another host has the name of its person.
 pub(crate) async fn check_free(store: &dyn Store, host: &str, before: &str) -> Result<(), Refusal> {
     let keys = store.keys().await?;
+    // A former name is exact: messages name their host by it.
     let mut alike = keys
         .iter()
+        .filter(|key| !key.holds_a_former_name())
         .map(Key::host)
         .filter(|other| *other != host && *other != before && host::is_same(other, host));
     if let Some(other) = alike.next() {

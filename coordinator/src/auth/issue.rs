@@ -143,7 +143,8 @@ pub(super) async fn host_of(
 ) -> Result<String, Refusal> {
     match given {
         Some(host) => {
-            if !keys.iter().any(|key| key.host() == host) {
+            let has_host = |key: &Key| key.host() == host && !key.holds_a_former_name();
+            if !keys.iter().any(has_host) {
                 check_free(store, host, host).await.map_err(unchanged)?;
             }
             Ok(host.to_owned())
@@ -177,7 +178,9 @@ pub(super) async fn settle_given(
             Refusal::new(ErrorCode::Conflict, error)
                 .suggest("Join with the command that `invite --host NAME` prints.")
         }
-        None if others.any(|other| other.host() == key.host()) => return Ok(key),
+        None if others.any(|other| other.host() == key.host() && !other.holds_a_former_name()) => {
+            return Ok(key);
+        }
         None => match check_free(store, key.host(), key.host()).await {
             Ok(()) => return Ok(key),
             Err(refused) => refused,

@@ -10,10 +10,10 @@ use super::issue::{
     BY, CHANGE_TRIES, NewKey, all_agents, change, draft, entry, kept_keys, make_room, unchanged,
     vouching,
 };
-use crate::store::{Key, Store};
+use crate::store::{FORMER_NAME, Key, Store};
 
-/// The name of keys that hold the name of a host.
-const HOLD: &str = "former-name";
+/// The name of keys that hold the new name of a host while it gets that.
+const NEW_NAME: &str = "new-name";
 
 /// Holds the name of a host while agents and keys are moved to it or from it: an ended key has it, so that no host that joins
 /// gets it, and none its person's name. `moves` is the log's text for the move that begins with it. Returns that key.
@@ -26,7 +26,7 @@ pub(crate) async fn hold_host(
     moves: Option<&str>,
 ) -> Result<Key, Refusal> {
     let new = NewKey {
-        name: HOLD.to_owned(),
+        name: moves.map_or(NEW_NAME, |_| FORMER_NAME).to_owned(),
         host: Some(host.to_owned()),
         scope: Scope::Read,
         agents: all_agents(),
@@ -58,11 +58,6 @@ pub(crate) async fn hold_host(
     ))
 }
 
-/// Returns whether the key never was valid and only holds the name of a host.
-fn is_hold(key: &Key) -> bool {
-    key.expires_at == Some(key.created_at)
-}
-
 /// Moves the keys of a host to another host, except those that hold its name, and returns them. Their links and requests end
 /// and reconnect under the new host.
 pub(crate) async fn rename_host(
@@ -76,7 +71,7 @@ pub(crate) async fn rename_host(
     let mut renamed = Vec::new();
     for id in keys
         .iter()
-        .filter(|key| key.host() == from && !is_hold(key))
+        .filter(|key| key.host() == from && !key.only_holds_a_name())
         .map(|key| key.id.clone())
     {
         // No key is checked here: the caller's own key has another revision once it was renamed itself.

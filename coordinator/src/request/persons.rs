@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 
 use crate::store::{Key, Result, Store};
 
-/// The hosts of all keys, also of ended ones, by the names of their persons.
+/// The hosts of all keys, also of ended ones, by the names of their persons. A former name of a host has no person.
 #[derive(Debug, Default)]
 pub(crate) struct Persons(Mutex<Known>);
 
@@ -36,7 +36,8 @@ impl Persons {
         if known.changes != changes {
             let keys = store.keys().await?;
             let person = |host: &str| (AgentId::of_person(host).look(), host.to_owned());
-            known.hosts = keys.iter().map(Key::host).map(person).collect();
+            let keys = keys.iter().filter(|key| !key.holds_a_former_name());
+            known.hosts = keys.map(Key::host).map(person).collect();
             known.changes = changes;
         }
         Ok(known.hosts.get(&name.look()).cloned())

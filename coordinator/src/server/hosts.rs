@@ -115,6 +115,7 @@ pub(super) async fn rename(
             check_without_agents(&server, &principal, &to).await?;
             check_without_others(store.as_ref(), &to, &to_held.id).await?;
         }
+        check_known(&server, &principal, &from).await?;
         let moves = format!("the agents and keys of {from} become those of {to}");
         // It stays: messages that the host sent name it as before, so no host that joins gets that name.
         renames::hold_host(store.as_ref(), &from, &principal, Some(&moves)).await?;
@@ -155,7 +156,8 @@ async fn check_without_others(store: &dyn Store, host: &str, held: &str) -> Resu
     let (others, ids, command) = match (&keys[..], &invites[..]) {
         ([], []) if ended.is_empty() => return Ok(()),
         ([], []) => {
-            let error = format!("the name {host} was another host's, and messages name that by it");
+            let error =
+                format!("messages that were sent as the host {host} would become this one's");
             return Err(Refusal::new(ErrorCode::Conflict, error).suggest(ANOTHER_NAME));
         }
         ([], invites) => ("an open invite", invites, "invites"),
@@ -165,6 +167,25 @@ async fn check_without_others(store: &dyn Store, host: &str, held: &str) -> Resu
     Err(Refusal::new(ErrorCode::Conflict, error).suggest(format!(
         "Revoke them first with `c3po-coordinator {command} revoke ID`. With --merge (`merge` over REST) they get the agents too, as is right after a rename that broke off.",
     )))
+}
+
+/// Refuses a host without agents and keys.
+async fn check_known(server: &AppState, principal: &Principal, host: &str) -> Result<(), Refusal> {
+    let keys = server.services.store.keys().await?;
+    let of_host = |agent: Agent| is_moved(&agent, host).then_some(());
+    if keys
+        .iter()
+        .any(|key| key.host() == host && !key.only_holds_a_name())
+        || !select(&server.services, principal, of_host)
+            .await?
+            .is_empty()
+    {
+        return Ok(());
+    }
+    let error = format!("no agent and no key belongs to the host {host}");
+    let suggestion =
+        "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
+    Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion))
 }
 
 /// Refuses the name of a host that has agents, or whose deleted agents have names that stay reserved: the keys that are moved
@@ -201,10 +222,18 @@ async fn move_host(
     to: String,
 ) -> Result<RenamedHost, Refusal> {
     let store = &server.services.store;
-    // One that names the host would give the former name away. Its keys would not vouch for this later.
+    // They would give the former name away. Afterwards the key of the principal may have another revision.
     for invite in invites(store.as_ref()).await? {
-        if invite.host.as_ref() == Some(&from) {
-            revoke_invite(store.as_ref(), &invite.id, principal).await?;
+        if invite
+            .host
+            .as_ref()
+            .is_some_and(|host| is_same(host, &from))
+        {
+            match revoke_invite(store.as_ref(), &invite.id, principal).await {
+                // It was used or has expired meanwhile.
+                Err(refusal) if refusal.code == ErrorCode::InviteNotFound => {}
+                ended => drop(ended?),
+            }
         }
     }
     let mut agents = move_agents(server, principal, &from, &to).await?;
@@ -212,12 +241,6 @@ async fn move_host(
     let renamed = renames::rename_host(store.as_ref(), &from, &to, principal).await?;
     for key in &renamed {
         changed(server, "renamed", &key.id, principal.name()).await;
-    }
-    if agents == 0 && renamed.is_empty() {
-        let error = format!("no agent and no key belongs to the host {from}");
-        let suggestion =
-            "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
-        return Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion));
     }
     move_reservations(store.as_ref(), &keys, &from, &to).await?;
     // Until every coordinator has read the keys again, sessions and commands come back under the old name, which is held for so

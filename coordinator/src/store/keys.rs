@@ -44,6 +44,9 @@ pub struct Key {
     pub revision: u64,
 }
 
+/// The name of keys that hold the former name of a host.
+pub(crate) const FORMER_NAME: &str = "former-name";
+
 impl Key {
     /// Returns the host that the key authenticates.
     pub fn host(&self) -> &str {
@@ -53,6 +56,16 @@ impl Key {
     /// Returns whether the key has not ended at that time. It grants access unless it awaits its host.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         self.ended_at(now).is_none()
+    }
+
+    /// Returns whether the key never was valid, and only holds the name of a host.
+    pub fn only_holds_a_name(&self) -> bool {
+        self.expires_at == Some(self.created_at)
+    }
+
+    /// Returns whether the key holds the former name of a renamed host.
+    pub fn holds_a_former_name(&self) -> bool {
+        self.only_holds_a_name() && self.name == FORMER_NAME
     }
 
     /// Returns when the key ended, if it is no longer valid at that time.

@@ -43,6 +43,7 @@ pub use self::conclusion::{Conclusion, OpenQuestion, PersonReached};
 pub use self::duty::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, DutyStore};
 pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
+pub(crate) use self::keys::FORMER_NAME;
 pub use self::keys::{Invite, Key, KeyStore};
 use self::keys::{give_hosts, read_invites, read_key};
 pub use self::logins::{Login, LoginCode, LoginStore};
@@ -275,8 +276,8 @@ pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
 /// How long the name and the positions of a deleted agent are kept: longer than any message that it sent or received.
 pub const FORMER_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
 
-/// How long after a step of the store was sent it may begin. Later it is not done at all: by then its caller has given up, and
-/// the rights by which it was sent may have ended.
+/// How long after a step was sent to a store on the network it may begin. Later it is not done at all: by then its caller has
+/// given up, and the rights by which it was sent may have ended.
 pub(crate) const BEGUN_WITHIN: Duration = Duration::from_secs(1);
 
 /// How many agents are read at once by whatever needs all of them.

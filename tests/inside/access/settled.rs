@@ -176,10 +176,29 @@ async fn a_host_gets_the_name_of_one_whose_keys_have_ended_only_by_a_merge() -> 
     let refused = gate.ask(&["hosts", "rename", "nas", "lost"]).await;
     let refused = refused.expect_err("it was another host's").to_string();
     ensure!(
-        refused.contains("the name lost was another host's"),
+        refused.contains("messages that were sent as the host lost"),
         "{refused}"
     );
     gate.ask(&["hosts", "rename", "nas", "lost", "--merge"])
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_rename_of_no_host_changes_nothing_and_a_former_name_does_not_keep_others_like_it()
+-> Result<()> {
+    let gate = Gate::start().await?;
+    joined(&gate, &invited(&gate, &[]).await?, "MacBook", None).await?;
+    let open = invited(&gate, &["--host", "attic"]).await?;
+    let refused = gate.ask(&["hosts", "rename", "attic", "cellar"]).await;
+    let refused = refused.expect_err("it has not joined").to_string();
+    ensure!(refused.contains("belongs to the host attic"), "{refused}");
+    let (_, host) = joined(&gate, &open, "attic", None).await?;
+    ensure!(host == "attic", "{host}");
+    for (from, to) in [("MacBook", "macbook"), ("macbook", "work")] {
+        gate.ask(&["hosts", "rename", from, to]).await?;
+    }
+    gate.ask(&["hosts", "rename", "work", "macbook", "--merge"])
         .await?;
     Ok(())
 }
