@@ -1,13 +1,13 @@
 //! The turns of a principal's links and requests. A link that has more to do, or whose principal is busy, goes on only in its
-//! turn, so that a flood through hundreds of links costs others no more than one through a few. The same applies to requests.
+//! turn, so that a flood through hundreds of links costs others no more than one through a few. The same applies to requests with
+//! a body, once that was read.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::ready;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -40,7 +40,7 @@ impl Turns {
 
     /// Returns the turns of requests without a credential.
     pub(crate) fn of_strangers() -> Self {
-        Self::new(TURNS_WITHOUT_KEY)
+        Self::new(TURNS_PER_KEY)
     }
 
     /// Records work of one of its links or requests.
@@ -57,25 +57,26 @@ impl Turns {
         self.paid_at.load(Ordering::Relaxed) > self.now() + micros(SAVED)
     }
 
-    /// Waits for the turn of a link, in order of arrival. Everybody else who has something to do goes first.
-    pub(crate) async fn next(&self) {
-        let turn = self.places.acquire().await;
+    /// Waits for the next turn, in order of arrival, and returns it. Everybody else who has something to do goes first.
+    pub(crate) async fn next(&self) -> Option<SemaphorePermit<'_>> {
+        let turn = self.places.acquire().await.ok();
         yield_now().await;
-        drop(turn);
+        turn
     }
 
-    /// Does the work, each step of it in a turn while the principal is busy.
-    pub(crate) async fn apply<T>(&self, work: impl Future<Output = T>) -> T {
+    /// Waits for the next turn if the principal is busy.
+    pub(crate) async fn next_if_busy(&self) -> Option<SemaphorePermit<'_>> {
+        if self.is_busy() {
+            self.next().await
+        } else {
+            None
+        }
+    }
+
+    /// Does the work of a request, and records it.
+    pub(crate) async fn measure<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let mut turn = None;
         poll_fn(|context| {
-            if turn.is_none() && self.is_busy() {
-                turn = Some(Box::pin(self.next()));
-            }
-            if let Some(next) = &mut turn {
-                ready!(next.as_mut().poll(context));
-                turn = None;
-            }
             let began = Instant::now();
             let done = work.as_mut().poll(context);
             self.note(began.elapsed());
@@ -114,17 +115,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_of_a_busy_principal_goes_on_after_everybody_elses() {
+    async fn a_request_of_a_busy_principal_goes_on_after_the_one_before_it_and_everybody_else() {
         let turns = Turns::new(1);
-        let step = || async {
-            std::thread::sleep(SAVED);
-            yield_now().await;
-        };
-        turns.apply(step()).await;
-        assert!(turns.is_busy());
-        let mut late = pin!(turns.apply(async {}));
+        assert!(turns.next_if_busy().await.is_none());
+        turns.measure(async { std::thread::sleep(SAVED) }).await;
+        let turn = turns.next_if_busy().await;
+        assert!(turn.is_some());
+        let mut late = pin!(turns.next_if_busy());
         assert!(futures_util::poll!(&mut late).is_pending());
-        late.await;
+        yield_now().await;
+        assert!(futures_util::poll!(&mut late).is_pending());
+        drop(turn);
+        assert!(futures_util::poll!(&mut late).is_pending());
+        assert!(late.await.is_some());
     }
 
     #[tokio::test]

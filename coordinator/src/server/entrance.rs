@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::accept::CODE_BODY_MAX;
 use super::credential::Credential;
 use super::endpoint::{Refused, read_body};
+use super::request_turns::RequestTurns;
 use super::{AppState, MCP_PATH};
 use crate::auth::{Principal, Turns};
 use crate::request::{begin_request, begin_upgrade};
@@ -147,20 +148,19 @@ pub(super) async fn layer(
         Ok(passed) => passed,
         Err(refusal) => return Refused::from(refusal).into_response(),
     };
-    let (strangers, principal) = (Arc::clone(&entrance.turns), principal_of(&request));
+    let turns = match Credential::of(request.extensions()) {
+        Ok(principal) => RequestTurns::OfPrincipal(principal),
+        Err(_) => RequestTurns::OfStrangers(Arc::clone(&entrance.turns)),
+    };
     drop(entrance);
-    let turns = principal.as_ref().map_or(&*strangers, |one| one.turns());
-    let mut response = turns.apply(next.run(request)).await;
+    request.extensions_mut().insert(turns.clone());
+    let mut response = turns.turns().measure(next.run(request)).await;
     // A request that was refused before its place costs one too.
     if let Err(refusal) = Box::pin(place.take()).await {
         response = Refused::from(refusal).into_response();
     }
     place.leave();
     response
-}
-
-fn principal_of(request: &Request) -> Option<Arc<Principal>> {
-    Credential::of(request.extensions()).ok()
 }
 
 /// Returns the place of a request, and the charge of its body if that was read.

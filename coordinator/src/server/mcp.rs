@@ -30,6 +30,7 @@ use super::endpoint::read_body;
 use super::entrance::{self, Place};
 use super::evidence::{self, Presentation};
 use super::http_waits::HttpWaits;
+use super::request_turns::RequestTurns;
 use super::written::Paid;
 use super::{AppState, http_session, http_session::HttpSessions, refused};
 use crate::auth::Principal;
@@ -110,6 +111,9 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
         Ok(read) => read,
         Err(refusal) => return refused(refusal),
     };
+    if let Some(turns) = request.extensions().get::<RequestTurns>().cloned() {
+        turns.turns().next_if_busy().await;
+    }
     let values = values_in(&body);
     if values > VALUES_MAX {
         return refused(Refusal::new(
@@ -260,7 +264,8 @@ impl Handler {
             Via::ToolCall,
         )
         .await;
-        if let Some(place) = parts.extensions.get::<Arc<Place>>() {
+        // A parsed request may take fifty times as much memory as its text, so only waits, whose requests are small, have no place.
+        if let (true, Some(place)) = (call.waits(), parts.extensions.get::<Arc<Place>>()) {
             place.leave();
         }
         let waits = call

@@ -30,6 +30,7 @@ mod pages;
 mod pairs;
 mod policy;
 mod questions;
+mod request_turns;
 mod rest;
 mod routes;
 mod tls;

@@ -212,7 +212,7 @@ impl Session {
                     let turn = async {
                         tokio::select! {
                             () = ends => {}
-                            () = principal.turns().next() => {}
+                            _ = principal.turns().next() => {}
                         }
                     };
                     let (calls, ledger) = (&mut self.calls, &mut self.ledger);

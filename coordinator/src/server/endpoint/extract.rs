@@ -32,6 +32,7 @@ use crate::request::{begin_call, check_host, check_name, check_reader};
 use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
 use crate::server::credential::Credential;
+use crate::server::request_turns::RequestTurns;
 use crate::server::http_session::{AGENT_HEADER, agent_header, host_header};
 use crate::unfinished::{Account, Charge};
 
@@ -208,6 +209,11 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
         // The head would take more memory than most bodies while the rest arrives.
         drop(mem::take(request.headers_mut()));
         let (bytes, _held) = read_body(server, &mut request, MAX).await?;
+        let turns = request.extensions().get::<RequestTurns>().cloned();
+        let _turn = match &turns {
+            Some(turns) => turns.turns().next_if_busy().await,
+            None => None,
+        };
         // serde would accept an array as the fields of an object in order.
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(Refusal::invalid("the body must be a JSON object").into());
