@@ -8,6 +8,7 @@ use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
 use tokio::time::timeout;
 
+use super::OPERATION_DEADLINE;
 use super::cluster::Cluster;
 use super::key_names::KeyNames;
 use super::library::{AGAIN, Call, LATE};
@@ -107,15 +108,19 @@ impl RedisConnection {
 
     /// Calls a function like `invoke`, and returns the original Redis error.
     pub(super) async fn try_invoke<T: FromRedisValue>(&self, call: &Call) -> RedisResult<T> {
+        let began = Timestamp::now();
         loop {
-            let asked = Timestamp::now();
             let command = call.command(clock::of_store() + BEGUN_WITHIN);
             match self.try_run(&command).await {
                 Err(error) if error.code() == Some(AGAIN) => {}
-                Err(error) if error.code() == Some(LATE) => match late_since(&error) {
-                    Some(time) => clock::follow(asked, time),
-                    None => return Err(error),
-                },
+                // If the machine was suspended, the caller has given up, whatever its clocks are.
+                Err(error) if error.code() == Some(LATE) && is_early(began) => {
+                    let Some(time) = late_since(&error) else {
+                        return Err(error);
+                    };
+                    // The way there may have taken long, also for a new connection, so only the way back counts.
+                    clock::follow(Timestamp::now(), time);
+                }
                 answer => return answer,
             }
         }
@@ -167,6 +172,11 @@ pub(super) async fn check(connection: &RedisConnection) -> Result<()> {
     answer.map_err(|error| {
         StoreError::Unavailable(format!("the Redis at {}: {error}", master.name()))
     })
+}
+
+/// Returns whether a call that began then may be repeated.
+fn is_early(began: Timestamp) -> bool {
+    Timestamp::now().since(began) < OPERATION_DEADLINE
 }
 
 /// Returns the server's time in the error of a call that was too late.

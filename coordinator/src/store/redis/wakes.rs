@@ -31,7 +31,7 @@ const ATTEND_EVERY: Duration = Duration::from_secs(1);
 const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a coordinator stays listed without renewal.
 const LEASE: Duration = Duration::from_secs(30);
-/// How many times everyone is woken after a command without a reply, once per [`ATTEND_EVERY`]. A server that hung runs its
+/// How many times everyone is woken after a command without a reply, once per [`ATTEND_EVERY`]. A server that hung may run
 /// queued commands when it resumes, and no listener here was woken for them.
 const DOUBTS: usize = 3;
 

@@ -19,6 +19,9 @@ local logged = {}
 -- entry of the log, or false if none is kept. Both are nothing until then.
 local has_peers, log_end
 
+-- How far ahead the last time of a call may be, in milliseconds: further ahead, one of the clocks has stepped.
+local AHEAD_MAX = 2000
+
 -- Begins a call. Returns whether it may still run at all: a call that was under way for longer than its caller waits would act
 -- by rights that may have ended. The last argument, which is removed, is the time after which it may not.
 local function begin(keys, args)
@@ -28,7 +31,8 @@ local function begin(keys, args)
   -- Lua writes numbers of up to 14 digits without an exponent, which is enough for times in milliseconds.
   local clock = redis.call('TIME')
   now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-  return now <= tonumber(table.remove(args))
+  local last = tonumber(table.remove(args))
+  return now <= last and last <= now + AHEAD_MAX
 end
 
 local function read_end()
