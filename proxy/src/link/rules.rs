@@ -57,13 +57,14 @@ pub(super) fn first_delay(urls: usize, stable: bool, process: u128) -> Option<Du
 
 /// Returns how long a refused session waits before it retries, with a different extra delay for each process.
 pub(super) fn refused_delay(code: ErrorCode, is_first: bool, process: u128) -> Duration {
-    if code == ErrorCode::Unauthorized && is_first {
-        return REFUSED_FIRST;
-    }
-    REFUSED
-        + Duration::from_millis(
-            u64::try_from(process % (REFUSED.as_millis() / 10)).unwrap_or_default(),
-        )
+    let is_short = code == ErrorCode::Unauthorized && is_first;
+    let (delay, part) = if is_short {
+        (REFUSED_FIRST, 1)
+    } else {
+        (REFUSED, 10)
+    };
+    let spread = u64::try_from(process % (delay.as_millis() / part)).unwrap_or_default();
+    delay + Duration::from_millis(spread)
 }
 
 /// Returns whether an immediate retry after a refusal is useless. A person's command reports it; a session waits.

@@ -92,7 +92,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
         seat: OwnSeat::default(),
         has_begun: false,
     };
-    let (mut backoff, mut was_refused) = (rules::backoff(), false);
+    let mut backoff = rules::backoff();
     while !stop.is_cancelled() {
         if shared.kind == Kind::Session
             && stop
@@ -109,7 +109,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
         {
             None => return,
             Some(Err(refusal)) => {
-                first_delay = Some(is_refused(shared, refusal, &mut was_refused));
+                first_delay = Some(is_refused(shared, refusal));
                 if shared.kind != Kind::Session {
                     return;
                 }
@@ -146,8 +146,14 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
 }
 
 /// Records a refusal, and returns the pause after it. A repeated refusal is logged once.
-fn is_refused(shared: &Shared, refusal: Refusal, was_refused: &mut bool) -> Duration {
-    let is_first = !std::mem::replace(was_refused, true);
+fn is_refused(shared: &Shared, refusal: Refusal) -> Duration {
+    let before = shared
+        .status
+        .borrow()
+        .refusal
+        .as_ref()
+        .map(|before| before.code);
+    let is_first = before != Some(refusal.code);
     let delay = rules::refused_delay(refusal.code, is_first, shared.instance.as_u128());
     let is_news = shared.status.borrow().refusal.as_ref() != Some(&refusal);
     // A command prints the refusal itself.
