@@ -102,7 +102,7 @@ pub fn check_chosen(host: &str) -> Result<(), Refusal> {
 /// Returns the name after an `@`, as rows of people show it: with spaces it is quoted, or it would read as the rest of the row.
 pub fn after_at(host: &str) -> String {
     if host.contains(char::is_whitespace) {
-        format!("@\"{host}\"")
+        format!("@\"{}\"", host.replace('"', "'"))
     } else {
         format!("@{host}")
     }
@@ -149,6 +149,7 @@ mod tests {
     fn a_name_with_spaces_does_not_read_as_the_rest_of_its_row() {
         assert_eq!(after_at("nas"), "@nas");
         assert_eq!(after_at("nas to human"), "@\"nas to human\"");
+        assert_eq!(after_at("nas\" to human"), "@\"nas' to human\"");
     }
 
     #[test]

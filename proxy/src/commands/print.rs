@@ -141,6 +141,10 @@ impl Printer {
         if let Some(question) = &message.reply_to {
             head += &format!("  answers {question}");
         }
+        if let Some(answer) = &message.answer {
+            // An answer of `human` may come from a dialog on a host, which no login vouches for.
+            head += &format!("  by {:?} via {}", harmless(&answer.by, false), answer.via);
+        }
         let line = |first: &str, text: &str| rows(first, text, CONTINUED, columns);
         let mut lines = vec![line("", &head)];
         let title = message.title.as_ref();
