@@ -36,8 +36,8 @@ pub(crate) use self::principal::Reach;
 pub(crate) use self::principal::tests::key;
 pub(crate) use self::principal::{NAMES_WITHOUT_KEY, Principal, Stay};
 pub(crate) use self::rights::Right;
-pub(crate) use self::turns::Turns;
 use self::rights::reach;
+pub(crate) use self::turns::Turns;
 use crate::config::{Config, Secret, Tls};
 use crate::store::{Key, Login};
 

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,6 +14,7 @@ use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Received, Tool, listin
 use c3po_shared::ids::CallId;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use futures_util::poll;
 use http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
@@ -111,9 +113,11 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
         Ok(read) => read,
         Err(refusal) => return refused(refusal),
     };
-    if let Some(turns) = request.extensions().get::<RequestTurns>().cloned() {
-        turns.turns().next_if_busy().await;
-    }
+    let turns = request.extensions().get::<RequestTurns>().cloned();
+    let turn = match &turns {
+        Some(turns) => turns.turns().next_if_busy().await,
+        None => None,
+    };
     let values = values_in(&body);
     if values > VALUES_MAX {
         return refused(Refusal::new(
@@ -128,7 +132,14 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
         values,
     });
     let mut answering = pin!(next.run(request.map(|_| Body::from(body))));
-    let (answer, held) = match timeout(CALL_DEADLINE, &mut answering).await {
+    // rmcp parses it in the first step, and waits for something only after that.
+    let answered = poll!(&mut answering);
+    drop(turn);
+    let answered = match answered {
+        Poll::Ready(answer) => Ok(answer),
+        Poll::Pending => timeout(CALL_DEADLINE, &mut answering).await,
+    };
+    let (answer, held) = match answered {
         Ok(answer) => (answer, held),
         Err(_) => {
             // A wait lasts longer than a charge may be held.

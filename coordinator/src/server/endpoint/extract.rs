@@ -32,8 +32,8 @@ use crate::request::{begin_call, check_host, check_name, check_reader};
 use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
 use crate::server::credential::Credential;
-use crate::server::request_turns::RequestTurns;
 use crate::server::http_session::{AGENT_HEADER, agent_header, host_header};
+use crate::server::request_turns::RequestTurns;
 use crate::unfinished::{Account, Charge};
 
 /// The retry time of a request that found no room, in seconds.
