@@ -98,6 +98,7 @@ async fn a_host_is_identified_by_its_key_and_not_by_its_reported_name() -> Resul
     let sent = send(&mut web, "web", "to myself").await?;
     assert_eq!(sent["from_host"], "nas");
     web.notify("goodbye", json!({})).await?;
+    let _ = web.hear_close().await;
 
     // The name is not held any more, but it still belongs to the first host.
     for _ in 0..2 {
