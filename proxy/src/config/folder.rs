@@ -36,7 +36,7 @@ struct Opened {
     path: PathBuf,
 }
 
-/// Returns the path of an open folder, which was opened by the other one.
+/// Returns the path of an open folder that was opened as `shown`.
 #[cfg(target_os = "linux")]
 fn path_of(folder: &File, shown: &Path) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd as _;

@@ -21,7 +21,7 @@ pub(crate) type CallResult = Result<Received, Refusal>;
 /// The coordinators whose people a request of the client may be written to, and its number.
 pub(super) struct Addressees {
     pub(super) number: i64,
-    /// `None` for nobody.
+    /// `None` if it may be written to none.
     pub(super) coordinators: Option<Arc<Coordinators>>,
 }
 
