@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Extensions, Method};
 use axum::middleware::Next;
@@ -17,7 +16,7 @@ use tokio::time::timeout;
 
 use super::accept::CODE_BODY_MAX;
 use super::credential::Credential;
-use super::endpoint::{Refused, read_body};
+use super::endpoint::{Refused, WholeBody, read_body};
 use super::request_turns::RequestTurns;
 use super::{AppState, MCP_PATH};
 use crate::auth::{Principal, Turns};
@@ -175,7 +174,7 @@ async fn pass(
         read = read_body(&entrance.server, request, CODE_BODY_MAX)
             .await
             .map(|(body, held)| {
-                *request.body_mut() = Body::from(body);
+                request.extensions_mut().insert(WholeBody(body));
                 held
             });
     }

@@ -282,7 +282,12 @@ fn describe_parameters(
     add_parameters(context, operation, parameters);
 }
 
-/// Reads the whole body, unless the credential ends or the coordinator stops first. Returns it with its charge.
+/// A body that was read before its request had a place. Its charge is held for as long as the request lasts.
+#[derive(Debug, Clone)]
+pub(in crate::server) struct WholeBody(pub(in crate::server) Bytes);
+
+/// Reads the whole body, unless the credential ends or the coordinator stops first. Returns it with its charge, or without one
+/// if it was read before: a second charge would wait behind all bodies that are not read yet.
 ///
 /// Errors: `INVALID_REQUEST`, `PAYLOAD_TOO_LARGE`, `TIMEOUT`, `UNAUTHORIZED`, `COORD_DOWN`.
 pub(in crate::server) async fn read_body(
@@ -290,6 +295,9 @@ pub(in crate::server) async fn read_body(
     request: &mut Request,
     limit: usize,
 ) -> Result<(Bytes, Option<Charge>), Refusal> {
+    if let Some(WholeBody(bytes)) = request.extensions_mut().remove() {
+        return Ok((bytes, None));
+    }
     let principal = request.extensions().get::<Arc<Principal>>().cloned();
     let budget = &server.services.unfinished;
     let mut account = match &principal {

@@ -19,7 +19,7 @@ pub(super) use self::answer::{
 pub(super) use self::document::Description;
 use self::document::Row;
 use self::extract::ReadAs;
-pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
+pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, WholeBody, read_body};
 use self::method::Method;
 pub(super) use self::method::{delete, get, post};
 use super::written::until_written;
