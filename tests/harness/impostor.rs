@@ -97,8 +97,8 @@ async fn answer(mut stream: TcpStream, answers: &Answers) -> Result<()> {
     }
     let mut asked = vec![0; REQUEST_MAX];
     let count = stream.read(&mut asked).await?;
-    let asked = String::from_utf8_lossy(&asked[..count]);
-    let path = asked.split([' ', '?']).nth(1).unwrap_or_default();
+    let head = String::from_utf8_lossy(&asked[..count]);
+    let path = head.split([' ', '?']).nth(1).unwrap_or_default();
     let (status, body) = match answers.results.get(path) {
         Some(result) => ("200 OK", result),
         None => ("403 Forbidden", &answers.refusal),
@@ -107,7 +107,11 @@ async fn answer(mut stream: TcpStream, answers: &Answers) -> Result<()> {
         "HTTP/1.0 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    Ok(stream.write_all(format!("{head}{body}").as_bytes()).await?)
+    stream.write_all(format!("{head}{body}").as_bytes()).await?;
+    // The body may come after the head, and a connection that ends with unread bytes is reset, and the answer lost.
+    stream.shutdown().await?;
+    while stream.read(&mut asked).await? > 0 {}
+    Ok(())
 }
 
 async fn link(stream: TcpStream, answers: &Answers) -> Result<()> {

@@ -31,6 +31,8 @@ const REFUSED: Duration = Duration::from_secs(20);
 
 /// The width of a terminal that does not report it, and the commands whose lines are wrapped to it.
 const COLUMNS: usize = 80;
+/// The length of output in the report of a failure, which must stay readable beside that of other tests.
+const SHOWN_MAX: usize = 600;
 const WRAPPED: [&str; 6] = ["agents", "inbox", "questions", "sent", "tail", "thread"];
 
 /// Runs a command of `c3po` on a terminal of its own, in that home. Checks all of its output, and returns it.
@@ -100,7 +102,8 @@ async fn all_asked(asked_for: Vec<(String, &[&str], Answers)>) -> Result<()> {
             .find(|name| !whole.contains(&format!("{name} a")));
         ensure!(
             missing.is_none(),
-            "c3po {typed} shows no {missing:?}:\n{shown}"
+            "c3po {typed} shows no {missing:?} but {:?}",
+            shown.chars().take(SHOWN_MAX).collect::<String>()
         );
         let is_wrapped = WRAPPED.iter().any(|name| typed.starts_with(name));
         // The refusals of the own coordinator are not wrapped.
