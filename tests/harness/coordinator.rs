@@ -107,6 +107,13 @@ impl Coordinator {
         self
     }
 
+    /// Gives it the address of another, which does not run.
+    #[must_use]
+    pub fn at(mut self, address: SocketAddr) -> Self {
+        self.address = address;
+        self
+    }
+
     /// Returns the last fingerprint in its log.
     ///
     /// Errors: the log has none.

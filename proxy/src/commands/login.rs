@@ -98,7 +98,7 @@ async fn end_older(config: &Config, content: &[u8]) {
     let older = stored(config, &text);
     let mut is_left = !are_all(&older, &text);
     for login in &older {
-        is_left |= !end(config, login).await.is_over(config);
+        is_left |= !end(login).await.is_over(config);
     }
     if is_left {
         let next = harmless(&by_hand(&older), false);
@@ -291,7 +291,7 @@ impl Ends {
         let logins = stored(config, &text);
         self.is_left |= !are_all(&logins, &text);
         for login in &logins {
-            let ended = end(config, login).await;
+            let ended = end(login).await;
             match ended {
                 _ if !ended.is_over(config) => {
                     self.is_left = true;

@@ -2,10 +2,12 @@
 
 use std::io;
 
+use c3po_shared::join::Fingerprint;
 use c3po_shared::login;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::harmless;
 
+use super::claude_code::host_file;
 use super::failure::Failure;
 use crate::config::{Config, PERSON_FILE, PersonLogin};
 use crate::link::http::delete;
@@ -78,8 +80,36 @@ pub(super) fn by_hand(logins: &[PersonLogin]) -> String {
     let [login] = logins else {
         return LISTED.to_owned();
     };
+    let command = revocation(login);
+    format!("run `{command}` on the coordinator's machine.")
+}
+
+/// Returns the command that revokes a login on the machine of its coordinator.
+pub(super) fn revocation(login: &PersonLogin) -> String {
     let id = harmless(id_of(login), false);
-    format!("run `c3po-coordinator logins revoke {id}` on the coordinator's machine.")
+    format!("c3po-coordinator logins revoke {id}")
+}
+
+/// Makes the stored login count for the certificates that its coordinators have now, if it counted for those that the host had
+/// before: one of them has proved that it is still of the same fleet.
+///
+/// Errors: the file cannot be edited.
+pub(super) fn follow(
+    config: &Config,
+    before: &[Fingerprint],
+    now: &[Fingerprint],
+) -> anyhow::Result<()> {
+    let folder = &config.places.settings;
+    let login = config.person.login.as_ref();
+    let is_stale = login.is_some_and(|login| login.certificates() == before && before != now);
+    let text = folder.own_text(PERSON_FILE).map_err(anyhow::Error::msg)?;
+    let Some(text) = text.filter(|_| is_stale) else {
+        return Ok(());
+    };
+    let prints: Vec<_> = now.iter().map(ToString::to_string).collect();
+    let prints = (!prints.is_empty()).then(|| prints.join(",").into());
+    let text = host_file::replace(&text, &[("fingerprint", prints)])?;
+    Ok(folder.write(PERSON_FILE, &text)?)
 }
 
 fn id_of(person: &PersonLogin) -> &str {
@@ -90,7 +120,7 @@ fn id_of(person: &PersonLogin) -> &str {
 }
 
 /// Revokes the login at the first of its coordinators that has it.
-pub(super) async fn end(config: &Config, person: &PersonLogin) -> Ended {
+pub(super) async fn end(person: &PersonLogin) -> Ended {
     let urls = person.urls();
     if urls.is_empty() {
         return Ended::Not(Failure::Stopped {
@@ -105,11 +135,7 @@ pub(super) async fn end(config: &Config, person: &PersonLogin) -> Ended {
     let mut ended = Ended::Before;
     for target in &urls {
         let url = as_written(target);
-        let trust = Trust::new(
-            person
-                .certificates_of(target, &config.coordinators)
-                .to_vec(),
-        );
+        let trust = Trust::new(person.certificates().to_vec());
         let refused = match delete(&url, &trust, &path, &[("Authorization", &bearer)]).await {
             Ok((200, _)) => return Ended::Now,
             Ok((status, answer)) => refusal(&url, status, &answer),

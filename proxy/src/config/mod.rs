@@ -197,6 +197,9 @@ impl Config {
             client: Client::look(),
         });
         config.person.login = PersonLogin::read(&settings, &mut config.warnings);
+        let unused = |login: &PersonLogin| login.unused_at(&config.coordinators);
+        let unused = config.person.login.as_ref().and_then(unused);
+        config.warnings.extend(unused);
         config.places.settings = settings;
         config.read_at = read_at;
         config

@@ -123,7 +123,7 @@ impl PersonLogin {
         let login = |secret| Self {
             token: Secret(format!("{TOKEN_PREFIX}{secret}")),
             urls: urls.clone(),
-            fingerprints: Vec::new(),
+            fingerprints: coordinators.fingerprints.clone(),
         };
         secrets.into_iter().map(login).collect()
     }
@@ -133,39 +133,30 @@ impl PersonLogin {
         targets(&self.urls).unwrap_or_default()
     }
 
-    /// Returns the certificates that identify its coordinators: those of the host's file, which follows a new certificate,
-    /// but not others that the environment names.
-    fn certificates<'a>(&'a self, coordinators: &'a Coordinators) -> &'a [Fingerprint] {
-        match coordinators.source {
-            Source::File => &coordinators.fingerprints,
-            Source::Environment | Source::Overridden => &self.fingerprints,
-        }
+    /// Returns the certificates that identify its coordinators. Those of the host's file may be of another fleet since.
+    pub fn certificates(&self) -> &[Fingerprint] {
+        &self.fingerprints
     }
 
-    /// Returns the certificates that identify one of its coordinators: those of the host's file if that names it, else those of
-    /// when the login was made.
-    pub fn certificates_of<'a>(
-        &'a self,
-        target: &str,
-        coordinators: &'a Coordinators,
-    ) -> &'a [Fingerprint] {
-        let is_in_file = coordinators.source == Source::File
-            && coordinators
-                .urls
-                .iter()
-                .any(|url| url.eq_ignore_ascii_case(target));
-        if is_in_file {
-            &coordinators.fingerprints
-        } else {
-            &self.fingerprints
-        }
+    /// Returns the warning about a login that goes to none of these coordinators because of their certificates, if the host's
+    /// file names them.
+    pub(super) fn unused_at(&self, coordinators: &Coordinators) -> Option<String> {
+        let is_unused = coordinators.source == Source::File
+            && are_among(&coordinators.urls, &self.urls)
+            && coordinators.fingerprints != self.fingerprints;
+        is_unused.then(|| {
+            format!(
+                "the login in {PERSON_FILE} is for other certificates than config.toml has, so it is not sent: `c3po logout` \
+                 ends it, and `c3po login` makes another"
+            )
+        })
     }
 
     /// Returns the coordinators with this login in place of the host's key, if all of them accept it. Otherwise a project's
     /// environment could name another one, or another certificate, whose server would get the token.
     fn at(&self, coordinators: Coordinators) -> Coordinators {
         let is_for_all = are_among(&coordinators.urls, &self.urls)
-            && coordinators.fingerprints == self.certificates(&coordinators);
+            && coordinators.fingerprints == self.fingerprints;
         if coordinators.urls.is_empty() || !is_for_all {
             return coordinators;
         }
@@ -204,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_no_other_certificate_for_the_login() {
+    fn the_login_is_for_its_certificates_alone() {
         let print = |digit: u8| Fingerprint::of([digit; 32]);
         let text = format!(
             "coordinator_url = \"https://nas:8420\"\nfingerprint = \"{}\"\ntoken = \"c3po-login_a_b\"\n",
@@ -221,9 +212,9 @@ mod tests {
             let is_sent = login.at(coordinators).token.is_some();
             assert_eq!(is_sent, expected, "{source:?} {fingerprints:?}");
         };
-        check(Source::File, &[2], true);
+        check(Source::File, &[1], true);
         check(Source::Environment, &[1], true);
-        for source in [Source::Environment, Source::Overridden] {
+        for source in [Source::File, Source::Environment, Source::Overridden] {
             check(source, &[2], false);
             check(source, &[1, 2], false);
             check(source, &[], false);

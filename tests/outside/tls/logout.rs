@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
-use harness::process::{command, program};
+use harness::process::{command, join_code, program};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
@@ -86,15 +86,17 @@ impl Host {
 #[tokio::test]
 async fn a_logout_reports_a_revocation_only_after_its_coordinator_has_answered() -> Result<()> {
     let host = Host::new().await?;
-    let (url, other) = (
-        host.coordinator.url(),
-        format!("sha256:{}", "ab".repeat(32)),
-    );
-    for fingerprint in [Some(other.as_str()), None] {
-        host.set_up(&url, Some(&host.coordinator.fingerprint()?))?;
+    let (url, own) = (host.coordinator.url(), host.coordinator.fingerprint()?);
+    let other = format!("fingerprint = \"sha256:{}\"", "ab".repeat(32));
+    host.set_up(&url, Some(&own))?;
+    for fingerprint in [other.as_str(), ""] {
         host.log_in().await?;
         let valid = host.valid().await?;
-        host.set_up(&url, fingerprint)?;
+        let file = host.folder.join("person.toml");
+        let text = fs::read_to_string(&file)?;
+        let pinned = format!("fingerprint = \"{own}\"");
+        ensure!(text.contains(&pinned), "{text}");
+        fs::write(&file, text.replace(&pinned, fingerprint))?;
         let out = host.run(&["logout"], "").await?;
         let printed = String::from_utf8_lossy(&out.stdout);
         ensure!(host.valid().await? == valid, "{printed}");
@@ -104,6 +106,60 @@ async fn a_logout_reports_a_revocation_only_after_its_coordinator_has_answered()
         );
         ensure!(!printed.contains("Logged out"), "{printed}");
     }
+    Ok(())
+}
+
+/// Joins the host again at its URL, with an invite of the coordinator that is there, whose data are in that folder.
+async fn join_again(host: &Host, data: &TempDir) -> Result<String> {
+    let mut program = command(program("c3po-coordinator")?, data.path());
+    let listen = host.coordinator.address().to_string();
+    let invite = program
+        .args(["invite", "--listen", &listen])
+        .output()
+        .await?;
+    let invite = String::from_utf8(invite.stdout)?;
+    let url = host.coordinator.url();
+    let out = host.run(&["join", &url, "-"], join_code(&invite)?).await?;
+    ensure!(out.status.success(), "{out:?}");
+    Ok(String::from_utf8(out.stdout)?)
+}
+
+#[tokio::test]
+async fn a_login_goes_to_another_certificate_only_if_its_fleet_is_proved() -> Result<()> {
+    let mut host = Host::new().await?;
+    join_again(&host, &host.work).await?;
+    host.log_in().await?;
+
+    // Its own coordinator with another certificate knows the key of the host.
+    host.coordinator.stop().await?;
+    fs::remove_dir_all(host.work.path().join(".local/share/c3po/tls"))?;
+    host.coordinator.restart().await?;
+    let printed = join_again(&host, &host.work).await?;
+    ensure!(!printed.contains("another fleet"), "{printed}");
+    let out = host.run(&["questions"], "").await?;
+    ensure!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+
+    // Another fleet is at that URL now.
+    host.coordinator.stop().await?;
+    let elsewhere = TempDir::new()?;
+    let store = format!("sqlite:{}", elsewhere.path().join("c3po.db").display());
+    let stranger = Coordinator::absent(elsewhere.path(), &store)?.over_tls("auto");
+    let mut stranger = stranger.at(host.coordinator.address());
+    stranger.restart().await?;
+    let printed = join_again(&host, &elsewhere).await?;
+    for left in ["keys revoke", "logins revoke"] {
+        let command = format!("`c3po-coordinator {left} ");
+        ensure!(printed.contains(&command), "{printed}");
+    }
+    let out = host.run(&["questions"], "").await?;
+    let warned = String::from_utf8_lossy(&out.stderr);
+    ensure!(warned.contains("is for other certificates"), "{out:?}");
+    let out = host.run(&["logout"], "").await?;
+    let printed = String::from_utf8_lossy(&out.stdout);
+    ensure!(
+        !out.status.success() && !printed.contains("Logged out"),
+        "{out:?}"
+    );
     Ok(())
 }
 

@@ -49,7 +49,8 @@ impl KnownCoordinators {
         }
     }
 
-    /// Returns how a join at a URL relates to them; `same_fleet` is whether that fleet knows this host's key.
+    /// Returns how a join at a URL relates to them; `same_fleet` is whether that fleet knows this host's key. Without that, another
+    /// certificate at a known URL is another fleet.
     pub(super) fn relation(
         &self,
         url: &str,
@@ -63,6 +64,7 @@ impl KnownCoordinators {
             self.urls.iter().any(|known| known == url),
         ) {
             (true, _) => Relation::First,
+            (_, true) if !(same_fleet || self.accepts(fingerprint)) => Relation::Instead,
             (_, true) if fits || self.urls.len() == 1 => Relation::Again,
             (_, false) if same_fleet && fits => Relation::Added,
             _ => Relation::Instead,
@@ -71,11 +73,15 @@ impl KnownCoordinators {
 
     /// Returns whether the URL or the certificate of a join is none of these.
     pub(super) fn is_new(&self, url: &str, fingerprint: Option<Fingerprint>) -> bool {
-        let has_certificate = match fingerprint {
+        !self.accepts(fingerprint) || !self.urls.iter().any(|known| known == url)
+    }
+
+    /// Returns whether a certificate is one of these, or neither this host nor the coordinator has one of its own.
+    fn accepts(&self, fingerprint: Option<Fingerprint>) -> bool {
+        match fingerprint {
             Some(fingerprint) => self.fingerprints.contains(&fingerprint),
             None => self.fingerprints.is_empty(),
-        };
-        !has_certificate || !self.urls.iter().any(|known| known == url)
+        }
     }
 
     /// Returns the known coordinators after a join at a URL with that certificate.
@@ -196,7 +202,21 @@ mod tests {
             (Relation::First, nas.clone()),
         );
         check(&nas, NAS, 3, true, (Relation::Again, known(&[NAS], &[3])));
-        check(&nas, NAS, 3, false, (Relation::Again, known(&[NAS], &[3])));
+        check(&nas, NAS, 1, false, (Relation::Again, nas.clone()));
+        check(
+            &nas,
+            NAS,
+            3,
+            false,
+            (Relation::Instead, known(&[NAS], &[3])),
+        );
+        check(
+            &both,
+            NAS,
+            3,
+            false,
+            (Relation::Instead, known(&[NAS], &[3])),
+        );
         check(&nas, LAPTOP, 2, true, (Relation::Added, both.clone()));
         check(
             &nas,

@@ -2,6 +2,7 @@
 
 pub(super) mod code;
 mod known;
+mod left;
 
 use anyhow::anyhow;
 use c3po_shared::ids::AgentId;
@@ -12,10 +13,12 @@ use c3po_shared::text::{harmless, shell_word};
 use serde_json::json;
 
 use self::known::{KnownCoordinators, Relation};
+use self::left::LeftBehind;
 use super::claude_code::host_file;
 use super::failure::Failure;
 use super::print::Printer;
 use super::session::CommandSession;
+use super::stored_login::follow;
 use crate::config::{self, CONFIG_FILE, Config, Secret};
 use crate::link::Trust;
 use crate::link::http::post_json;
@@ -69,15 +72,35 @@ pub(super) async fn run(
     let mut joined = ask(&joining).await?;
     let same_fleet = joining.is_same_fleet(&joined);
     let relation = joining.relation(same_fleet);
-    if !same_fleet && relation != Relation::Again {
+    if !same_fleet && !joining.is_identified() {
         joined.older_key = None;
     }
-    let after = host_file::replace(before, &values(&joining.after(relation), &joined.key));
-    after
-        .and_then(|after| Ok(folder.write(CONFIG_FILE, &after)?))
-        .map_err(|error| lost(&error, &joined.key_id))?;
+    let known = joining.after(relation);
+    // The file may have changed since.
+    let current = folder.text(CONFIG_FILE);
+    let written = current
+        .map_err(|problem| anyhow!(problem))
+        .and_then(|text| {
+            let text = text.unwrap_or_default();
+            folder.write(
+                CONFIG_FILE,
+                &host_file::replace(&text, &values(&known, &joined.key))?,
+            )?;
+            Ok(text)
+        });
+    let current = written.map_err(|error| lost(&error, &joined.key_id))?;
+    if same_fleet {
+        follow(&config, &joining.known.fingerprints, &known.fingerprints).map_err(unfollowed)?;
+    }
+    let left = LeftBehind::of(
+        &joining,
+        relation,
+        joined.older_key.is_some(),
+        Config::of_file(&current).coordinators.key_id(),
+        config.person.login.as_ref(),
+    );
     let config = Config::read();
-    tell(&config, printer, &joining, relation, &joined)?;
+    tell(&config, printer, &joining, relation, (&joined, &left))?;
     check(config, &joined.key).await
 }
 
@@ -145,6 +168,12 @@ impl Joining {
     fn is_same_fleet(&self, joined: &JoinReply) -> bool {
         let proof = joined.older_key.as_ref().and_then(|key| key.proof.as_ref());
         proof.is_some() && proof == self.of_fleet.as_ref()
+    }
+
+    /// Returns whether a certificate that this host knows identifies the coordinator.
+    fn is_identified(&self) -> bool {
+        let fingerprint = self.code.fingerprint;
+        fingerprint.is_some_and(|fingerprint| self.known.fingerprints.contains(&fingerprint))
     }
 
     fn relation(&self, same_fleet: bool) -> Relation {
@@ -222,6 +251,16 @@ fn lost(error: &anyhow::Error, key_id: &str) -> Failure {
     }
 }
 
+/// Returns the failure of a login that cannot follow the new certificate of its coordinator.
+fn unfollowed(error: anyhow::Error) -> Failure {
+    Failure::Stopped {
+        why: format!(
+            "this host has joined, but its login still has the certificate before: {error:#}"
+        ),
+        advice: "Log in again: `c3po login`.".to_owned(),
+    }
+}
+
 fn unwritable(error: anyhow::Error) -> Failure {
     Failure::Stopped {
         why: format!("this host's file: {error:#}"),
@@ -234,7 +273,7 @@ fn tell(
     printer: &Printer,
     joining: &Joining,
     relation: Relation,
-    joined: &JoinReply,
+    (joined, left): (&JoinReply, &LeftBehind),
 ) -> Result<(), Failure> {
     let said = &joining.host;
     let (file, url) = (
@@ -246,7 +285,7 @@ fn tell(
         let coordinators = joining.after(relation).urls;
         let document = json!({"coordinator": url, "coordinators": coordinators, "key_id": joined.key_id, "agents": agents,
             "file": file, "expires_at": joined.expires_at, "host": joined.host, "older_key": joined.older_key,
-            "relays_to_new_people": relays_to_new_people(config, joining)});
+            "left_behind": left.commands(), "relays_to_new_people": relays_to_new_people(config, joining)});
         return printer.document(&document);
     }
     let agents = joined.agents.join(", ");
@@ -258,14 +297,16 @@ fn tell(
     // The coordinator chose parts of each line.
     let line = |text: &str| printer.line(&harmless(text, false));
     line(&format!(
-        "This host has joined {url}{until}, for these agents: {agents}. Its key {} is in {file}.",
+        "This host has joined {url}{until} as {}, for these agents: {agents}. Its key {} is in {file}.",
+        joined.host.as_deref().unwrap_or(said),
         joined.key_id
     ))?;
     if let Some(host) = joined.host.as_ref().filter(|host| *host != said) {
         line(&called(said, host))?;
     }
-    if let Some(others) = others(joining, relation, joined, &file) {
-        line(&others)?;
+    let others = others(joining, relation, left, &file);
+    for sentence in others.into_iter().chain(left.meanwhile()) {
+        line(&sentence)?;
     }
     if relays_to_new_people(config, joining) {
         line(&format!(
@@ -284,37 +325,31 @@ fn tell(
         .line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tests everything.")
 }
 
-/// Returns the sentence about the other coordinators of this host, if there are any.
-fn others(joining: &Joining, relation: Relation, joined: &JoinReply, file: &str) -> Option<String> {
+/// Returns the sentences about the other coordinators of this host, and the one that was at this URL before, if there are any.
+fn others(joining: &Joining, relation: Relation, left: &LeftBehind, file: &str) -> Option<String> {
     let known = joining.known.urls.iter();
     let others: Vec<_> = known
         .filter(|known| **known != joining.url)
         .map(String::as_str)
         .collect();
-    let others = others.join(", ");
+    let (others, there) = (others.join(", "), left.there());
     match relation {
         Relation::Added => Some(format!(
             "It serves the same fleet as {others}: this host uses whichever of them answers."
         )),
-        Relation::Instead => Some(format!(
-            "This host no longer uses {others}.{}",
-            left_behind(joining, joined)
+        Relation::Instead if others.is_empty() => Some(format!(
+            "Its certificate is not the one before, and it does not know this host: it counts as another fleet.{there}"
         )),
+        Relation::Instead => Some(format!("This host no longer uses {others}.{there}")),
         Relation::Again if !others.is_empty() => Some(format!(
             "It also uses {others}, as {file} named before, and sends its key there. If you do not know that \
-             coordinator, revoke this key, delete that file, and join again with a new code."
+             coordinator, revoke this key, delete that file, and join again with a new code.{there}"
+        )),
+        Relation::Again if !there.is_empty() => Some(format!(
+            "It does not know this host's key of before, so another coordinator may have been there.{there}"
         )),
         Relation::First | Relation::Again => None,
     }
-}
-
-/// Returns the sentence about the key for the coordinators before, if the file had one that this coordinator does not know.
-fn left_behind(joining: &Joining, joined: &JoinReply) -> String {
-    let key = joining.older_key.as_deref();
-    let key = key.filter(|_| joined.older_key.is_none());
-    key.map_or_else(String::new, |key| {
-        format!(" Its key there stays valid. To revoke it, run on that machine: `c3po-coordinator keys revoke {key}`.")
-    })
 }
 
 /// Returns whether requests of the client are relayed, by the file or the environment, and other people may decide from now on:
