@@ -52,22 +52,33 @@ async function busy(button, work) {
   }
 }
 
+/** Spends the code, and ends the login that this browser has, which it would forget. */
 async function spend() {
   const name = device.value.trim();
   const { token, login } = await call("POST", "/api/v1/login", { code: code.value, ...(name && { device: name }) });
+  try {
+    if (hasToken()) await end((await call("GET", "/api/v1/me")).login.id);
+  } catch {
+    // The list of logins has it for as long as it is valid.
+  }
   keepToken(token);
   if (back) location.replace(back);
   else showLogin(login);
 }
 
 /** @param {string} id */
-async function leave(id) {
+async function end(id) {
   try {
     await call("DELETE", `/api/v1/logins/${encodeURIComponent(id)}`);
   } catch (error) {
     // A login that has ended already needs no end.
     if (!(error instanceof Refused && [401, 404].includes(error.status))) throw error;
   }
+}
+
+/** @param {string} id */
+async function leave(id) {
+  await end(id);
   forgetToken();
   code.value = "";
   part("typed").hidden = false;

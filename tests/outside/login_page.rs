@@ -136,6 +136,14 @@ async fn a_person_logs_in_and_out_and_no_other_page_gets_anything() -> Result<()
         async move { anyhow::Ok(http::request(address, &text).await?.status) }
     };
     ensure!(me(&token).await? == 401 && me(&other).await? == 200);
+    // A browser forgets its login with the next one, which ends it.
+    browser
+        .open(&link(work.path(), &coordinator).await?)
+        .await?;
+    browser.wait_for(OFFERED).await?;
+    browser.click("#spend").await?;
+    browser.wait_for(LOGGED_IN).await?;
+    ensure!(me(&other).await? == 401);
     Ok(())
 }
 
