@@ -1,6 +1,7 @@
 //! The output of commands: JSON, or aligned text in which no message can control the terminal.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use c3po_shared::host::after_at;
 use c3po_shared::message::Message;
@@ -26,7 +27,9 @@ pub(super) struct Printer {
     colour: bool,
     /// Whether standard output is a terminal, so that long lines become rows.
     is_terminal: bool,
-    zone: TimeZone,
+    /// Whether times are printed in UTC.
+    utc: bool,
+    zone: OnceLock<TimeZone>,
 }
 
 /// The kind of a piece of text, for its colour.
@@ -46,17 +49,13 @@ impl Printer {
     /// Returns the printer for this process: coloured only on a terminal with colours enabled, with times in this host's
     /// zone or in UTC.
     pub(super) fn of_terminal(json: bool, colour: bool, utc: bool) -> Self {
-        let zone = if utc {
-            TimeZone::UTC
-        } else {
-            TimeZone::system()
-        };
         let is_terminal = !json && io::stdout().is_terminal();
         Self {
             json,
             colour: colour && is_terminal,
             is_terminal,
-            zone,
+            utc,
+            zone: OnceLock::new(),
         }
     }
 
@@ -66,8 +65,17 @@ impl Printer {
             json,
             colour: colour && !json,
             is_terminal: false,
-            zone: TimeZone::UTC,
+            utc: true,
+            zone: OnceLock::new(),
         }
+    }
+
+    /// Returns the zone of times. It is read for the first time that is printed: a project may make it a file that never ends.
+    fn zone(&self) -> &TimeZone {
+        self.zone.get_or_init(|| match self.utc {
+            true => TimeZone::UTC,
+            false => TimeZone::system(),
+        })
     }
 
     /// Prints a line.
@@ -164,7 +172,7 @@ impl Printer {
         let Ok(instant) = jiff::Timestamp::from_millisecond(millis) else {
             return at.to_string().replace('T', " ");
         };
-        let there = instant.to_zoned(self.zone.clone());
+        let there = instant.to_zoned(self.zone().clone());
         let offset = if there.offset().is_zero() {
             "Z".to_owned()
         } else {
@@ -246,7 +254,8 @@ mod tests {
             json: false,
             colour: false,
             is_terminal: false,
-            zone,
+            utc: false,
+            zone: zone.into(),
         };
         let at = |text: &str, zone: &TimeZone| printer(zone.clone()).moment(text.parse().unwrap());
         assert_eq!(
@@ -285,7 +294,8 @@ mod tests {
             json: false,
             colour: false,
             is_terminal: false,
-            zone: TimeZone::UTC,
+            utc: true,
+            zone: OnceLock::new(),
         };
         assert_eq!(
             printer.message_text(&message, None),
