@@ -298,7 +298,9 @@ impl Ends {
                     self.why = self.why.take().or(ended.failure());
                 }
                 Ended::Now => self.lines.push("Logged out: the login is revoked."),
-                _ => self.lines.push("Logged out: the login had ended before."),
+                _ => self.lines.push(
+                    "Logged out: the login had ended before. `c3po-coordinator logins list` shows any newer one of this host.",
+                ),
             }
         }
         self.logins.extend(logins);
