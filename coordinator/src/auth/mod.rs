@@ -1,6 +1,5 @@
 //! Authenticates requests, before any upgrade and before any body is read.
 
-mod allotment;
 mod globs;
 mod hosts;
 pub(crate) mod invites;
@@ -18,6 +17,7 @@ mod secret;
 mod settling;
 mod turns;
 pub(crate) mod watch;
+mod work;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,6 +38,7 @@ pub(crate) use self::principal::{NAMES_WITHOUT_KEY, Principal, Stay};
 pub(crate) use self::rights::Right;
 use self::rights::reach;
 pub(crate) use self::turns::Turns;
+pub(crate) use self::work::Work;
 use crate::config::{Config, Secret, Tls};
 use crate::store::{Key, Login};
 

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::limits::{
-    CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY, LISTS_PER_KEY,
-    LISTS_WITHOUT_KEY, LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY, QUESTION_PAGES_PER_KEY,
-    QUESTION_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
-};
+use c3po_shared::limits::{CALLS_PER_KEY, EVENT_READERS, EVENT_READERS_PER_KEY};
 use c3po_shared::refusal::Refusal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::principal::{Principal, Who, crowded};
+use super::work::Work;
 
 /// When a client may repeat a read that found no place, in seconds.
 const RETRY_AFTER: u64 = 2;
@@ -76,68 +73,19 @@ impl Principal {
         }
     }
 
-    /// Takes a place for a call, in order of arrival. The store does one operation after the other: with a limited number in
-    /// its queue, no principal keeps the others waiting.
+    /// Takes a place for a kind of work, in order of arrival.
     ///
     /// Errors: `RATE_LIMITED` if all places stay taken for that time, and those of [`Principal::is_recent`].
-    pub(crate) async fn begin_call(
+    pub(crate) async fn begin(
         &self,
+        work: Work,
         within: Duration,
     ) -> Result<SemaphorePermit<'_>, Refusal> {
-        let limits = (CALLS_PER_KEY, CALLS_WITHOUT_KEY);
-        self.place(&self.places.calls, limits, "calls", within)
-            .await
-    }
-
-    /// Takes a place for a read of texts or of a long list, a change of many messages or a broadcast, as for a call. There are
-    /// few, because each takes long.
-    ///
-    /// Errors: as for a call.
-    pub(crate) async fn begin_read(
-        &self,
-        within: Duration,
-    ) -> Result<SemaphorePermit<'_>, Refusal> {
-        let limits = (READS_PER_KEY, READS_WITHOUT_KEY);
-        self.place(&self.places.reads, limits, "reads", within)
-            .await
-    }
-
-    /// Takes a place for a page of the log, which is read in many parts, each with a place for a read.
-    ///
-    /// Errors: as for a call.
-    pub(crate) async fn begin_log_page(
-        &self,
-        within: Duration,
-    ) -> Result<SemaphorePermit<'_>, Refusal> {
-        let limits = (LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY);
-        self.place(&self.places.log_pages, limits, "pages of the log", within)
-            .await
-    }
-
-    /// Takes a place for a page of the open questions, which is read in parts, each with a place for a read.
-    ///
-    /// Errors: as for a call.
-    pub(crate) async fn begin_question_page(
-        &self,
-        within: Duration,
-    ) -> Result<SemaphorePermit<'_>, Refusal> {
-        let limits = (QUESTION_PAGES_PER_KEY, QUESTION_PAGES_WITHOUT_KEY);
-        let places = &self.places.question_pages;
-        self.place(places, limits, "pages of questions", within)
-            .await
-    }
-
-    /// Takes a place for a list without texts, beside a place for a read. There are few, so that a flood of lists leaves the
-    /// other reads their turns.
-    ///
-    /// Errors: as for a call.
-    pub(crate) async fn begin_list(
-        &self,
-        within: Duration,
-    ) -> Result<SemaphorePermit<'_>, Refusal> {
-        let limits = (LISTS_PER_KEY, LISTS_WITHOUT_KEY);
-        self.place(&self.places.lists, limits, "lists", within)
-            .await
+        if let Ok(place) = timeout(within, self.places.of(work).acquire()).await {
+            self.is_recent().await?;
+            return Ok(place.expect("it is never closed"));
+        }
+        Err(self.no_place(work.limits(), work.plural()))
     }
 
     /// Takes a place for a stream of events.
@@ -151,20 +99,6 @@ impl Principal {
         })
     }
 
-    async fn place<'a>(
-        &self,
-        places: &'a Semaphore,
-        limits: (usize, usize),
-        of: &str,
-        within: Duration,
-    ) -> Result<SemaphorePermit<'a>, Refusal> {
-        if let Ok(place) = timeout(within, places.acquire()).await {
-            self.is_recent().await?;
-            return Ok(place.expect("it is never closed"));
-        }
-        Err(self.no_place(limits, of))
-    }
-
     fn no_place(&self, limits: (usize, usize), of: &str) -> Refusal {
         let limit = self.who.limit(limits);
         crowded(&self.who.subject(), limit, of, limit)
@@ -175,6 +109,7 @@ impl Principal {
 
 #[cfg(test)]
 mod tests {
+    use c3po_shared::limits::{READS_PER_KEY, READS_WITHOUT_KEY};
     use c3po_shared::refusal::ErrorCode;
     use c3po_shared::vocabulary::Scope;
 
@@ -199,16 +134,18 @@ mod tests {
         ] {
             let mut reads = Vec::new();
             for _ in 0..places {
-                reads.push(one.begin_read(WITHIN).await.expect("a place"));
+                reads.push(one.begin(Work::Read, WITHIN).await.expect("a place"));
             }
-            let refused = one.begin_read(WITHIN).await.map(drop);
+            let refused = one.begin(Work::Read, WITHIN).await.map(drop);
             assert_eq!(
                 refused.map_err(|refusal| refusal.code),
                 Err(ErrorCode::RateLimited)
             );
-            let mut waiting = std::pin::pin!(one.begin_read(WITHIN));
+            let mut waiting = std::pin::pin!(one.begin(Work::Read, WITHIN));
             assert!(futures_util::poll!(&mut waiting).is_pending());
-            assert!(futures_util::poll!(std::pin::pin!(other.begin_read(WITHIN))).is_ready());
+            assert!(
+                futures_util::poll!(std::pin::pin!(other.begin(Work::Read, WITHIN))).is_ready()
+            );
             reads.pop();
             assert!(futures_util::poll!(&mut waiting).is_ready());
         }
@@ -225,7 +162,7 @@ mod tests {
         let refused = one.begin_request(WITHIN).await.expect_err("all are taken");
         assert_eq!(refused.code, ErrorCode::RateLimited);
         assert!(
-            one.begin_call(WITHIN).await.is_ok(),
+            one.begin(Work::Call, WITHIN).await.is_ok(),
             "a call of such a request"
         );
         places.clear();

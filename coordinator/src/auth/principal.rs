@@ -12,10 +12,10 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{LoginScope, Scope};
 use tokio_util::sync::CancellationToken;
 
-use super::allotment::Places;
 use super::globs::AgentGlobs;
 use super::looks::Looks;
 use super::turns::{TURNS_PER_KEY, TURNS_WITHOUT_KEY, Turns};
+use super::work::Places;
 use crate::unfinished::Room;
 
 /// The name of a person without a login, on an open coordinator that only this machine reaches.

@@ -8,8 +8,8 @@ use c3po_shared::question::Waiting;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 
-use super::{Services, begin_list, begin_read};
-use crate::auth::Principal;
+use super::{Services, begin, begin_read};
+use crate::auth::{Principal, Work};
 use crate::clock;
 use crate::store::{Agent, OpenQuestion};
 
@@ -56,7 +56,7 @@ pub(crate) async fn waiting(
 }
 
 async fn open(services: &Services, principal: &Principal) -> Result<Vec<OpenQuestion>, Refusal> {
-    let _list = begin_list(principal).await?;
+    let _list = begin(principal, Work::List).await?;
     let _reading = begin_read(principal).await?;
     Ok(services.store.open_questions().await?)
 }

@@ -11,8 +11,8 @@ use c3po_shared::sent::{SentMessage, SentMessages};
 
 use super::own::Own;
 use super::view::View;
-use super::{Services, begin_log_page, begin_read, room_for_texts};
-use crate::auth::Principal;
+use super::{Services, begin, begin_read, room_for_texts};
+use crate::auth::{Principal, Work};
 use crate::unfinished::Charge;
 
 /// How many entries one page scans. If few of them match, the next page continues the scan.
@@ -47,7 +47,7 @@ pub(super) async fn charged(
     query: &LogQuery,
     view: Option<View>,
 ) -> Result<(AuditPage, Charge), Refusal> {
-    let _page = begin_log_page(principal).await?;
+    let _page = begin(principal, Work::LogPage).await?;
     let charge = room_for_texts(services, principal).await?;
     Ok((matching(services, principal, query, view).await?, charge))
 }

@@ -70,7 +70,7 @@ pub(crate) use triage::{end as end_triage, hold as hold_for_triage};
 pub(crate) use triage_agents::watch as watch_triage;
 
 use crate::audit::Audit;
-use crate::auth::Principal;
+use crate::auth::{Principal, Work};
 use crate::guard::Guard;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
@@ -147,7 +147,7 @@ impl Services {
         after: Option<&AgentId>,
         limit: usize,
     ) -> Result<Vec<Agent>, Refusal> {
-        let _list = begin_list(principal).await?;
+        let _list = begin(principal, Work::List).await?;
         let _reading = begin_read(principal).await?;
         Ok(self.store.agents(after, limit).await?)
     }
@@ -274,28 +274,14 @@ pub(crate) async fn perform(
 ///
 /// Errors: `RATE_LIMITED` if all its places stay taken for about two seconds.
 pub(crate) async fn begin_read(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
-    principal.begin_read(PLACE_DEADLINE).await
+    begin(principal, Work::Read).await
 }
 
-/// Takes a place of the principal for a page of the log.
+/// Takes a place of the principal for another kind of work. A read takes its own place beside it, but never the other way round.
 ///
 /// Errors as for [`begin_read`].
-async fn begin_log_page(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
-    principal.begin_log_page(PLACE_DEADLINE).await
-}
-
-/// Takes a place of the principal for a page of the open questions.
-///
-/// Errors as for [`begin_read`].
-async fn begin_question_page(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
-    principal.begin_question_page(PLACE_DEADLINE).await
-}
-
-/// Takes a place of the principal for a list without texts. A read takes its own place beside it, but never the other way round.
-///
-/// Errors as for [`begin_read`].
-async fn begin_list(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
-    principal.begin_list(PLACE_DEADLINE).await
+async fn begin(principal: &Principal, work: Work) -> Result<SemaphorePermit<'_>, Refusal> {
+    principal.begin(work, PLACE_DEADLINE).await
 }
 
 /// Takes a place of the principal for a request by REST, which may take the other places beside it.
@@ -320,7 +306,7 @@ pub(crate) async fn begin_upgrade(
 ///
 /// Errors as for [`begin_read`].
 pub(crate) async fn begin_call(principal: &Principal) -> Result<SemaphorePermit<'_>, Refusal> {
-    principal.begin_call(PLACE_DEADLINE).await
+    begin(principal, Work::Call).await
 }
 
 /// Records the progress of messages, a few at a time. If that fails, its host repeats it, and recorded stages are ignored.
@@ -353,7 +339,7 @@ pub(crate) async fn progress(
 }
 
 /// Takes the place of the principal in the store that the call needs.
-async fn begin<'a>(
+async fn place_for<'a>(
     principal: &'a Principal,
     call: &Call,
 ) -> Result<Option<SemaphorePermit<'a>>, Refusal> {
@@ -380,7 +366,7 @@ async fn work(
     id: CallId,
     call: Call,
 ) -> Result<Done, Refusal> {
-    let _place = begin(&caller.principal, &call).await?;
+    let _place = place_for(&caller.principal, &call).await?;
     tokio::time::timeout(CALL_DEADLINE, dispatch(services, caller, id, call))
         .await
         .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
@@ -417,7 +403,7 @@ pub(crate) async fn read(
         Call::GetMessages(_) | Call::GetThread(_) => room_of_person(services, caller).await?,
         _ => None,
     };
-    let _place = begin(&caller.principal, &call).await?;
+    let _place = place_for(&caller.principal, &call).await?;
     let reading = async {
         match call {
             Call::GetMessages(call) => inbox::get_messages(services, caller, call).await,

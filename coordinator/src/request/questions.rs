@@ -13,10 +13,8 @@ use c3po_shared::vocabulary::Decision;
 
 use super::receipts::{advance, tracked};
 use super::send::{envelope_of_reply, store_reply};
-use super::{
-    Caller, Memory, Services, begin_call, begin_question_page, begin_read, room_for_texts,
-};
-use crate::auth::Principal;
+use super::{Caller, Memory, Services, begin, begin_call, begin_read, room_for_texts};
+use crate::auth::{Principal, Work};
 use crate::store::{Selection, Speaker, StoreError};
 use crate::unfinished::Charge;
 
@@ -51,7 +49,7 @@ pub(crate) async fn open(
     principal: &Principal,
     after: u64,
 ) -> Result<(OpenPage, Charge), Refusal> {
-    let _page = begin_question_page(principal).await?;
+    let _page = begin(principal, Work::QuestionPage).await?;
     let charge = room_for_texts(services, principal).await?;
     let mut open = OpenPage {
         questions: Vec::new(),

@@ -1,0 +1,97 @@
+//! The kinds of work for which a principal has places, and these places.
+
+use std::sync::Arc;
+
+use c3po_shared::limits::{
+    CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY, LISTS_PER_KEY,
+    LISTS_WITHOUT_KEY, LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY, QUESTION_PAGES_PER_KEY,
+    QUESTION_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
+};
+use tokio::sync::Semaphore;
+
+/// A kind of work in the store. The store does one operation after the other: with a limited number in its queue, no principal
+/// keeps the others waiting.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work {
+    /// A short call.
+    Call,
+    /// A read of texts or of a long list, a change of many messages or a broadcast. There are few, because each takes long.
+    Read,
+    /// A page of the log, which is read in many parts, each with a place for a read.
+    LogPage,
+    /// A page of the open questions, which is read in parts, each with a place for a read.
+    QuestionPage,
+    /// A list without texts, beside a place for a read. There are few, so that a flood of lists leaves the other reads their
+    /// turns.
+    List,
+}
+
+impl Work {
+    /// Returns how many places one host has, and how many clients have together that may be many hosts.
+    pub(super) fn limits(self) -> (usize, usize) {
+        match self {
+            Self::Call => (CALLS_PER_KEY, CALLS_WITHOUT_KEY),
+            Self::Read => (READS_PER_KEY, READS_WITHOUT_KEY),
+            Self::LogPage => (LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY),
+            Self::QuestionPage => (QUESTION_PAGES_PER_KEY, QUESTION_PAGES_WITHOUT_KEY),
+            Self::List => (LISTS_PER_KEY, LISTS_WITHOUT_KEY),
+        }
+    }
+
+    /// Returns its plural, for the refusal of a further place.
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Call => "calls",
+            Self::Read => "reads",
+            Self::LogPage => "pages of the log",
+            Self::QuestionPage => "pages of questions",
+            Self::List => "lists",
+        }
+    }
+}
+
+/// The places of one principal.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// For requests by REST, until the head of the answer.
+    pub(super) requests: Arc<Semaphore>,
+    /// For upgrades to links, until the head of the answer.
+    pub(super) upgrades: Arc<Semaphore>,
+    /// For streams of events.
+    pub(super) streams: Arc<Semaphore>,
+    calls: Semaphore,
+    reads: Semaphore,
+    log_pages: Semaphore,
+    question_pages: Semaphore,
+    lists: Semaphore,
+}
+
+impl Places {
+    /// Returns free places. `limit` returns that of the principal, of one for a host and one for many.
+    pub(super) fn new(limit: impl Fn((usize, usize)) -> usize) -> Self {
+        let places = |work: Work| Semaphore::new(limit(work.limits()));
+        let streams = limit((EVENT_READERS_PER_KEY, EVENT_READERS));
+        Self {
+            // Hosts that share a token share these, too: a flood of them costs others as much as one under a key.
+            requests: Arc::new(Semaphore::new(CALLS_PER_KEY)),
+            upgrades: Arc::new(Semaphore::new(CALLS_PER_KEY)),
+            streams: Arc::new(Semaphore::new(streams)),
+            calls: places(Work::Call),
+            reads: places(Work::Read),
+            log_pages: places(Work::LogPage),
+            question_pages: places(Work::QuestionPage),
+            lists: places(Work::List),
+        }
+    }
+
+    /// Returns those for a kind of work.
+    pub(super) fn of(&self, work: Work) -> &Semaphore {
+        match work {
+            Work::Call => &self.calls,
+            Work::Read => &self.reads,
+            Work::LogPage => &self.log_pages,
+            Work::QuestionPage => &self.question_pages,
+            Work::List => &self.lists,
+        }
+    }
+}
