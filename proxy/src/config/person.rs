@@ -2,9 +2,10 @@
 
 use c3po_shared::join::Fingerprint;
 use c3po_shared::login::TOKEN_PREFIX;
+use c3po_shared::wire;
 use serde::Deserialize;
 
-use super::coordinators::{DEFAULT_URL, Fingerprints, Source, are_among, targets};
+use super::coordinators::{Fingerprints, Source, are_among, targets};
 use super::folder::{PERSON_FILE, SettingsFolder};
 use super::{Coordinators, Secret, private};
 
@@ -101,16 +102,26 @@ impl PersonLogin {
 
     /// Returns the first logins in the text of a file that is not accepted, to be revoked: every token of one, wherever it stands.
     /// They are for the coordinators of the host's file alone, because other users may have written this one, and a project the
-    /// environment.
+    /// environment; and for those alone whose certificate stands in this one, or else whose address: the host may have joined
+    /// another fleet since.
     pub fn refused(text: &str, coordinators: &Coordinators) -> Vec<Self> {
-        let is_default = targets(DEFAULT_URL).as_ref() == Ok(&coordinators.urls);
-        let urls = match coordinators.source {
-            // Any user of this machine may run one at the default URL.
-            Source::File if !is_default || text.contains(DEFAULT_URL) => {
-                coordinators.urls.join(",")
-            }
-            Source::File | Source::Environment | Source::Overridden => String::new(),
+        let stands = |part: &str| {
+            text.to_ascii_lowercase()
+                .contains(&part.to_ascii_lowercase())
         };
+        let certificates = coordinators.fingerprints.iter().copied();
+        let fingerprints: Vec<_> = certificates
+            .filter(|print| stands(&print.to_string()))
+            .collect();
+        let is_known = |url: &&String| match coordinators.fingerprints.is_empty() {
+            true => stands(address(url)),
+            false => !fingerprints.is_empty(),
+        };
+        let urls: Vec<_> = match coordinators.source {
+            Source::File => coordinators.urls.iter().filter(is_known).cloned().collect(),
+            Source::Environment | Source::Overridden => Vec::new(),
+        };
+        let urls = urls.join(",");
         let is_of_token = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let mut secrets: Vec<&str> = Vec::new();
         for rest in text.split(TOKEN_PREFIX).skip(1) {
@@ -123,7 +134,7 @@ impl PersonLogin {
         let login = |secret| Self {
             token: Secret(format!("{TOKEN_PREFIX}{secret}")),
             urls: urls.clone(),
-            fingerprints: coordinators.fingerprints.clone(),
+            fingerprints: fingerprints.clone(),
         };
         secrets.into_iter().map(login).collect()
     }
@@ -165,6 +176,12 @@ impl PersonLogin {
             ..coordinators
         }
     }
+}
+
+/// Returns the host and the port of a link URL, with its path if it has another than links have.
+fn address(target: &str) -> &str {
+    let rest = target.split_once("://").map_or(target, |(_, rest)| rest);
+    rest.strip_suffix(wire::PATH).unwrap_or(rest)
 }
 
 #[cfg(test)]
@@ -223,14 +240,22 @@ mod tests {
 
     #[test]
     fn the_login_of_a_refused_file_goes_to_the_coordinator_of_the_host_alone() {
-        let check = |file: &str, url: &str, source, expected: bool| {
+        let check = |file: (&str, u8), host: (&str, &[u8]), source, expected: bool| {
             let coordinators = Coordinators {
-                urls: vec![format!("ws://{url}/acp")],
+                urls: vec![format!("wss://{}/acp", host.0)],
+                fingerprints: host
+                    .1
+                    .iter()
+                    .map(|digit| Fingerprint::of([*digit; 32]))
+                    .collect(),
                 source,
                 ..Coordinators::default()
             };
-            let text =
-                format!("x\ncoordinator_url = \"http://{file}\"\ntoken = \"c3po-login_a_b\"\n");
+            let text = format!(
+                "x\ncoordinator_url = \"https://{}\"\nfingerprint = \"{}\"\ntoken = \"c3po-login_a_b\"\n",
+                file.0,
+                Fingerprint::of([file.1; 32])
+            );
             let logins = PersonLogin::refused(&text, &coordinators);
             let [login] = logins.as_slice() else {
                 panic!("{logins:?}");
@@ -241,16 +266,25 @@ mod tests {
             } else {
                 Vec::new()
             };
-            assert_eq!(login.urls(), urls, "{file} {url} {source:?}");
+            assert_eq!(login.urls(), urls, "{file:?} {host:?} {source:?}");
         };
-        let default = "127.0.0.1:8420";
-        check("nas:8420", "nas:8420", Source::File, true);
-        check("evil:8420", "nas:8420", Source::File, true);
-        check("nas:8420", "nas:8420", Source::Environment, false);
-        check("nas:8420", "evil:8420", Source::Overridden, false);
-        // Any user of this machine may run one there.
-        check("nas:8420", default, Source::File, false);
-        check(default, default, Source::File, true);
+        check(("nas:8420", 1), ("nas:8420", &[1]), Source::File, true);
+        check(("evil:8420", 1), ("nas:8420", &[1, 2]), Source::File, true);
+        check(("nas:8420", 1), ("nas:8420", &[2]), Source::File, false);
+        check(("nas:8420", 1), ("nas:8420", &[]), Source::File, true);
+        check(("nas:8420", 1), ("evil:8420", &[]), Source::File, false);
+        check(
+            ("nas:8420", 1),
+            ("nas:8420", &[1]),
+            Source::Environment,
+            false,
+        );
+        check(
+            ("nas:8420", 1),
+            ("nas:8420", &[1]),
+            Source::Overridden,
+            false,
+        );
     }
 
     #[test]

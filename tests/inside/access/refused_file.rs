@@ -92,21 +92,18 @@ fn printed(output: &Output) -> String {
 #[tokio::test]
 async fn a_logout_ends_the_login_in_a_file_that_is_not_accepted() -> Result<()> {
     let host = Host::new().await?;
-    let (end, other) = ("\"\n", format!("coordinator_url = \"{EVIL}\"\n"));
+    let end = "\"\n";
     for (what, mode) in [
         ("a mode", 0o666),
         ("a broken line", 0o600),
         ("an unknown key", 0o600),
         ("no end", 0o600),
-        // Another user wrote it, so that coordinator does not get the token.
-        ("another URL", 0o666),
     ] {
         let (token, text) = host.logged_in().await?;
         let text = match what {
             "a broken line" => text + "x\n",
             "an unknown key" => text + "note = 1\n",
             "no end" => text.trim_end_matches(end).to_owned(),
-            "another URL" => format!("{other}token = \"{token}{end}"),
             _ => text,
         };
         host.write(&text, mode)?;
@@ -133,6 +130,7 @@ async fn a_logout_that_did_not_end_the_login_names_the_next_step() -> Result<()>
     let revoke = format!("c3po-coordinator logins revoke {}", id(&token)?);
     let damaged = text.replace(&token, &token[..token.len() - 1]);
     let none = text.replace(&token, "secret");
+    let elsewhere = text.replace(&host.url(), EVIL);
     for (what, text, coordinator, next) in [
         ("a damaged token", &damaged, host.url(), revoke.as_str()),
         (
@@ -141,6 +139,8 @@ async fn a_logout_that_did_not_end_the_login_names_the_next_step() -> Result<()>
             host.url(),
             "c3po-coordinator logins list",
         ),
+        // Another user wrote it, or the host has joined another coordinator since.
+        ("another URL", &elsewhere, host.url(), &revoke),
         // A project may have set the one of the environment.
         ("the environment", &text, EVIL.to_owned(), &revoke),
     ] {

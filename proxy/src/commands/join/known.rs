@@ -179,78 +179,45 @@ mod tests {
         check("http://nas:8420", true, "http://nas:8420");
     }
 
+    /// Checks the relation of a join at that URL, with that certificate and proof, and the coordinators after it.
+    #[track_caller]
+    fn check_join(
+        before: &KnownCoordinators,
+        (url, byte, same_fleet): (&str, u8, bool),
+        expected: Relation,
+        after: &KnownCoordinators,
+    ) {
+        let relation = before.relation(url, Some(print(byte)), same_fleet);
+        assert_eq!(relation, expected);
+        assert_eq!(&before.after(url, Some(print(byte)), relation), after);
+    }
+
     #[test]
     fn a_coordinator_of_the_same_fleet_is_added() {
-        let check = |before: &KnownCoordinators,
-                     url: &str,
-                     byte: u8,
-                     same_fleet: bool,
-                     expected: (Relation, KnownCoordinators)| {
-            let relation = before.relation(url, Some(print(byte)), same_fleet);
-            assert_eq!(
-                (relation, before.after(url, Some(print(byte)), relation)),
-                expected,
-                "{before:?} {url}"
-            );
-        };
         let (nas, both) = (known(&[NAS], &[1]), known(&[NAS, LAPTOP], &[1, 2]));
-        check(
-            &KnownCoordinators::default(),
-            NAS,
-            1,
-            false,
-            (Relation::First, nas.clone()),
-        );
-        check(&nas, NAS, 3, true, (Relation::Again, known(&[NAS], &[3])));
-        check(&nas, NAS, 1, false, (Relation::Again, nas.clone()));
-        check(
-            &nas,
-            NAS,
-            3,
-            false,
-            (Relation::Instead, known(&[NAS], &[3])),
-        );
-        check(
-            &both,
-            NAS,
-            3,
-            false,
-            (Relation::Instead, known(&[NAS], &[3])),
-        );
-        check(&nas, LAPTOP, 2, true, (Relation::Added, both.clone()));
-        check(
-            &nas,
-            LAPTOP,
-            2,
-            false,
-            (Relation::Instead, known(&[LAPTOP], &[2])),
-        );
-        check(
-            &both,
-            LAPTOP,
-            3,
-            true,
-            (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])),
-        );
+        let none = KnownCoordinators::default();
+        check_join(&none, (NAS, 1, false), Relation::First, &nas);
+        check_join(&nas, (LAPTOP, 2, true), Relation::Added, &both);
+        let laptop = known(&[LAPTOP], &[2]);
+        check_join(&nas, (LAPTOP, 2, false), Relation::Instead, &laptop);
         // One certificate for both, as after copying the folder.
-        let copied = known(&[NAS, LAPTOP], &[1]);
-        check(
-            &copied,
-            LAPTOP,
-            3,
-            true,
-            (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])),
-        );
-        check(
-            &copied,
-            "https://box:8420",
-            3,
-            true,
-            (
-                Relation::Added,
-                known(&[NAS, LAPTOP, "https://box:8420"], &[1, 1, 3]),
-            ),
-        );
+        let (copied, changed) = (known(&[NAS, LAPTOP], &[1]), known(&[NAS, LAPTOP], &[1, 3]));
+        check_join(&copied, (LAPTOP, 3, true), Relation::Again, &changed);
+        let box_too = known(&[NAS, LAPTOP, "https://box:8420"], &[1, 1, 3]);
+        let at_box = ("https://box:8420", 3, true);
+        check_join(&copied, at_box, Relation::Added, &box_too);
+    }
+
+    #[test]
+    fn another_certificate_at_a_known_url_is_another_fleet_without_proof() {
+        let (nas, both) = (known(&[NAS], &[1]), known(&[NAS, LAPTOP], &[1, 2]));
+        check_join(&nas, (NAS, 1, false), Relation::Again, &nas);
+        let changed = known(&[NAS], &[3]);
+        check_join(&nas, (NAS, 3, true), Relation::Again, &changed);
+        check_join(&nas, (NAS, 3, false), Relation::Instead, &changed);
+        check_join(&both, (NAS, 3, false), Relation::Instead, &changed);
+        let changed = known(&[NAS, LAPTOP], &[1, 3]);
+        check_join(&both, (LAPTOP, 3, true), Relation::Again, &changed);
     }
 
     #[test]
