@@ -11,11 +11,11 @@ const VALUES_OF_AN_OBJECT: usize = 5;
 /// Returns how many values a JSON text has, or a few more: each but the first follows a comma, a colon or a bracket. An object
 /// counts as several.
 pub(crate) fn values_in(json: &[u8]) -> usize {
-    let (mut values, mut in_text, mut is_escaped) = (1, false, false);
-    for byte in json {
+    let (mut values, mut in_text, mut at) = (1, false, 0);
+    while let Some(byte) = json.get(at) {
+        at += 1;
         match byte {
-            _ if std::mem::take(&mut is_escaped) => {}
-            b'\\' => is_escaped = in_text,
+            b'\\' if in_text => at += escaped(&json[at..]),
             b'"' => in_text = !in_text,
             b'{' if !in_text => values += VALUES_OF_AN_OBJECT,
             b',' | b':' | b'[' if !in_text => values += 1,
@@ -23,6 +23,11 @@ pub(crate) fn values_in(json: &[u8]) -> usize {
         }
     }
     values
+}
+
+/// Returns how many bytes belong to a backslash before them. A parser reads nothing behind an escape that is malformed.
+fn escaped(rest: &[u8]) -> usize {
+    if rest.starts_with(b"u") { 5 } else { 1 }
 }
 
 /// Checks that a text has not too many values to be parsed. Errors: the text of a refusal.
@@ -49,6 +54,7 @@ mod tests {
         for (json, values) in [
             ("7", 1),
             (r#"{"a": [1, 2], "b": "c, [d], \"{e: f}"}"#, 11),
+            (r#"["\u0022,", "\\", "\\u", 1, "\u005c"]"#, 6),
             ("[[[]]]", 4),
         ] {
             assert_eq!(values_in(json.as_bytes()), values, "{json}");

@@ -1,6 +1,6 @@
 //! The turns of a principal's links and requests. A link that has more to do, or whose principal is busy, goes on only in its
 //! turn, so that a flood through hundreds of links costs others no more than one through a few. The same applies to requests with
-//! a body, once that was read.
+//! a body, and to each part of one that is long.
 
 use std::future::poll_fn;
 use std::pin::pin;

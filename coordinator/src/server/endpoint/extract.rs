@@ -39,6 +39,8 @@ use crate::unfinished::{Account, Charge};
 /// The retry time of a request that found no room, in seconds.
 const RETRY_AFTER: u64 = 5;
 
+/// How much of a body is read before the next turn of its principal, in bytes.
+const TURN_MAX: usize = 32 << 10;
 /// The part of serde's error about a number with a fraction where an integer is expected.
 const FRACTION: &str = "floating point";
 /// The most JSON values of a body that is parsed again because of one: more than any body with integers has.
@@ -304,7 +306,9 @@ pub(in crate::server) async fn read_body(
         Some(principal) => budget.account(principal.room(), limit),
         None => budget.account_of_stranger(limit),
     };
-    let reading = in_time(mem::take(request.body_mut()), limit, &mut account);
+    let turns = request.extensions().get::<RequestTurns>().cloned();
+    let body = mem::take(request.body_mut());
+    let reading = in_time(body, limit, &mut account, turns.as_ref());
     let reading = async {
         match principal {
             Some(principal) => principal.unless_ended(reading).await?,
@@ -321,11 +325,16 @@ pub(in crate::server) async fn read_body(
 }
 
 /// Reads a body. The deadline also counts waits for the budget, so that every read ends.
-async fn in_time(body: HttpBody, limit: usize, account: &mut Account) -> Result<Bytes, Refusal> {
+async fn in_time(
+    body: HttpBody,
+    limit: usize,
+    account: &mut Account,
+    turns: Option<&RequestTurns>,
+) -> Result<Bytes, Refusal> {
     let mut waits_for_room = false;
     match timeout(
         BODY_TIME_MAX,
-        read_whole(body, limit, account, &mut waits_for_room),
+        read_whole(body, limit, account, turns, &mut waits_for_room),
     )
     .await
     {
@@ -346,11 +355,17 @@ async fn read_whole(
     body: HttpBody,
     limit: usize,
     account: &mut Account,
+    turns: Option<&RequestTurns>,
     waits_for_room: &mut bool,
 ) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().lower();
     let (mut pieces, mut whole) = (body.into_data_stream(), BytesMut::new());
+    let mut until = TURN_MAX;
     while let Some(piece) = pieces.next().await {
+        if let Some(turns) = turns.filter(|_| whole.len() > until) {
+            turns.turns().next_if_busy().await;
+            until = whole.len() + TURN_MAX;
+        }
         let piece = piece.map_err(|_| Refusal::invalid("the body is incomplete"))?;
         let length = whole.len() + piece.len();
         if length > limit {
@@ -398,7 +413,36 @@ fn too_long(announced: u64, limit: usize) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use futures_util::{poll, stream};
+
     use super::*;
+    use crate::auth::Turns;
+    use crate::unfinished::Budget;
+
+    #[tokio::test]
+    async fn a_long_body_of_a_busy_principal_is_read_in_turns() {
+        let turns = RequestTurns::OfStrangers(Arc::new(Turns::of_strangers()));
+        turns.turns().note(Duration::from_secs(10));
+        let budget = Budget::within(None);
+        for (pieces, is_long) in [(2, false), (4, true)] {
+            let piece = |_| Ok::<_, Infallible>(Bytes::from(vec![b' '; TURN_MAX / 2]));
+            let body = HttpBody::from_stream(stream::iter((0..pieces).map(piece)));
+            let turn = turns.turns().next_if_busy().await;
+            let (mut account, mut waits) = (budget.account_of_stranger(BODY_MAX), false);
+            let reading = read_whole(body, BODY_MAX, &mut account, Some(&turns), &mut waits);
+            let mut reading = pin!(reading);
+            let early = poll!(&mut reading);
+            assert_eq!(early.is_pending(), is_long);
+            drop(turn);
+            if is_long {
+                let whole = reading.await.expect("a body");
+                assert_eq!(whole.len(), pieces * TURN_MAX / 2);
+            }
+        }
+    }
 
     #[test]
     fn only_a_short_body_with_a_fraction_is_parsed_again() {
