@@ -18,6 +18,7 @@ use super::permission::Permission;
 use super::receipts::own_message;
 use super::wait::{self, Wanted};
 use super::{CALL_DEADLINE, Caller, Done, Services, begin_call, begin_read, check_speaker, triage};
+use crate::auth::Principal;
 use crate::clock;
 use crate::store::Quota;
 
@@ -29,6 +30,11 @@ pub(super) async fn ask_user(
     call: tools::AskUser,
 ) -> Result<Done, Refusal> {
     let deadline = Instant::now() + Duration::from_secs(call.timeout.unwrap_or(ASK_DEFAULT));
+    // Before the question is stored, which waits for its turn too.
+    let _counted = match call.wait {
+        Some(false) => None,
+        _ => Some(Principal::begin_wait(&caller.principal)?),
+    };
     let (question, asked_at) = match (&call.question_id, call.as_question()) {
         (Some(question), _) => {
             check_speaker(services, caller).await?;
@@ -48,6 +54,8 @@ pub(super) async fn ask_user(
     };
     let wanted = Wanted::OfPeople(question.clone());
     let advice = call.on_no_response.unwrap_or_default();
+    // Its texts are stored.
+    drop(call);
     match wait::until(services, caller, &wanted, deadline).await? {
         Some(done) => Ok(done),
         None => {

@@ -56,6 +56,7 @@ pub(super) async fn wait_for_message(
 ) -> Result<Done, Refusal> {
     let seconds = call.timeout.unwrap_or(WAIT_DEFAULT);
     let deadline = Instant::now() + Duration::from_secs(seconds);
+    let _counted = Principal::begin_wait(&caller.principal)?;
     let about = call.message_id.clone();
     let wanted = match (call.message_id, call.until) {
         (None, _) => Wanted::Next(call.kind.unwrap_or_default()),
@@ -76,14 +77,13 @@ pub(super) async fn wait_for_message(
     Ok(timed_out.into())
 }
 
-/// Waits for the condition until the deadline. Returns nothing after that.
+/// Waits for the condition until the deadline. Returns nothing after that. The caller is counted as a wait.
 pub(super) async fn until(
     services: &Services,
     caller: &Caller,
     wanted: &Wanted,
     deadline: Instant,
 ) -> Result<Option<Done>, Refusal> {
-    let _counted = Principal::begin_wait(&caller.principal)?;
     let mut listener = services.presence.listen(&caller.agent);
     let (mut first, mut recorded) = (true, None);
     // Its question is stored by now: a client that called again would ask twice.

@@ -58,8 +58,8 @@ impl Session {
     /// Waits for in-flight store calls so that their outcome is recorded; the client is not notified. Waits are aborted at
     /// once.
     pub(super) async fn finish(&mut self) {
-        for (_, abort) in self.running.values().filter(|(tool, _)| tool.waits()) {
-            abort.abort();
+        for wait in self.running.values().filter(|running| running.waits) {
+            wait.abort.abort();
         }
         self.ledger.finish(&self.services, &self.caller).await;
         while let Some(finished) = self.next_finished().await {

@@ -8,12 +8,19 @@ use c3po_shared::ids::CallId;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::wire::RequestId;
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{AbortHandle, BoxFuture};
 use futures_util::stream::FuturesUnordered;
 
 use super::ledger::{Ledger, Noted};
 use crate::request::Done;
 use crate::unfinished::Charge;
+
+/// A call that has begun.
+pub(super) struct Running {
+    /// Whether it may last for as long as its caller wants.
+    pub(super) waits: bool,
+    pub(super) abort: AbortHandle,
+}
 
 /// A call that ended, with the id of its request.
 pub(super) struct Finished {

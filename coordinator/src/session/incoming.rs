@@ -176,8 +176,8 @@ impl Session {
 
     fn cancel(&mut self, call: CallId) {
         self.ledger.withdraw(call);
-        if let Some((_, abort)) = self.running.get(&call).filter(|(tool, _)| tool.waits()) {
-            abort.abort();
+        if let Some(wait) = self.running.get(&call).filter(|running| running.waits) {
+            wait.abort.abort();
             self.running.remove(&call);
         } else if let Some(ended) = self
             .ended_waits

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use c3po_shared::catalogue::{Call, Tool};
+use c3po_shared::catalogue::Call;
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -220,11 +220,11 @@ impl Ledger {
         &mut self,
         services: &Arc<Services>,
         caller: &Caller,
-        has_place: impl Fn(Tool) -> bool,
+        has_place: impl Fn(&Call) -> bool,
     ) -> Option<ReadyCall> {
         while self.at_work.is_none() {
             let next = self.queue.pop_front_if(|entry| match entry {
-                LedgerEntry::Call { call, .. } => has_place(call.tool()),
+                LedgerEntry::Call { call, .. } => has_place(call),
                 _ => true,
             })?;
             if self.queue.is_empty() {

@@ -20,7 +20,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use c3po_shared::audit::Event as AuditEvent;
-use c3po_shared::catalogue::{Reply, Tool};
+use c3po_shared::catalogue::{Call, Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{HELLO_MAX, SILENCE_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -36,7 +36,7 @@ use self::bounds::{CALLS_AT_ONCE, ENDED_WAITS, TOGETHER};
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::end::EndReason;
-use self::finished::{Calls, Finished, beside};
+use self::finished::{Calls, Finished, Running, beside};
 use self::ledger::{Ledger, Noted};
 use self::outbox::Outbox;
 use self::pace::Pace;
@@ -127,7 +127,7 @@ struct Session {
     /// The calls, and the entry of the ledger, that ended while replies were written.
     finished: VecDeque<Box<Finished>>,
     noted: Option<Noted>,
-    running: HashMap<CallId, (Tool, AbortHandle)>,
+    running: HashMap<CallId, Running>,
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
     /// Waits that ended with a message while the lease may have run out.
@@ -343,7 +343,7 @@ impl Session {
     fn pump(&mut self) {
         loop {
             let at_work = self.calls_at_work();
-            let has_place = |tool: Tool| tool.waits() || at_work < CALLS_AT_ONCE;
+            let has_place = |call: &Call| call.waits() || at_work < CALLS_AT_ONCE;
             let Some(call) = self.ledger.start(&self.services, &self.caller, has_place) else {
                 break;
             };
@@ -369,8 +369,8 @@ impl Session {
             held,
             ..
         } = started;
-        let (services, caller, tool) =
-            (Arc::clone(&self.services), self.caller.clone(), call.tool());
+        let (services, caller) = (Arc::clone(&self.services), self.caller.clone());
+        let (tool, waits) = (call.tool(), call.waits());
         let (abort, registration) = AbortHandle::new_pair();
         let work = async move {
             let outcome = request::perform(&services, &caller, call_id, call).await;
@@ -382,7 +382,7 @@ impl Session {
                 held,
             })
         };
-        self.running.insert(call_id, (tool, abort));
+        self.running.insert(call_id, Running { waits, abort });
         // Mapped here, because an async block around it would store the future twice.
         self.calls
             .push(Box::pin(Abortable::new(work, registration).map(Result::ok)));
@@ -396,7 +396,7 @@ impl Session {
     fn waits(&self) -> usize {
         self.running
             .values()
-            .filter(|(tool, _)| tool.waits())
+            .filter(|running| running.waits)
             .count()
     }
 

@@ -12,6 +12,7 @@ use harness::vitals::Vitals;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 /// The links that send small frames, and the frames of each.
 const FLOODING: usize = 24;
@@ -23,6 +24,11 @@ const ASKING: usize = 8;
 const WAITS: usize = 200;
 /// Twice the room for unread answers of clients without a key, and far less than the waits get.
 const GROWTH_MAX: u64 = 32 << 20;
+/// The links that ask people without a pause, and the questions of each, which are as many as may be in flight.
+const PEOPLE_ASKING: usize = 150;
+const QUESTIONS: usize = 250;
+/// More than the links and the waits of one client take, and half of what calls take that all begin at once.
+const ASKED_GROWTH_MAX: u64 = 120 << 20;
 /// How long the links do not read.
 const UNREAD: Duration = Duration::from_secs(9);
 
@@ -103,8 +109,37 @@ async fn waits_for_one_answer_that_end_together_take_little_memory() -> Result<(
             .resident
             .saturating_sub(before)
             .max(grown);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(50)).await;
     }
     ensure!(grown < GROWTH_MAX, "it grew by {} kB", grown >> 10);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_flood_of_questions_to_people_takes_little_memory() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let (process, address) = (
+        coordinator.process()?.id()?,
+        coordinator.address().to_string(),
+    );
+    let names = (0..PEOPLE_ASKING).map(|number| format!("asking-{number}"));
+    let joined = names.map(async |name| Link::join(&address, &name).await);
+    let mut links = try_join_all(joined).await?;
+    let before = Vitals::of(process)?.resident;
+    for (link, _) in &mut links {
+        for id in 0..QUESTIONS {
+            let question = json!({"jsonrpc": "2.0", "id": id, "method": "call", "params": {
+                "call_id": CallId::fresh(), "tool": "ask_user", "arguments": {"question": "?", "wait": false},
+            }});
+            link.send_text(&question.to_string()).await?;
+        }
+    }
+    let (began, mut most) = (Instant::now(), 0);
+    while began.elapsed() < UNREAD / 3 {
+        most = most.max(Vitals::of(process)?.resident.saturating_sub(before));
+        sleep(Duration::from_millis(20)).await;
+    }
+    ensure!(most < ASKED_GROWTH_MAX, "it grew by {} kB", most >> 10);
     Ok(())
 }
