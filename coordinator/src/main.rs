@@ -23,6 +23,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
+    c3po_allocator::share_heaps();
     let command_line = CommandLine::parse();
     match start(command_line) {
         Ok(()) => ExitCode::SUCCESS,
