@@ -5,10 +5,11 @@ const TOKEN = "c3po-login";
 
 /** A refusal of the coordinator. */
 export class Refused extends Error {
-  /** @param {number} status @param {any} body */
-  constructor(status, body) {
+  /** @param {number} status @param {any} body @param {string | null} token that of the request */
+  constructor(status, body, token) {
     super([body.error && `${body.error}.`, body.suggestion].filter(Boolean).join("\n") || `The coordinator answered ${status}.`);
     this.status = status;
+    this.token = token;
     /** @type {string} */
     this.code = body.code ?? "";
     /** @type {Record<string, string>} */
@@ -21,17 +22,19 @@ export function keepToken(token) {
   localStorage.setItem(TOKEN, token);
 }
 
-export function forgetToken() {
-  localStorage.removeItem(TOKEN);
+/** Forgets a token, unless another tab has logged in since. @param {string | null} token */
+export function forgetToken(token) {
+  if (keptToken() === token) localStorage.removeItem(TOKEN);
 }
 
-export function hasToken() {
-  return localStorage.getItem(TOKEN) !== null;
+/** Returns the token of this device; null without a login. */
+export function keptToken() {
+  return localStorage.getItem(TOKEN);
 }
 
 /** Returns the headers of a request by the login, if there is one. @returns {Record<string, string>} */
 function credential() {
-  const token = localStorage.getItem(TOKEN);
+  const token = keptToken();
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
@@ -54,6 +57,7 @@ export function request(path, options = {}) {
  */
 export async function call(method, path, body, headers = {}) {
   const typed = body ? { "Content-Type": "application/json", ...headers } : headers;
+  const token = keptToken();
   let response;
   try {
     response = await request(path, { method, headers: typed, body: body && JSON.stringify(body) });
@@ -61,7 +65,7 @@ export async function call(method, path, body, headers = {}) {
     throw new Error("The coordinator does not answer. Check the network and try again.");
   }
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Refused(response.status, answer);
+  if (!response.ok) throw new Refused(response.status, answer, token);
   return answer.data;
 }
 

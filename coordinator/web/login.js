@@ -1,5 +1,5 @@
 // Logs in with the code of a link, and shows the login of this device.
-import { call, forgetToken, hasToken, keepToken, Refused } from "./api.js";
+import { call, forgetToken, keepToken, keptToken, Refused } from "./api.js";
 import { part } from "./dom.js";
 import { wayBack } from "./paths.js";
 
@@ -35,7 +35,7 @@ function showLogin(login) {
   part("name").textContent = login.name;
   part("scope").textContent = login.scope;
   part("until").textContent = new Date(login.expires_at).toLocaleString();
-  leaves.onclick = () => busy(leaves, () => leave(login.id));
+  leaves.onclick = () => busy(leaves, leave);
   show("login");
 }
 
@@ -56,42 +56,42 @@ async function busy(button, work) {
 async function spend() {
   const name = device.value.trim();
   const { token, login } = await call("POST", "/api/v1/login", { code: code.value, ...(name && { device: name }) });
-  try {
-    if (hasToken()) await end((await call("GET", "/api/v1/me")).login.id);
-  } catch {
-    // The list of logins has it for as long as it is valid.
-  }
+  // The list of logins has one that could not be ended, for as long as it is valid.
+  await end().catch(() => {});
   keepToken(token);
   if (back) location.replace(back);
   else showLogin(login);
 }
 
-/** @param {string} id */
-async function end(id) {
+/** Ends the login of this device, which may be that of another tab by now. */
+async function end() {
+  const token = keptToken();
+  if (token === null) return;
+  const headers = { Authorization: `Bearer ${token}` };
   try {
-    await call("DELETE", `/api/v1/logins/${encodeURIComponent(id)}`);
+    const { login } = await call("GET", "/api/v1/me", undefined, headers);
+    await call("DELETE", `/api/v1/logins/${encodeURIComponent(login.id)}`, undefined, headers);
   } catch (error) {
     // A login that has ended already needs no end.
     if (!(error instanceof Refused && [401, 404].includes(error.status))) throw error;
   }
+  forgetToken(token);
 }
 
-/** @param {string} id */
-async function leave(id) {
-  await end(id);
-  forgetToken();
+async function leave() {
+  await end();
   code.value = "";
   part("typed").hidden = false;
   show("offer");
 }
 
 async function begin() {
-  if (linked || !hasToken()) return showOffer();
+  if (linked || keptToken() === null) return showOffer();
   try {
     const { login } = await call("GET", "/api/v1/me");
     showLogin(login);
   } catch (error) {
-    if (error instanceof Refused && error.status === 401) forgetToken();
+    if (error instanceof Refused && error.status === 401) forgetToken(error.token);
     showOffer();
     showError(error);
   }

@@ -1,5 +1,5 @@
 // Reports that a question was displayed, that its person acted on it, and that the person uses the page.
-import { call, hasToken } from "./api.js";
+import { call, keptToken } from "./api.js";
 
 /** How long it must be in the viewport of a visible page. */
 const DISPLAYED = 1_000;
@@ -31,7 +31,7 @@ export function reportInput() {
   let next = 0;
   const used = (/** @type {Event} */ event) => {
     const now = Date.now();
-    if (!event.isTrusted || document.visibilityState !== "visible" || now < next || !hasToken()) return;
+    if (!event.isTrusted || document.visibilityState !== "visible" || now < next || !keptToken()) return;
     next = now + INPUT;
     // After a lost report, the next input is reported.
     call("POST", "/api/v1/me/input").catch(() => (next = 0));

@@ -26,7 +26,7 @@ function begin() {
 function explain(error) {
   if (!(error instanceof Refused)) throw error;
   if (error.status === 401) {
-    forgetToken();
+    forgetToken(error.token);
     location.replace(loginFor(location.pathname));
   } else if (error.code === "MESSAGE_NOT_FOUND") {
     showMissing();

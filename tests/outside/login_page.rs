@@ -45,6 +45,17 @@ pub(super) async fn offer(work: &Path, coordinator: &Coordinator) -> Result<Stri
     Ok(code.to_owned())
 }
 
+/// Logs in over the API. Returns the token.
+async fn logged_in(work: &Path, coordinator: &Coordinator) -> Result<String> {
+    let body = json!({"code": offer(work, coordinator).await?}).to_string();
+    let made = http::post(coordinator.address(), "/api/v1/login", &[], &body).await?;
+    let made: Value = serde_json::from_str(&made.body)?;
+    Ok(made["data"]["token"]
+        .as_str()
+        .context("a token")?
+        .to_owned())
+}
+
 /// Logs in with a link as a person does. Returns the token.
 pub(super) async fn log_in(browser: &Browser, base: &str, link: &str) -> Result<String> {
     browser.open(link).await?;
@@ -144,6 +155,13 @@ async fn a_person_logs_in_and_out_and_no_other_page_gets_anything() -> Result<()
     browser.click("#spend").await?;
     browser.wait_for(LOGGED_IN).await?;
     ensure!(me(&other).await? == 401);
+    // Another tab logs in meanwhile: the button ends the login that is stored.
+    let latest = logged_in(work.path(), &coordinator).await?;
+    let store = format!("localStorage.setItem('c3po-login', '{latest}')");
+    browser.run(&store).await?;
+    browser.click("#leave").await?;
+    browser.wait_for(OFFERED).await?;
+    ensure!(me(&latest).await? == 401);
     Ok(())
 }
 
