@@ -5,6 +5,7 @@
 //! dialog in the client's own files. Nothing is decided by silence: without a verdict the hook prints nothing. When the relay is
 //! turned off, open requests are withdrawn.
 
+mod plan;
 mod record;
 mod request;
 mod verdicts;
@@ -48,6 +49,8 @@ const LOOKED_AT: Duration = Duration::from_secs(1);
 const CLEANED: Duration = Duration::from_secs(30);
 /// Why a request stays at the terminal after the relay was turned off, or to other coordinators.
 const OFF: &str = "the relay is off, or goes to other coordinators";
+/// Why a plan that was allowed stays there.
+const PLAN_CHANGED: &str = "the file of the plan has another text than the one that was allowed";
 
 /// Answers the hooks of a session: requests for a decision here, and all others by the last hop.
 pub struct FrontDesk {
@@ -104,6 +107,8 @@ pub struct Relay {
     verdicts: Arc<Verdicts>,
     client: u32,
     session_file: PathBuf,
+    /// The folder of the client's settings.
+    claude_dir: PathBuf,
     /// How many dialogs are relayed now: of the session itself, and of its subagents.
     open: [AtomicUsize; 2],
     last_offer: AtomicU64,
@@ -208,6 +213,7 @@ impl Relay {
             verdicts,
             client: config.client,
             session_file: session_file(&config.places.claude_dir, config.client),
+            claude_dir: config.places.claude_dir.clone(),
             open: Default::default(),
             last_offer: AtomicU64::new(FIRST_OFFER),
             offers: Mutex::default(),
@@ -261,6 +267,9 @@ impl Relay {
         self.tasks.spawn(async move { relay.acknowledge(id).await });
         if self.is_off(to).await {
             return unanswered.stays(OFF);
+        }
+        if request::allows(&verdict) && plan::has_changed(asked.input(), &self.claude_dir) {
+            return unanswered.stays(PLAN_CHANGED);
         }
         let Some(stdout) = asked.output(&verdict) else {
             return Answer::default();

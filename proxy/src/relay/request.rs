@@ -202,6 +202,13 @@ impl Asked {
     }
 }
 
+/// Returns whether a message allows a request.
+pub(super) fn allows(message: &Message) -> bool {
+    let answer = message.answer.as_deref();
+    let verdict = answer.and_then(|answer| answer.verdict.as_ref());
+    verdict.is_some_and(|verdict| verdict.decision != Decision::Deny)
+}
+
 /// Returns the chosen labels, as the client wrote them, and the text.
 fn in_words(question: &Value, answer: &PartAnswer) -> String {
     let is_chosen = |number: usize| answer.options.contains(&number.to_string());
