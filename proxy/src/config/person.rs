@@ -114,7 +114,8 @@ impl PersonLogin {
             .filter(|print| stands(&print.to_string()))
             .collect();
         let is_known = |url: &&String| match coordinators.fingerprints.is_empty() {
-            true => stands(address(url)),
+            // One with certificates is for no coordinator without those.
+            true => stands(&written(url)) && !stands("sha256:"),
             false => !fingerprints.is_empty(),
         };
         let urls: Vec<_> = match coordinators.source {
@@ -178,10 +179,10 @@ impl PersonLogin {
     }
 }
 
-/// Returns the host and the port of a link URL, with its path if it has another than links have.
-fn address(target: &str) -> &str {
-    let rest = target.split_once("://").map_or(target, |(_, rest)| rest);
-    rest.strip_suffix(wire::PATH).unwrap_or(rest)
+/// Returns a link URL as the file has it.
+fn written(target: &str) -> String {
+    let base = target.strip_suffix(wire::PATH).unwrap_or(target);
+    base.replacen("ws", "http", 1)
 }
 
 #[cfg(test)]
@@ -240,21 +241,25 @@ mod tests {
 
     #[test]
     fn the_login_of_a_refused_file_goes_to_the_coordinator_of_the_host_alone() {
-        let check = |file: (&str, u8), host: (&str, &[u8]), source, expected: bool| {
+        let prints = |digits: &[u8]| {
+            let prints = digits.iter().map(|digit| Fingerprint::of([*digit; 32]));
+            prints.collect::<Vec<_>>()
+        };
+        let check = |file: (&str, &[u8]), host: (&str, &[u8]), source, expected: bool| {
             let coordinators = Coordinators {
-                urls: vec![format!("wss://{}/acp", host.0)],
-                fingerprints: host
-                    .1
-                    .iter()
-                    .map(|digit| Fingerprint::of([*digit; 32]))
-                    .collect(),
+                urls: targets(host.0).expect("a URL"),
+                fingerprints: prints(host.1),
                 source,
                 ..Coordinators::default()
             };
+            let pinned = prints(file.1);
+            let pinned = pinned
+                .iter()
+                .map(|print| format!("fingerprint = \"{print}\"\n"));
+            let pinned: String = pinned.collect();
             let text = format!(
-                "x\ncoordinator_url = \"https://{}\"\nfingerprint = \"{}\"\ntoken = \"c3po-login_a_b\"\n",
-                file.0,
-                Fingerprint::of([file.1; 32])
+                "x\ncoordinator_url = \"{}\"\n{pinned}token = \"c3po-login_a_b\"\n",
+                file.0
             );
             let logins = PersonLogin::refused(&text, &coordinators);
             let [login] = logins.as_slice() else {
@@ -268,23 +273,18 @@ mod tests {
             };
             assert_eq!(login.urls(), urls, "{file:?} {host:?} {source:?}");
         };
-        check(("nas:8420", 1), ("nas:8420", &[1]), Source::File, true);
-        check(("evil:8420", 1), ("nas:8420", &[1, 2]), Source::File, true);
-        check(("nas:8420", 1), ("nas:8420", &[2]), Source::File, false);
-        check(("nas:8420", 1), ("nas:8420", &[]), Source::File, true);
-        check(("nas:8420", 1), ("evil:8420", &[]), Source::File, false);
-        check(
-            ("nas:8420", 1),
-            ("nas:8420", &[1]),
-            Source::Environment,
-            false,
-        );
-        check(
-            ("nas:8420", 1),
-            ("nas:8420", &[1]),
-            Source::Overridden,
-            false,
-        );
+        let (nas, evil, plain) = ("https://nas:8420", "https://evil:8420", "http://nas:8420");
+        check((nas, &[1]), (nas, &[1]), Source::File, true);
+        check((evil, &[1]), (nas, &[1, 2]), Source::File, true);
+        check((nas, &[1]), (nas, &[2]), Source::File, false);
+        check((nas, &[1]), (nas, &[]), Source::File, false);
+        check((nas, &[]), (nas, &[]), Source::File, true);
+        check((nas, &[]), (evil, &[]), Source::File, false);
+        check((nas, &[1]), (plain, &[]), Source::File, false);
+        check((nas, &[]), (plain, &[]), Source::File, false);
+        check((plain, &[]), (plain, &[]), Source::File, true);
+        check((nas, &[1]), (nas, &[1]), Source::Environment, false);
+        check((nas, &[1]), (nas, &[1]), Source::Overridden, false);
     }
 
     #[test]
