@@ -101,7 +101,7 @@ pub(super) async fn run(
     );
     let config = Config::read();
     tell(&config, printer, &joining, relation, (&joined, &left))?;
-    check(config, &joined.key).await
+    check(config, &joined).await
 }
 
 fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
@@ -377,11 +377,24 @@ fn called(said: &str, host: &str) -> String {
 }
 
 /// Connects as a session of this host would, with the new configuration.
-async fn check(config: Config, key: &str) -> Result<(), Failure> {
+async fn check(config: Config, joined: &JoinReply) -> Result<(), Failure> {
+    let JoinReply { key, key_id, .. } = joined;
     if let Some(problem) = config.problems.first() {
         return Err(Failure::Usage(problem.clone()));
     }
-    if config.coordinators.token.as_ref().map(Secret::expose) != Some(key) {
+    let written = config.places.settings.text(CONFIG_FILE).ok().flatten();
+    let written = Config::of_file(&written.unwrap_or_default()).coordinators;
+    if written.token.as_ref().map(Secret::expose) != Some(key.as_str()) {
+        return Err(Failure::Stopped {
+            why: format!(
+                "another command has replaced the key of this one, {key_id}, at the same time"
+            ),
+            advice: format!(
+                "Run this again with a new code if you need it, and revoke that key on the coordinator's machine: `c3po-coordinator keys revoke {key_id}`."
+            ),
+        });
+    }
+    if config.coordinators.token.as_ref().map(Secret::expose) != Some(key.as_str()) {
         return Err(Failure::Stopped {
             why: "this host has joined, but C3PO_TOKEN or C3PO_COORDINATOR_URL in the environment prevents the use of \
                   its new key"
