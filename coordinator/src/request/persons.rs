@@ -37,7 +37,10 @@ impl Persons {
             let keys = store.keys().await?;
             let person = |host: &str| (AgentId::of_person(host).look(), host.to_owned());
             let keys = keys.iter().filter(|key| !key.holds_a_former_name());
-            known.hosts = keys.map(Key::host).map(person).collect();
+            // A new name that a rename holds is nobody's while another host has one that reads like it.
+            let (held, real): (Vec<&Key>, _) = keys.partition(|key| key.only_holds_a_name());
+            let hosts = held.into_iter().chain(real).map(Key::host);
+            known.hosts = hosts.map(person).collect();
             known.changes = changes;
         }
         Ok(known.hosts.get(&name.look()).cloned())
@@ -66,7 +69,13 @@ mod tests {
 
     /// Stores a key of that host.
     async fn add_key(store: &SqliteStore, host: &str) {
-        let key = serde_json::json!({"id": format!("{:08x}", host.as_bytes()[0]), "hash": "", "name": host, "scope": "agent",
+        add(store, host, serde_json::Value::Null).await;
+    }
+
+    /// Stores a key of that host with an end.
+    async fn add(store: &SqliteStore, host: &str, end: serde_json::Value) {
+        let key = serde_json::json!({"expires_at": end,
+            "id": format!("{:08x}", host.as_bytes()[0]), "hash": "", "name": host, "host": host, "scope": "agent",
             "agents": ["*"], "created_at": "2026-01-01T00:00:00Z", "made_by": "test", "revision": 1});
         let key: Key = serde_json::from_value(key).expect("a key");
         assert!(store.put_key(&key, None, 10, None).await.expect("stored"));
@@ -88,6 +97,22 @@ mod tests {
         let noted = ("attic-cli".to_owned(), "attic".to_owned());
         persons.0.lock().await.hosts.extend([noted]);
         assert_eq!(host_of("attic-cli").await.as_deref(), Some("attic"));
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_only_held_takes_no_hosts_person() {
+        let (store, _folder) = store().await;
+        add_key(&store, "vic").await;
+        // As after a rename that broke off.
+        for host in ["VIC", "new"] {
+            add(&store, host, "2026-01-01T00:00:00Z".into()).await;
+        }
+        let persons = Persons::default();
+        for (name, host) in [("vic-cli", "vic"), ("new-cli", "new")] {
+            let of = persons.host_of(&store, &id(name)).await;
+            assert_eq!(of.expect("it is read").as_deref(), Some(host));
+        }
         store.close().await;
     }
 }

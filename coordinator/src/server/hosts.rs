@@ -105,6 +105,7 @@ pub(super) async fn rename(
         .into());
     }
     let store = &server.services.store;
+    check_free(store.as_ref(), &to, &from).await?;
     // The first agent that is moved shows the new name to others, before any key of the host has it. Its last agents have the
     // old name when no key has that any more.
     let to_held = renames::hold_host(store.as_ref(), &to, &principal, None).await?;
