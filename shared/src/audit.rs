@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::host::quoted;
 use crate::ids::{AgentId, MessageId};
 use crate::limits::{AUDIT_PAGE_MAX, PAGE_DEFAULT};
 use crate::receipt::{Stage, Via};
@@ -196,7 +197,7 @@ impl Entry {
                 .map(|key| format!("key {}", harmless(key, false))),
             self.login
                 .as_ref()
-                .map(|login| format!("login {}", harmless(login, false))),
+                .map(|login| format!("login {}", quoted(&harmless(login, false)))),
             self.count
                 .map(|count| format!("{count} entries are missing here")),
             self.why
@@ -384,6 +385,7 @@ mod tests {
             .because("no\u{1b}[2J");
         let begun = Entry {
             key: Some("k1".into()),
+            login: Some("dialog/terminal@my box".into()),
             ..Entry::new(Event::SessionBegun).by(&id("a")).verb("session")
         };
         let mut columns = Columns::default();
@@ -397,12 +399,12 @@ mod tests {
         };
         assert_eq!(
             lines(std::slice::from_ref(&begun)),
-            ["10:30  session_begun  a  session  key k1"]
+            ["10:30  session_begun  a  session  key k1  login \"dialog/terminal@my box\""]
         );
         assert_eq!(
             lines(&[begun, sent, denied]),
             [
-                "10:30  session_begun  a            session                  key k1",
+                "10:30  session_begun  a            session                  key k1  login \"dialog/terminal@my box\"",
                 "10:30  accepted       a      -> b  message  a::b::00000001",
                 "10:30  denied         guest  -> b  message                  (no\u{241b}[2J)",
             ]

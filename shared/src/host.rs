@@ -1,5 +1,6 @@
 //! Names of hosts, and the administrative requests about hosts and their agents.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use schemars::JsonSchema;
@@ -99,12 +100,16 @@ pub fn check_chosen(host: &str) -> Result<(), Refusal> {
     ))
 }
 
-/// Returns the name after an `@`, as rows of people show it: with spaces it is quoted, or it would read as the rest of the row.
+/// Returns the name after an `@`, as rows of people show it.
 pub fn after_at(host: &str) -> String {
-    if host.contains(char::is_whitespace) {
-        format!("@\"{}\"", host.replace('"', "'"))
-    } else {
-        format!("@{host}")
+    format!("@{}", quoted(host))
+}
+
+/// Returns a name as rows show it: with spaces it is quoted, or it would read as the rest of the row.
+pub fn quoted(name: &str) -> Cow<'_, str> {
+    match name.contains(char::is_whitespace) {
+        true => format!("\"{}\"", name.replace('"', "'")).into(),
+        false => name.into(),
     }
 }
 
