@@ -108,7 +108,14 @@ fn every_test_that_holds_an_invariant_exists() -> Result<()> {
         .and_then(|rest| rest.split("\n## ").next());
     let invariants = invariants.context("ARCHITECTURE.md has no section Invariants")?;
     let mut sources = String::new();
-    for folder in ["shared", "proxy", "coordinator", "lab", "tests"] {
+    for folder in [
+        "allocator",
+        "shared",
+        "proxy",
+        "coordinator",
+        "lab",
+        "tests",
+    ] {
         add_sources(&root().join(folder), &mut sources)?;
     }
     let is_test = |name: &&str| {
