@@ -33,7 +33,7 @@ pub(super) const STALL_MAX: Duration = Duration::from_secs(30);
 /// The largest memory use of a connection, in bytes: with the longest head of a request, and as much of its body as is not
 /// charged to the budget of unfinished input. TLS needs more, because it holds a record both encrypted and decrypted.
 const DEAREST: u64 = 64 << 10;
-const DEAREST_OF_TLS: u64 = 100 << 10;
+const DEAREST_OF_TLS: u64 = 112 << 10;
 /// The minimum number of connections, even with little memory.
 const FEWEST: usize = 256;
 /// Below this limit, startup logs a warning.
@@ -366,7 +366,7 @@ mod tests {
         let memory = Some(512 << 20);
         assert_eq!(
             [DEAREST, DEAREST_OF_TLS].map(|dearest| held_by(memory, dearest)),
-            [2_048, 1_310]
+            [2_048, 1_170]
         );
         assert_eq!(
             (held_by(None, DEAREST), held_by(Some(0), DEAREST)),
