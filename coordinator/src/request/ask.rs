@@ -21,13 +21,15 @@ use super::{CALL_DEADLINE, Caller, Done, Services, begin_call, begin_read, check
 use crate::auth::Principal;
 use crate::clock;
 use crate::store::Quota;
+use crate::unfinished::Charge;
 
-/// `ask_user`
+/// `ask_user`. The charge of its texts is held until they are stored.
 pub(super) async fn ask_user(
     services: &Services,
     caller: &Caller,
     id: CallId,
     call: tools::AskUser,
+    held: Option<Charge>,
 ) -> Result<Done, Refusal> {
     let deadline = Instant::now() + Duration::from_secs(call.timeout.unwrap_or(ASK_DEFAULT));
     // Before the question is stored, which waits for its turn too.
@@ -55,7 +57,7 @@ pub(super) async fn ask_user(
     let wanted = Wanted::OfPeople(question.clone());
     let advice = call.on_no_response.unwrap_or_default();
     // Its texts are stored.
-    drop(call);
+    drop((call, held));
     match wait::until(services, caller, &wanted, deadline).await? {
         Some(done) => Ok(done),
         None => {

@@ -222,7 +222,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// Performs the call and counts it.
+/// Performs the call and counts it. The charge of a question to people is held until that is stored.
 ///
 /// Errors are refusals for the caller. If the store hangs, the result is `STORE_UNAVAILABLE` within two seconds.
 pub(crate) async fn perform(
@@ -230,6 +230,7 @@ pub(crate) async fn perform(
     caller: &Caller,
     id: CallId,
     call: Call,
+    held: Option<Charge>,
 ) -> Result<Done, Refusal> {
     let (tool, began) = (call.tool(), Instant::now());
     let waits = tool.waits();
@@ -239,7 +240,7 @@ pub(crate) async fn perform(
         Call::WaitForMessage(call) => {
             Box::pin(wait::wait_for_message(services, caller, call)).await
         }
-        Call::AskUser(call) => Box::pin(ask::ask_user(services, caller, id, call)).await,
+        Call::AskUser(call) => Box::pin(ask::ask_user(services, caller, id, call, held)).await,
         call => {
             let held = match &call {
                 Call::GetMessages(_) | Call::GetThread(_) => room_of_person(services, caller).await,
@@ -440,7 +441,7 @@ async fn dispatch(
         Call::GetMessages(call) => inbox::get_messages(services, caller, call).await?,
         Call::AckMessages(call) => inbox::acknowledge(services, caller, call).await?,
         Call::WaitForMessage(call) => return wait::wait_for_message(services, caller, call).await,
-        Call::AskUser(call) => return ask::ask_user(services, caller, id, call).await,
+        Call::AskUser(call) => return ask::ask_user(services, caller, id, call, None).await,
         Call::NotifyUser(call) => ask::notify_user(services, caller, id, call).await?,
         Call::EscalateToHuman(call) => ask::escalate(services, caller, id, call).await?,
         Call::GetThread(call) => receipts::get_thread(services, caller, call).await?,

@@ -285,7 +285,7 @@ impl Handler {
         let _wait = waits.transpose()?;
         // The protocol has no call ids, so each request is a call of its own.
         let done = tokio::select! {
-            done = request::perform(&self.services, &caller, CallId::fresh(), call) => done?,
+            done = request::perform(&self.services, &caller, CallId::fresh(), call, None) => done?,
             lost = self.sessions.stay_online(&self.services, &caller) => return Err(lost.into()),
             () = principal.ended() => return Err(principal.ending()),
         };

@@ -243,7 +243,7 @@ impl Acting {
             may_make: false,
         };
         let (caller, _) = act_as(&server.services, &self.principal, wish).await?;
-        let done = request::perform(&server.services, &caller, self.call, call).await?;
+        let done = request::perform(&server.services, &caller, self.call, call, None).await?;
         let allowance = server
             .services
             .limit

@@ -135,10 +135,15 @@ impl Session {
                 );
             }
             Ok(call) => {
-                // A wait lasts longer than a charge may be held. A call that reads texts takes room for them; if it kept
-                // its own charge meanwhile, such calls could wait for each other.
-                let reads = call.tool().waits()
-                    || matches!(call.tool(), Tool::GetMessages | Tool::GetThread);
+                // A call that reads texts takes room for them; if it kept its own charge meanwhile, such calls could wait for
+                // each other.
+                let reads = match &call {
+                    Call::AskUser(ask) => ask.question_id.is_some(),
+                    call => matches!(
+                        call.tool(),
+                        Tool::WaitForMessage | Tool::GetMessages | Tool::GetThread
+                    ),
+                };
                 let held = held.filter(|_| !reads);
                 let (tool, call_id, at) = (call.tool(), params.call_id, Instant::now());
                 self.accept(

@@ -371,9 +371,14 @@ impl Session {
         } = started;
         let (services, caller) = (Arc::clone(&self.services), self.caller.clone());
         let (tool, waits) = (call.tool(), call.waits());
+        // A wait lasts longer than a charge may be held.
+        let (until_stored, held) = match tool {
+            Tool::AskUser => (held, None),
+            _ => (None, held),
+        };
         let (abort, registration) = AbortHandle::new_pair();
         let work = async move {
-            let outcome = request::perform(&services, &caller, call_id, call).await;
+            let outcome = request::perform(&services, &caller, call_id, call, until_stored).await;
             Box::new(Finished {
                 id,
                 call: call_id,
