@@ -24,8 +24,6 @@ COPY --from=build /c3po-coordinator /c3po /usr/local/bin/
 # For the embedded store, where no Redis is named. A volume that is mounted here takes over the owner.
 COPY --from=build --chown=nonroot:nonroot /data /data
 VOLUME /data
-# Large blocks go back to the system at once: glibc keeps them otherwise, a third more under attack.
-ENV MALLOC_MMAP_THRESHOLD_=131072
 # A port that the network reaches: TLS and keys are demanded from the first start.
 ENV C3PO_LISTEN=0.0.0.0:8420 \
     C3PO_DATA_DIR=/data

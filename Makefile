@@ -25,7 +25,7 @@ up: ## build and run a coordinator with the embedded store on 127.0.0.1:8420; LI
 	@tests/setup/say 'building (a first build takes some minutes)'
 	@tests/setup/programs quick $(SHIPPED)
 	@tests/setup/how-to-connect "$(CURDIR)/$(SHIPPED)/c3po" '$(LISTEN)'
-	@exec env MALLOC_MMAP_THRESHOLD_=131072 $(SHIPPED)/c3po-coordinator --listen '$(LISTEN)'
+	@exec $(SHIPPED)/c3po-coordinator --listen '$(LISTEN)'
 
 install: ## build c3po and install it into PREFIX/bin, by default ~/.local/bin
 	@tests/setup/rust

@@ -1,12 +1,19 @@
 //! The memory of this process that glibc holds: the number of its heaps, and the return of free blocks to the system.
 
-/// Makes all threads that are started later share two heaps. By default there are eight for each core, and a free block of
-/// one serves no other: connections that come and go on other threads would take memory for each of them. Does nothing with other
-/// C libraries.
-pub fn share_heaps() {
+/// The length of blocks that go back to the system at once, in bytes. glibc raises its own limit with each block that is freed.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE: i32 = 128 << 10;
+
+/// Returns large blocks to the system at once from now on, and makes all threads that are started later share two heaps. Call
+/// it before any thread starts.
+///
+/// By default there are eight heaps for each core, and a free block of one serves no other: connections that come and go on
+/// other threads would take memory for each of them. Does nothing with other C libraries.
+pub fn hold_little() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: mallopt changes a limit of the allocator only (mallopt(3)); the caller has no other thread yet.
+    // SAFETY: mallopt changes limits of the allocator only (mallopt(3)).
     unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
         libc::mallopt(libc::M_ARENA_MAX, 2);
     }
 }
@@ -44,7 +51,7 @@ mod tests {
 
     #[test]
     fn many_threads_share_two_heaps() {
-        super::share_heaps();
+        super::hold_little();
         let (threads, all) = (16, Barrier::new(16));
         thread::scope(|scope| {
             for _ in 0..threads {

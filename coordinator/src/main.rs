@@ -23,7 +23,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
-    c3po_allocator::share_heaps();
+    c3po_allocator::hold_little();
     let command_line = CommandLine::parse();
     match start(command_line) {
         Ok(()) => ExitCode::SUCCESS,

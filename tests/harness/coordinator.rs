@@ -18,10 +18,6 @@ const READY: Duration = Duration::from_secs(20);
 /// From SIGTERM to the exit; the coordinator guarantees to drain within 5 s.
 const DRAINED: Duration = Duration::from_secs(7);
 
-/// Makes glibc return large blocks to the system immediately, as in the Dockerfile. Otherwise it keeps them after the first
-/// use.
-pub const RETURNS_MEMORY: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "131072");
-
 /// A coordinator process. Its port and its store are the same after every restart.
 #[derive(Debug)]
 pub struct Coordinator {
@@ -156,9 +152,7 @@ impl Coordinator {
     /// Errors: it exits or does not respond; the error shows its log.
     pub async fn restart(&mut self) -> Result<()> {
         let mut server = self.command()?;
-        server
-            .env("C3PO_LOG", "info,rmcp=error")
-            .env(RETURNS_MEMORY.0, RETURNS_MEMORY.1);
+        server.env("C3PO_LOG", "info,rmcp=error");
         // Load tests send thousands of messages between two agents; `with` can set another limit.
         server.env("C3PO_LOOP_MESSAGES", "0");
         server.args([

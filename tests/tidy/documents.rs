@@ -237,23 +237,6 @@ fn every_file_that_a_document_names_exists() -> Result<()> {
 }
 
 #[test]
-fn measured_programs_are_started_as_users_start_them() -> Result<()> {
-    let (name, value) = harness::coordinator::RETURNS_MEMORY;
-    for path in [
-        "Dockerfile",
-        "Makefile",
-        "docs/CONFIGURATION.md",
-        "dist/c3po-coordinator.service",
-    ] {
-        assert!(
-            file(path)?.contains(&format!("{name}={value}")),
-            "{path} does not say {name}={value}"
-        );
-    }
-    Ok(())
-}
-
-#[test]
 fn both_scripts_that_install_a_program_find_the_kind_of_machine_by_the_same_lines() -> Result<()> {
     let kind = |path: &str| -> Result<String> {
         let text = file(path)?;
