@@ -56,16 +56,16 @@ async function busy(button, work) {
 async function spend() {
   const name = device.value.trim();
   const { token, login } = await call("POST", "/api/v1/login", { code: code.value, ...(name && { device: name }) });
-  // The list of logins has one that could not be ended, for as long as it is valid.
-  await end().catch(() => {});
+  const former = keptToken();
   keepToken(token);
+  // The list of logins has one that could not be ended, for as long as it is valid.
+  await end(former).catch(() => {});
   if (back) location.replace(back);
   else showLogin(login);
 }
 
-/** Ends the login of this device, which may be that of another tab by now. */
-async function end() {
-  const token = keptToken();
+/** Ends the login of a token. @param {string | null} token */
+async function end(token) {
   if (token === null) return;
   const headers = { Authorization: `Bearer ${token}` };
   try {
@@ -79,7 +79,8 @@ async function end() {
 }
 
 async function leave() {
-  await end();
+  // Another tab may have logged in since.
+  await end(keptToken());
   code.value = "";
   part("typed").hidden = false;
   show("offer");
