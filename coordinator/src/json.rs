@@ -25,7 +25,8 @@ pub(crate) fn values_in(json: &[u8]) -> usize {
     values
 }
 
-/// Returns how many bytes belong to a backslash before them. A parser reads nothing behind an escape that is malformed.
+/// Returns how many bytes belong to a backslash before them. They are skipped together, because a text may have nothing else.
+/// A parser reads nothing behind an escape that is malformed.
 fn escaped(rest: &[u8]) -> usize {
     if rest.starts_with(b"u") { 5 } else { 1 }
 }

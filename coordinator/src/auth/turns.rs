@@ -1,6 +1,7 @@
 //! The turns of a principal's links and requests. A link that has more to do, or whose principal is busy, goes on only in its
 //! turn, so that a flood through hundreds of links costs others no more than one through a few. The same applies to requests with
-//! a body, and to each part of one that is long. A stream of events of a busy principal begins once its work is paid off.
+//! a body, and to each part of one that is long. A stream of events of a busy principal begins once its work is paid off, or
+//! after a while.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -73,7 +74,7 @@ impl Turns {
         }
     }
 
-    /// Waits until the work so far is paid off if the principal is busy, but no longer than that.
+    /// Waits until the work so far is paid off if the principal is busy, but no longer than `at_most`.
     pub(crate) async fn paid(&self, at_most: Duration) {
         if self.is_busy() {
             let ahead = self

@@ -233,7 +233,7 @@ pub(crate) async fn perform(
     held: Option<Charge>,
 ) -> Result<Done, Refusal> {
     let (tool, began) = (call.tool(), Instant::now());
-    let waits = tool.waits();
+    let waits = call.waits();
     let outcome = match call {
         // A wait has its own deadline, and each of its reads ends within CALL_DEADLINE. Many waits run concurrently, so each
         // is boxed separately and holds only its own state.

@@ -105,6 +105,7 @@ pub(super) async fn rename(
         .into());
     }
     let store = &server.services.store;
+    // A rename that is refused leaves no key behind if the coordinator stops.
     check_free(store.as_ref(), &to, &from).await?;
     // The first agent that is moved shows the new name to others, before any key of the host has it. Its last agents have the
     // old name when no key has that any more.

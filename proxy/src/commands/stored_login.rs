@@ -102,8 +102,10 @@ pub(super) fn follow(
     let folder = &config.places.settings;
     let login = config.person.login.as_ref();
     let is_stale = login.is_some_and(|login| login.certificates() == before && before != now);
-    let text = folder.own_text(PERSON_FILE).map_err(anyhow::Error::msg)?;
-    let Some(text) = text.filter(|_| is_stale) else {
+    if !is_stale {
+        return Ok(());
+    }
+    let Some(text) = folder.own_text(PERSON_FILE).map_err(anyhow::Error::msg)? else {
         return Ok(());
     };
     let prints: Vec<_> = now.iter().map(ToString::to_string).collect();
@@ -124,8 +126,8 @@ pub(super) async fn end(person: &PersonLogin) -> Ended {
     let urls = person.urls();
     if urls.is_empty() {
         return Ended::Not(Failure::Stopped {
-            why: "no coordinator got the token: its file is not accepted or names none, and config.toml names none or \
-                  the environment another one"
+            why: "no coordinator got the token: its file is not accepted or names none, and config.toml names none, \
+                  or none that stands in that file, or the environment another one"
                 .to_owned(),
             advice: LISTED.to_owned(),
         });

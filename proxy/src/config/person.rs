@@ -100,9 +100,9 @@ impl PersonLogin {
     /// How many logins are looked for in a file that is not accepted. Other users may have written any number into it.
     pub const REFUSED_MAX: usize = 8;
 
-    /// Returns the first logins in the text of a file that is not accepted, to be revoked: every token of one, wherever it stands.
+    /// Returns the first logins in the text of a file that is not accepted, to be revoked: every token, wherever it stands.
     /// They are for the coordinators of the host's file alone, because other users may have written this one, and a project the
-    /// environment; and for those alone whose certificate stands in this one, or else whose address: the host may have joined
+    /// environment. Only one whose certificate stands in this file gets them, or else its address: the host may have joined
     /// another fleet since.
     pub fn refused(text: &str, coordinators: &Coordinators) -> Vec<Self> {
         let stands = |part: &str| {
@@ -150,12 +150,18 @@ impl PersonLogin {
         &self.fingerprints
     }
 
+    /// Returns whether the login was made with all of these certificates, or neither has any.
+    fn accepts(&self, certificates: &[Fingerprint]) -> bool {
+        let is_own = |print| self.fingerprints.contains(print);
+        certificates.iter().all(is_own) && certificates.is_empty() == self.fingerprints.is_empty()
+    }
+
     /// Returns the warning about a login that goes to none of these coordinators because of their certificates, if the host's
     /// file names them.
     pub(super) fn unused_at(&self, coordinators: &Coordinators) -> Option<String> {
         let is_unused = coordinators.source == Source::File
             && are_among(&coordinators.urls, &self.urls)
-            && coordinators.fingerprints != self.fingerprints;
+            && !self.accepts(&coordinators.fingerprints);
         is_unused.then(|| {
             format!(
                 "the login in {PERSON_FILE} is for other certificates than config.toml has, so it is not sent: `c3po logout` \
@@ -167,8 +173,8 @@ impl PersonLogin {
     /// Returns the coordinators with this login in place of the host's key, if all of them accept it. Otherwise a project's
     /// environment could name another one, or another certificate, whose server would get the token.
     fn at(&self, coordinators: Coordinators) -> Coordinators {
-        let is_for_all = are_among(&coordinators.urls, &self.urls)
-            && coordinators.fingerprints == self.fingerprints;
+        let is_for_all =
+            are_among(&coordinators.urls, &self.urls) && self.accepts(&coordinators.fingerprints);
         if coordinators.urls.is_empty() || !is_for_all {
             return coordinators;
         }

@@ -363,6 +363,7 @@ async fn read_whole(
     let mut until = TURN_MAX;
     while let Some(piece) = pieces.next().await {
         if let Some(turns) = turns.filter(|_| whole.len() > until) {
+            // Not held: the next piece comes when its client sends it.
             turns.turns().next_if_busy().await;
             until = whole.len() + TURN_MAX;
         }

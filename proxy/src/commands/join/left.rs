@@ -21,13 +21,13 @@ impl LeftBehind {
     pub(super) fn of(
         joining: &Joining,
         relation: Relation,
-        knows_key: bool,
+        (knows_key, same_fleet): (bool, bool),
         key_in_file: Option<&str>,
         login: Option<&PersonLogin>,
     ) -> Self {
         let before = joining.older_key.as_deref();
         let is_elsewhere = relation != Relation::First && !knows_key;
-        let is_of_others = relation == Relation::Instead;
+        let is_of_others = relation == Relation::Instead && !same_fleet;
         let revoke = |id: &str| format!("c3po-coordinator keys revoke {id}");
         Self {
             key: before.filter(|_| is_elsewhere).map(revoke),
@@ -45,7 +45,9 @@ impl LeftBehind {
     /// Returns the sentences about the coordinators before, each after a space; empty if there are none.
     pub(super) fn there(&self) -> String {
         let key = self.key.iter().map(|command| {
-            format!(" Its key there stays valid. To revoke it, run on that machine: `{command}`.")
+            format!(
+                " Its key there may still be valid. To revoke it, run on that machine: `{command}`."
+            )
         });
         let login = self.login.iter().map(|command| {
             format!(

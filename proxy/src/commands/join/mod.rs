@@ -95,7 +95,7 @@ pub(super) async fn run(
     let left = LeftBehind::of(
         &joining,
         relation,
-        joined.older_key.is_some(),
+        (joined.older_key.is_some(), same_fleet),
         Config::of_file(&current).coordinators.key_id(),
         config.person.login.as_ref(),
     );
@@ -386,9 +386,7 @@ async fn check(config: Config, joined: &JoinReply) -> Result<(), Failure> {
     let written = Config::of_file(&written.unwrap_or_default()).coordinators;
     if written.token.as_ref().map(Secret::expose) != Some(key.as_str()) {
         return Err(Failure::Stopped {
-            why: format!(
-                "another command has replaced the key of this one, {key_id}, at the same time"
-            ),
+            why: format!("another command has replaced the key {key_id} of this join"),
             advice: format!(
                 "Run this again with a new code if you need it, and revoke that key on the coordinator's machine: `c3po-coordinator keys revoke {key_id}`."
             ),
