@@ -61,7 +61,7 @@ impl Session {
             (ToCoordinator::Goodbye, _) => return Err(EndReason::Goodbye),
             (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
             (ToCoordinator::Session(change), _) => self.on_change(change),
-            (ToCoordinator::Receipt(progress), id) => self.on_receipt(id, progress, bytes),
+            (ToCoordinator::Receipt(progress), id) => self.on_receipt(id, progress, held, bytes),
             (ToCoordinator::Heartbeat(beat), Some(id)) => self.on_heartbeat(&id, &beat),
             (ToCoordinator::Call(params), Some(id)) => self.on_call(id, params, held, bytes),
             (ToCoordinator::Hello(_), Some(id)) => {
@@ -74,7 +74,13 @@ impl Session {
         Ok(())
     }
 
-    fn on_receipt(&mut self, id: Option<RequestId>, progress: Progress, bytes: usize) {
+    fn on_receipt(
+        &mut self,
+        id: Option<RequestId>,
+        progress: Progress,
+        held: Option<Charge>,
+        bytes: usize,
+    ) {
         if let Err(refusal) = progress.check_reported() {
             if let Some(id) = id {
                 self.outbox.refuse(&id, refusal);
@@ -88,6 +94,7 @@ impl Session {
         self.ledger.push(LedgerEntry::Receipt {
             id,
             progress,
+            held,
             bytes,
         });
     }

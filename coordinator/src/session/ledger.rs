@@ -21,10 +21,11 @@ use crate::unfinished::Charge;
 
 /// An entry of the queue.
 pub(super) enum LedgerEntry {
-    /// Messages reached a later stage. With the length of its frame.
+    /// Messages reached a later stage. With the charge or the length of its frame.
     Receipt {
         id: Option<RequestId>,
         progress: Progress,
+        held: Option<Charge>,
         bytes: usize,
     },
     /// The session changed.
@@ -46,7 +47,8 @@ impl LedgerEntry {
     /// Returns the bytes that it keeps without a charge.
     fn uncharged(&self) -> usize {
         match self {
-            Self::Call { held: Some(_), .. } | Self::Renew => 0,
+            Self::Call { held: Some(_), .. } | Self::Receipt { held: Some(_), .. } => 0,
+            Self::Renew => 0,
             Self::Change(change) => {
                 let ways = change.reach.as_ref().map_or(0, Vec::capacity);
                 let id = change.session_id.as_ref().map_or(0, String::capacity);
@@ -128,6 +130,7 @@ impl Ledger {
                 self.push(LedgerEntry::Receipt {
                     id: None,
                     progress,
+                    held: None,
                     bytes: 0,
                 });
             }
@@ -294,8 +297,11 @@ fn record(
     Box::pin(async move {
         let store = &services.store;
         match entry {
-            LedgerEntry::Receipt { id, progress, .. } => {
+            LedgerEntry::Receipt {
+                id, progress, held, ..
+            } => {
                 let outcome = request::progress(&services, &caller, &progress).await;
+                drop(held);
                 Noted {
                     id,
                     ..Noted::of(outcome)
@@ -393,9 +399,8 @@ mod tests {
         assert_eq!(ledger.queue.len(), 1, "nothing is owed twice");
     }
 
-    #[test]
-    fn only_receipts_are_withdrawn_after_one_that_failed() {
-        let mut ledger = Ledger::default();
+    /// Returns a receipt for no message, in a frame of that length.
+    fn receipt(id: Option<RequestId>, bytes: usize) -> LedgerEntry {
         let (message_ids, stage, via) = (Vec::new(), Stage::Seen, Via::Hook);
         let progress = Progress {
             message_ids,
@@ -404,15 +409,21 @@ mod tests {
             seen_via: None,
             context: 0,
         };
-        let receipt = |id| LedgerEntry::Receipt {
+        LedgerEntry::Receipt {
             id,
-            progress: progress.clone(),
-            bytes: 0,
-        };
-        ledger.push(receipt(Some(RequestId::Number(1))));
-        ledger.push(receipt(None));
+            progress,
+            held: None,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn only_receipts_are_withdrawn_after_one_that_failed() {
+        let mut ledger = Ledger::default();
+        ledger.push(receipt(Some(RequestId::Number(1)), 0));
+        ledger.push(receipt(None, 0));
         ledger.change(state(State::Busy));
-        ledger.push(receipt(Some(RequestId::Number(2))));
+        ledger.push(receipt(Some(RequestId::Number(2)), 0));
         assert_eq!(
             ledger.withdraw_receipts(),
             [RequestId::Number(1), RequestId::Number(2)]
@@ -423,20 +434,9 @@ mod tests {
     #[test]
     fn a_link_is_not_read_while_its_queue_has_many_bytes() {
         let mut ledger = Ledger::default();
-        let progress = Progress {
-            message_ids: Vec::new(),
-            stage: Stage::Seen,
-            via: Via::Hook,
-            seen_via: None,
-            context: 0,
-        };
         for _ in 0..QUEUE_BYTES / 4_096 {
             assert!(ledger.has_room());
-            ledger.push(LedgerEntry::Receipt {
-                id: None,
-                progress: progress.clone(),
-                bytes: 4_096,
-            });
+            ledger.push(receipt(None, 4_096));
         }
         assert!(!ledger.has_room());
         ledger.queue.pop_front();
