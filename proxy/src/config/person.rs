@@ -105,9 +105,13 @@ impl PersonLogin {
     /// environment. Only one whose certificate stands in this file gets them, or else its address: the host may have joined
     /// another fleet since.
     pub fn refused(text: &str, coordinators: &Coordinators) -> Vec<Self> {
+        let lower = text.to_ascii_lowercase();
+        // A part of a longer address is another one.
+        let goes_on = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-');
         let stands = |part: &str| {
-            text.to_ascii_lowercase()
-                .contains(&part.to_ascii_lowercase())
+            let part = part.to_ascii_lowercase();
+            let mut rests = lower.split(&part).skip(1);
+            rests.any(|rest| !rest.starts_with(goes_on))
         };
         let certificates = coordinators.fingerprints.iter().copied();
         let fingerprints: Vec<_> = certificates
@@ -115,7 +119,7 @@ impl PersonLogin {
             .collect();
         let is_known = |url: &&String| match coordinators.fingerprints.is_empty() {
             // One with certificates is for no coordinator without those.
-            true => stands(&written(url)) && !stands("sha256:"),
+            true => stands(&written(url)) && !lower.contains("sha256:"),
             false => !fingerprints.is_empty(),
         };
         let urls: Vec<_> = match coordinators.source {
@@ -289,6 +293,7 @@ mod tests {
         check((nas, &[1]), (plain, &[]), Source::File, false);
         check((nas, &[]), (plain, &[]), Source::File, false);
         check((plain, &[]), (plain, &[]), Source::File, true);
+        check((plain, &[]), ("http://nas:842", &[]), Source::File, false);
         check((nas, &[1]), (nas, &[1]), Source::Environment, false);
         check((nas, &[1]), (nas, &[1]), Source::Overridden, false);
     }
