@@ -5,7 +5,7 @@ const TOKEN = "c3po-login";
 
 /** A refusal of the coordinator. */
 export class Refused extends Error {
-  /** @param {number} status @param {any} body @param {string | null} token that of the request */
+  /** @param {number} status @param {any} body @param {string | null} token the one that was stored when it was sent */
   constructor(status, body, token) {
     super([body.error && `${body.error}.`, body.suggestion].filter(Boolean).join("\n") || `The coordinator answered ${status}.`);
     this.status = status;

@@ -37,7 +37,7 @@ impl Persons {
             let keys = store.keys().await?;
             let person = |host: &str| (AgentId::of_person(host).look(), host.to_owned());
             let keys = keys.iter().filter(|key| !key.holds_a_former_name());
-            // A new name that a rename holds is nobody's while another host has one that reads like it.
+            // A new name that a rename holds does not count while a host has one that reads like it.
             let (held, real): (Vec<&Key>, _) = keys.partition(|key| key.only_holds_a_name());
             let hosts = held.into_iter().chain(real).map(Key::host);
             known.hosts = hosts.map(person).collect();

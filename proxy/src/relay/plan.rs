@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The longest plan that is compared, in bytes: more than any request may have.
 const LONGEST: u64 = 1 << 20;
 
-/// Returns whether the file that a request names has another plan than the request has; one that is missing has none.
+/// Returns whether the file that a request names has another plan than the request has. A missing file counts as unchanged.
 /// `claude_dir` is the folder of the client's settings.
 pub(super) fn has_changed(input: &Value, claude_dir: &Path) -> bool {
     let (Some(named), Some(plan)) = (input["planFilePath"].as_str(), input["plan"].as_str()) else {
@@ -32,7 +32,7 @@ fn file(named: &str, claude_dir: &Path) -> PathBuf {
 
 /// Reads a text; `None` if there is no file.
 ///
-/// Errors: it is no file, too long or no text, or cannot be read.
+/// Errors: it is a folder or the like, too long or not UTF-8, or cannot be read.
 fn read(path: &Path) -> std::io::Result<Option<String>> {
     let metadata = match path.metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

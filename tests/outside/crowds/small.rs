@@ -27,7 +27,7 @@ const GROWTH_MAX: u64 = 32 << 20;
 /// The links that ask people without a pause, and the questions of each, which are as many as may be in flight.
 const PEOPLE_ASKING: usize = 150;
 const QUESTIONS: usize = 250;
-/// More than the links and the waits of one client take, and half of what calls take that all begin at once.
+/// More than the links and the waits of one client take, and less than the same calls if all begin at once.
 const ASKED_GROWTH_MAX: u64 = 120 << 20;
 /// How long the links do not read.
 const UNREAD: Duration = Duration::from_secs(9);
