@@ -15,7 +15,7 @@ use harness::fake_api::{Block, FakeApi, Script};
 use harness::skip::skipped;
 use serde_json::{Value, json};
 
-use super::trouble::{Mount, Plugin, Trouble, plugin};
+use super::trouble::{Hook, Mount, Plugin, Trouble, hook, plugin};
 
 /// A session takes about 2 s alone.
 const TURN: Duration = Duration::from_secs(60);
@@ -24,21 +24,16 @@ const IN_TIME: u64 = 400;
 /// The prompt in every session.
 const PROMPT: &str = "call it, then say that you did";
 const PROJECT: &str = "meshtastic";
+/// The words of the client about a server that is not connected yet.
+const TO_COME: &str = "MCP servers are still connecting";
+/// How often a session is run until its server is connected before the prompt.
+const RUNS: usize = 3;
 
 /// Whether a session runs in a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Manner {
     Printing,
     Terminal,
-}
-
-/// The record of one hook.
-#[derive(Debug)]
-struct Hook {
-    name: String,
-    code: String,
-    milliseconds: u64,
-    said: u64,
 }
 
 /// The observations of one session.
@@ -145,19 +140,6 @@ async fn in_a_terminal(
     Ok(())
 }
 
-fn hook(line: &str) -> Result<Hook> {
-    let parts: Vec<_> = line.split(' ').collect();
-    let &[name, code, milliseconds, said] = &parts[..] else {
-        anyhow::bail!("no record: {line}")
-    };
-    Ok(Hook {
-        name: name.into(),
-        code: code.into(),
-        milliseconds: milliseconds.parse()?,
-        said: said.parse()?,
-    })
-}
-
 /// Returns a request without the parts that differ in every run: the metadata, and the ids of the model's calls.
 fn plain(body: &Value) -> Result<String> {
     let mut body = body.clone();
@@ -243,17 +225,20 @@ impl Bench {
         }
     }
 
-    /// Runs a session in the folder that all sessions of this test use.
+    /// Runs a session in the folder that all sessions of this test use. A prompt right after the client logged that its
+    /// server is connected may still be sent with the server as one to come: such a session is run again.
     async fn run(&self, trouble: &Trouble, kind: Plugin, manner: Manner) -> Result<Seen> {
-        let seen = run(
-            &self.claude,
-            &self.folder.path().join("w"),
-            trouble,
-            kind,
-            manner,
+        let work = self.folder.path().join("w");
+        for _ in 0..RUNS {
+            let seen = run(&self.claude, &work, trouble, kind, manner).await;
+            let seen = seen.with_context(|| format!("{kind:?} {manner:?}"))?;
+            if !seen.asked.iter().any(|asked| asked.contains(TO_COME)) {
+                return Ok(seen);
+            }
+        }
+        anyhow::bail!(
+            "{kind:?} {manner:?}: the server is still connecting in each of {RUNS} sessions"
         )
-        .await;
-        seen.with_context(|| format!("{kind:?} {manner:?}"))
     }
 
     /// Compares sessions with and without hooks, both printing and in a terminal. The sessions without hooks are shared by

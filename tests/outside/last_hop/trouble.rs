@@ -167,4 +167,27 @@ pub(super) fn plugin(work: &Path, kind: Plugin) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// The record of one hook.
+#[derive(Debug)]
+pub(super) struct Hook {
+    pub(super) name: String,
+    pub(super) code: String,
+    pub(super) milliseconds: u64,
+    pub(super) said: u64,
+}
+
+/// Reads a line that the recorder of [`plugin`] wrote.
+pub(super) fn hook(line: &str) -> Result<Hook> {
+    let parts: Vec<_> = line.split(' ').collect();
+    let &[name, code, milliseconds, said] = &parts[..] else {
+        anyhow::bail!("no record: {line}")
+    };
+    Ok(Hook {
+        name: name.into(),
+        code: code.into(),
+        milliseconds: milliseconds.parse()?,
+        said: said.parse()?,
+    })
+}
+
 pub(super) type Prepare = dyn Fn(&Options) -> Result<Vec<Mount>>;
