@@ -359,7 +359,7 @@ impl Config {
             session_id: own("CLAUDE_CODE_SESSION_ID"),
             timeout,
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
-            read_at: None,
+            read_at: Stamp::default(),
             places: Places::of(variable),
             sockets: Sockets::of(variable),
             log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
@@ -408,13 +408,23 @@ fn host(sources: &Sources<'_>) -> String {
     named.map_or_else(|| sources.host.clone(), |host| host.trim().to_owned())
 }
 
-/// The signs of a changed file: its time, its length and its identity. `None` if there is no file.
-pub type Stamp = Option<(i64, i64, u64, u64)>;
+/// The signs of a changed file, and of the folder in which it is read: a file that others may write is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stamp {
+    /// The time of its last change, of its mode and owner too, its length, and its identity. `None` if there is no file.
+    file: Option<(i64, i64, u64, u64)>,
+    /// The mode and the owner.
+    folder: Option<(u32, u32)>,
+}
 
 /// Returns the stamp of a file.
 pub(crate) fn stamp(path: &Path) -> Stamp {
-    let about = std::fs::metadata(path).ok();
-    about.map(|about| (about.mtime(), about.mtime_nsec(), about.len(), about.ino()))
+    let file = std::fs::metadata(path).ok();
+    let folder = path.parent().and_then(|folder| folder.metadata().ok());
+    Stamp {
+        file: file.map(|file| (file.ctime(), file.ctime_nsec(), file.len(), file.ino())),
+        folder: folder.map(|folder| (folder.mode(), folder.uid())),
+    }
 }
 
 /// Opens the folder of a file.

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::trust::Trust;
 use crate::config::{Config, Coordinators, Stamp, stamp};
 
-/// How often the file is checked while there is no link. A check is one system call.
+/// How often the file is checked while there is no link. A check is two system calls.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the disk may take for that.
 const DISK_MAX: Duration = Duration::from_secs(1);
@@ -103,26 +103,22 @@ impl Directory {
         }
     }
 
-    /// Reads the file again if it has changed. An invalid one only turns the relay off, until it changes again. Without a
-    /// coordinator the file is read in any case, because a new mode of it or of its folder is not seen as a change.
+    /// Reads the file again if it has changed. An invalid one only turns the relay off, until it changes again.
     pub(super) async fn refresh(&self, config: &Config) {
-        let found = self.look().await;
-        if found.is_none() && !self.entry().coordinators.urls.is_empty() {
+        let Some(found) = self.look().await else {
             return;
-        }
+        };
         let Some(read) = read(config).await else {
             return;
         };
         let mut now = self.now();
-        let has_changed = found.is_some();
-        now.read_at = found.unwrap_or(now.read_at);
+        now.read_at = found;
         match read {
             Ok(coordinators) if coordinators == now.endpoints.coordinators => {}
             Ok(coordinators) => {
                 tracing::info!("the configuration has changed and is in use");
                 now.changes_to(coordinators);
             }
-            Err(_) if !has_changed => {}
             Err(problems) => {
                 tracing::warn!(
                     "the changed configuration is invalid and not used: {}",
@@ -170,18 +166,53 @@ async fn read(config: &Config) -> Option<Result<Coordinators, Vec<String>>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
     use super::*;
 
     #[tokio::test]
-    async fn without_a_coordinator_the_file_is_read_again_in_any_case() {
+    async fn a_new_mode_of_the_file_or_of_its_folder_is_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let on = "coordinator_url = \"https://nas:8420\"\nrelay_permissions = true\n";
+        std::fs::write(&path, on).unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&path, 0o600);
+        let mut config = Config::of_file(on);
+        config.places.config_file.clone_from(&path);
+        config.read_at = stamp(&path);
+        let directory = Directory::new(&config);
+        for (part, open, closed) in [(&*path, 0o666, 0o600), (folder.path(), 0o777, 0o700)] {
+            mode(part, open);
+            assert!(directory.relays(&config).await.is_none(), "{open:o}");
+            directory.refresh(&config).await;
+            assert!(directory.relays(&config).await.is_none(), "{open:o}");
+            assert_eq!(directory.entry().coordinators.urls.len(), 1, "{open:o}");
+            mode(part, closed);
+            directory.refresh(&config).await;
+            assert!(directory.relays(&config).await.is_some(), "{closed:o}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_refused_is_read_when_it_is_closed_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         std::fs::write(&path, "coordinator_url = \"https://nas:8420\"").unwrap();
-        // It was refused for the mode of a folder, say.
+        let open = Permissions::from_mode(0o666);
+        std::fs::set_permissions(&path, open).unwrap();
         let mut config = Config::of_file("coordinator_url");
         config.places.config_file.clone_from(&path);
+        config.read_at = stamp(&path);
         let directory = Directory::new(&config);
+        directory.refresh(&config).await;
         assert!(directory.entry().coordinators.urls.is_empty());
+        let closed = Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, closed).unwrap();
         directory.refresh(&config).await;
         assert_eq!(directory.entry().coordinators.urls.len(), 1);
     }

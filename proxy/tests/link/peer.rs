@@ -169,7 +169,7 @@ pub(crate) fn run_as(
         session_id: None,
         timeout: 60,
         state_dir: state.path().to_owned(),
-        read_at: None,
+        read_at: Default::default(),
         places: Places::in_home(state.path()),
         sockets: Sockets::default(),
         join_code: None,
