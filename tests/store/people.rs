@@ -1,10 +1,11 @@
 //! The inbox of people: bounded open questions, and the latest notices.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Actor, AnswerOutcome, SendOutcome};
+use c3po_coordinator::store::{Actor, AnswerOutcome, OpenQuestion, SendOutcome};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::{
     NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
@@ -35,6 +36,13 @@ fn of_host(host: &str, message: Message) -> Message {
 }
 
 impl Fixture {
+    /// Reads the open questions twice, because the second reading may be from memory.
+    async fn open_questions(&self) -> Result<Arc<[OpenQuestion]>> {
+        let open = self.store.open_questions().await?;
+        assert_eq!(self.store.open_questions().await?, open);
+        Ok(open)
+    }
+
     /// Sends as many questions of the agent as it may have open. Returns them.
     async fn ask_all(&self, from: &str) -> Result<Vec<Message>> {
         self.ask_all_of(from, "h").await
@@ -197,20 +205,27 @@ pub(crate) async fn open_questions_to_people_are_listed_with_their_times(
 ) -> Result<()> {
     fixture.pair().await?;
     fixture.introduce("human", None).await?;
-    assert_eq!(fixture.store.open_questions().await?, []);
+    assert!(fixture.open_questions().await?.is_empty());
     let mut asked = fixture.ask_all("a").await?;
+    assert_eq!(fixture.open_questions().await?.len(), asked.len());
     fixture.post(notice("a", "for your information")).await?;
     fixture.say("a", "b", "and you?").await?;
     asked.push(fixture.say("b", "human", "which one?").await?);
     let short = fixture.post(brief("b", "human", "quick?")).await?;
+    assert_eq!(fixture.open_questions().await?.len(), asked.len() + 1);
+    // One more and one less: as many as before, and others.
+    let last = fixture.say("b", "human", "or that?").await?;
     fixture.answer(&asked[0], "this one").await?;
+    let open = fixture.open_questions().await?;
+    assert!(open.iter().any(|question| question.id == last.id));
+    asked.push(last);
     fixture.conclude("a", &asked[1], Stage::Withdrawn).await?;
     tokio::time::sleep(short.expires_at.since(short.timestamp)).await;
-    let open = fixture.store.open_questions().await?;
+    let open = fixture.open_questions().await?;
     // Questions that were sent at once have any order.
     let by_id = |id: &MessageId| asked.iter().find(|message| message.id == *id);
     assert_eq!(open.len(), asked.len() - 2);
-    for question in &open {
+    for question in &*open {
         let message = by_id(&question.id).expect("an open question");
         assert_eq!(question.asked_at, message.timestamp);
     }
@@ -231,7 +246,7 @@ pub(crate) async fn as_many_open_questions_as_there_can_be_are_listed(
         fixture.introduce(&asker, Some(&host)).await?;
         asked.extend(fixture.ask_all_of(&asker, &host).await?);
     }
-    let open = fixture.store.open_questions().await?;
+    let open = fixture.open_questions().await?;
     let listed: HashSet<_> = open.iter().map(|question| &question.id).collect();
     let expected: HashSet<_> = asked.iter().map(|message| &message.id).collect();
     assert_eq!((listed, open.len()), (expected, QUESTIONS_MAX));

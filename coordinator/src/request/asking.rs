@@ -1,6 +1,7 @@
 //! Which agents wait for people, and since when.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::ids::AgentId;
@@ -26,7 +27,7 @@ impl Asking {
     /// Errors: `STORE_UNAVAILABLE`, and those of [`begin_read`].
     pub(crate) async fn read(services: &Services, principal: &Principal) -> Result<Self, Refusal> {
         let mut since = HashMap::new();
-        for question in open(services, principal).await? {
+        for question in &*open(services, principal).await? {
             since.entry(question.id.from()).or_insert(question.asked_at);
         }
         Ok(Self { since })
@@ -55,7 +56,7 @@ pub(crate) async fn waiting(
     })
 }
 
-async fn open(services: &Services, principal: &Principal) -> Result<Vec<OpenQuestion>, Refusal> {
+async fn open(services: &Services, principal: &Principal) -> Result<Arc<[OpenQuestion]>, Refusal> {
     let _list = begin(principal, Work::List).await?;
     let _reading = begin_read(principal).await?;
     Ok(services.store.open_questions().await?)

@@ -22,6 +22,7 @@ mod thread;
 mod waiting;
 mod wake;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -434,7 +435,7 @@ pub trait Store:
     async fn pending(&self, agent: &AgentId) -> Result<Backlog>;
 
     /// Returns the open questions to people, oldest first.
-    async fn open_questions(&self) -> Result<Vec<OpenQuestion>>;
+    async fn open_questions(&self) -> Result<Arc<[OpenQuestion]>>;
 
     /// Takes messages out of the inbox. Messages that were taken out before count as acknowledged again.
     async fn acknowledge(

@@ -7,10 +7,10 @@ use c3po_shared::vocabulary::KindFilter;
 
 use super::RedisStore;
 use super::records::{self, corrupt};
-use crate::store::{Backlog, OpenQuestion, Placed, Result, Selection};
+use crate::store::{Backlog, Placed, Result, Selection};
 
 /// How many messages one call scans, with up to two commands each: no call runs more than 500.
-const STEP: usize = 200;
+pub(super) const STEP: usize = 200;
 
 /// The lists of an inbox.
 #[derive(Debug, Clone, Copy)]
@@ -87,27 +87,4 @@ pub(super) async fn pending(store: &RedisStore, agent: &AgentId) -> Result<Backl
         count,
         oldest: oldest.map(Timestamp::from_millis),
     })
-}
-
-/// Returns the open questions to people, oldest first.
-pub(super) async fn open_questions(store: &RedisStore) -> Result<Vec<OpenQuestion>> {
-    let (mut open, mut after) = (Vec::new(), 0);
-    loop {
-        let mut call = store.names.call_about("open_questions", &AgentId::human());
-        call.arg(after).arg(STEP);
-        let answer: Vec<String> = store.connection.invoke(&call).await?;
-        let Some((next, found)) = answer.split_first() else {
-            return Err(corrupt("open questions without their first word"));
-        };
-        for facts in found.chunks_exact(2) {
-            open.push(OpenQuestion {
-                id: records::parse(&facts[0])?,
-                asked_at: Timestamp::from_millis(records::parse(&facts[1])?),
-            });
-        }
-        if next.is_empty() {
-            return Ok(open);
-        }
-        after = records::parse(next)?;
-    }
 }

@@ -21,6 +21,7 @@ mod messages;
 mod node;
 mod open_error;
 mod page_use;
+mod questions;
 mod reach;
 mod records;
 mod room;
@@ -56,6 +57,7 @@ use inbox::List;
 use key_names::KeyNames;
 use library::Call;
 pub use open_error::OpenError;
+use questions::Questions;
 use wakes::Wakes;
 
 /// The deadline of every operation; after it the store counts as unavailable.
@@ -66,6 +68,7 @@ pub struct RedisStore {
     connection: Arc<RedisConnection>,
     names: KeyNames,
     wakes: Wakes,
+    questions: Questions,
 }
 
 impl fmt::Debug for RedisStore {
@@ -89,6 +92,7 @@ impl RedisStore {
             connection,
             names,
             wakes,
+            questions: Questions::default(),
         };
         let unreachable = |error: StoreError| OpenError::Unreachable {
             address: store.connection.address().to_owned(),
@@ -277,8 +281,8 @@ impl Store for RedisStore {
         self.within(inbox::pending(self, agent)).await
     }
 
-    async fn open_questions(&self) -> Result<Vec<OpenQuestion>> {
-        self.within(inbox::open_questions(self)).await
+    async fn open_questions(&self) -> Result<Arc<[OpenQuestion]>> {
+        self.within(self.questions.read(self)).await
     }
 
     async fn acknowledge(

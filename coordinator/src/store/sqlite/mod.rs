@@ -391,7 +391,7 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn open_questions(&self) -> Result<Vec<OpenQuestion>> {
+    async fn open_questions(&self) -> Result<Arc<[OpenQuestion]>> {
         self.reader.run(|work| people::open_questions(work)).await
     }
 

@@ -1,5 +1,7 @@
 //! People's inbox in SQLite: the open questions, and the limits of questions and notices.
 
+use std::sync::Arc;
+
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::{
     NOTICES_MAX, NOTICES_PER_HOST, QUESTIONS_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST,
@@ -18,7 +20,7 @@ pub(super) const LEAST: usize = if QUESTIONS_PER_AGENT < NOTICES_PER_HOST {
 };
 
 /// Returns the open questions, oldest first.
-pub(super) fn open_questions(work: &Work<'_>) -> Result<Vec<OpenQuestion>> {
+pub(super) fn open_questions(work: &Work<'_>) -> Result<Arc<[OpenQuestion]>> {
     let mut query = work.connection.prepare_cached(
         "SELECT id, timestamp FROM messages INDEXED BY inbox
          WHERE to_agent = 'human' AND open = 1 AND wants_answer = 1 AND expires_at > ? ORDER BY position",

@@ -86,14 +86,20 @@ define('pending', SMALL, function(keys)
   return { count_inbox(), facts and tonumber(read_further_facts(facts).at) or false }
 end)
 
--- Reads a part of the open questions to people. Returns {position to continue at, or '' at the end, id, time of acceptance, ...}.
--- KEYS: -, human, unshown, shown, repeated. ARGV: after, limit of questions to look at
+-- Reads a part of the open questions to people, unless they are those with the known mark: their number and the latest, which
+-- no other questions have. Returns {position to continue at, or '' at the end, mark, id, time of acceptance, ...}.
+-- KEYS: -, human, unshown, shown, repeated. ARGV: after, limit of questions to look at, known mark or ''
 define('open_questions', SMALL, function(keys, args)
   use(keys, 2)
   if not expire_due() then
     return AGAIN
   end
-  local places, open = {}, { '' }
+  local latest = redis.call('ZRANGE', questions_key(), -1, -1)[1] or ''
+  local mark = redis.call('ZCARD', questions_key()) .. ' ' .. latest
+  local places, open = {}, { '', mark }
+  if mark == args[3] then
+    return open
+  end
   local more = add_from(questions_key(), args[1], tonumber(args[2]), places)
   for _, place in ipairs(places) do
     local id = string.match(place.member, '^%S+')
