@@ -137,7 +137,7 @@ pub const QUESTION_PAGES_PER_KEY: usize = 2;
 pub const QUESTION_PAGES_WITHOUT_KEY: usize = 4;
 
 /// The most simultaneous lists without texts under one key: of agents, and of who waits for people. A further one waits as above.
-pub const LISTS_PER_KEY: usize = 2;
+pub const LISTS_PER_KEY: usize = 1;
 /// The same for all clients without a key of their own.
 pub const LISTS_WITHOUT_KEY: usize = 4;
 
