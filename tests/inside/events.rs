@@ -1,11 +1,11 @@
 //! Events: every change once and in order, whatever happens to the reader, and only to those who may see it.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use c3po_shared::audit::{Entry, Event};
-use c3po_shared::limits::EVENT_READERS_PER_KEY;
+use c3po_shared::limits::{AUDIT_ENTRIES, EVENT_READERS_PER_KEY};
 use c3po_shared::time::Timestamp;
 use futures_util::StreamExt;
 use harness::dice::Dice;
@@ -27,6 +27,8 @@ async fn served(redis: Option<&Redis>) -> Result<Served> {
     let address = redis.map(|redis| redis.url().parse()).transpose()?;
     Served::start_with(|config| {
         config.store = address.unwrap_or_else(|| config.store.clone());
+        // As by default: a reader that comes back late misses nothing.
+        config.audit_entries = Some(AUDIT_ENTRIES);
     })
     .await
 }
@@ -257,6 +259,44 @@ async fn one_key_cannot_take_all_readers() -> Result<()> {
     let _of_other = open(&other).await?;
     streams.pop();
     eventually("its place is free", SOON, async || open(&one).await.ok()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_that_reads_the_log_again_and_again_waits_before_its_next_stream() -> Result<()> {
+    const ROUNDS: usize = 5;
+    const EACH: usize = EVENT_READERS_PER_KEY - 1;
+    let gate = Gate::start().await?;
+    let address: SocketAddr = gate.served.address.parse()?;
+    let (one, other) = (
+        gate.key("operator", "a", &[]).await?,
+        gate.login("person").await?,
+    );
+    produce(&gate.served, 1_000, Dice::new(1)).await?;
+    let path = format!("{PATH}?after=0&event=accepted");
+    let open = async |key: &str| -> Result<(EventSource, Duration)> {
+        let began = Instant::now();
+        let headers = format!("Authorization: Bearer {key}\r\n");
+        let source = EventSource::open(address, &path, &headers).await?;
+        Ok((source, began.elapsed()))
+    };
+    let mut waited = Duration::ZERO;
+    for _ in 0..ROUNDS {
+        let mut streams = Vec::new();
+        for _ in 0..EACH {
+            let (mut source, time) = open(&one).await?;
+            waited += time;
+            source.next().await?;
+            streams.push(source);
+        }
+    }
+    ensure!(waited >= Duration::from_millis(500), "{waited:?}");
+    let mut shortest = waited;
+    for _ in 0..ROUNDS {
+        shortest = shortest.min(open(&other).await?.1);
+    }
+    let usual = waited.div_f64((ROUNDS * EACH) as f64);
+    ensure!(shortest < usual, "another one waited {shortest:?}");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The turns of a principal's links and requests. A link that has more to do, or whose principal is busy, goes on only in its
 //! turn, so that a flood through hundreds of links costs others no more than one through a few. The same applies to requests with
-//! a body, and to each part of one that is long.
+//! a body, and to each part of one that is long. A stream of events of a busy principal begins once its work is paid off, or
+//! after a while.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 /// The links and requests of one busy key that have their turn at the same time: one core handles more than the store.
 pub(super) const TURNS_PER_KEY: usize = 1;
@@ -73,6 +74,17 @@ impl Turns {
         }
     }
 
+    /// Waits until the work so far is paid off if the principal is busy, but no longer than `at_most`.
+    pub(crate) async fn paid(&self, at_most: Duration) {
+        if self.is_busy() {
+            let ahead = self
+                .paid_at
+                .load(Ordering::Relaxed)
+                .saturating_sub(self.now());
+            sleep(Duration::from_micros(ahead).min(at_most)).await;
+        }
+    }
+
     /// Does the work of a request, and records it.
     pub(crate) async fn measure<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
@@ -112,6 +124,24 @@ mod tests {
         assert!(turns.is_busy());
         tokio::time::advance(2 * SAVED).await;
         assert!(!turns.is_busy());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_principal_waits_until_it_has_paid_but_not_long() {
+        let (turns, second) = (Turns::new(1), Duration::from_secs(1));
+        for (work, expected) in [
+            (SAVED / SHARE, Duration::ZERO),
+            (2 * SAVED, 2 * SAVED * SHARE),
+            (second, second / 4),
+        ] {
+            tokio::time::advance(second).await;
+            turns.note(work);
+            let began = Instant::now();
+            turns.paid(second / 4).await;
+            let most = expected + Duration::from_millis(2);
+            let waited = began.elapsed();
+            assert!((expected..=most).contains(&waited), "{waited:?}");
+        }
     }
 
     #[tokio::test]

@@ -19,6 +19,8 @@ use crate::unfinished::Charge;
 const GATHER: Duration = Duration::from_millis(10);
 /// How long a stream is silent at most. It then also looks at the log, in case that a hint was lost.
 const QUIET: Duration = Duration::from_secs(15);
+/// How long a stream of a busy principal waits before it begins at most: one that is opened and left again costs most.
+const OPENING_MAX: Duration = Duration::from_millis(250);
 
 /// Returns the next events that match the query.
 ///
@@ -56,7 +58,8 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Begins a stream after the position of the query, or at the present end of the log.
+    /// Begins a stream after the position of the query, or at the present end of the log. A busy principal waits before that, or
+    /// before its refusal.
     ///
     /// Errors: `NOT_SUPPORTED` if no audit is kept, `RATE_LIMITED` beyond `EVENT_READERS` and the places of the principal, `STORE_UNAVAILABLE`.
     pub(crate) async fn begin(
@@ -65,6 +68,7 @@ impl Events {
         query: LogQuery,
     ) -> Result<Self, Refusal> {
         audit::check_kept(&services)?;
+        principal.turns().paid(OPENING_MAX).await;
         let own_place = principal.begin_stream()?;
         let place = Arc::clone(&services.event_readers).try_acquire_owned();
         let place = place.map_err(|_| {

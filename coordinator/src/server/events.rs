@@ -142,7 +142,7 @@ fn texts(reader: EventReader) -> impl Stream<Item = Result<String, Refusal>> {
         let text = tokio::select! {
             () = stop.cancelled() => return Ok(None),
             () = principal.ended() => return Ok(None),
-            text = reader.next() => text?,
+            text = principal.turns().measure(reader.next()) => text?,
         };
         Ok(Some((text, reader)))
     })
