@@ -57,7 +57,12 @@ async function spend() {
   const name = device.value.trim();
   const { token, login } = await call("POST", "/api/v1/login", { code: code.value, ...(name && { device: name }) });
   const former = keptToken();
-  keepToken(token);
+  try {
+    keepToken(token);
+  } catch {
+    await end(token);
+    throw new Error("This browser stores no more data, so the new login was ended. Free some of its storage and use another code.");
+  }
   // The list of logins has one that could not be ended, for as long as it is valid.
   await end(former).catch(() => {});
   if (back) location.replace(back);

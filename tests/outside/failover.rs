@@ -312,3 +312,34 @@ async fn a_session_whose_key_was_changed_is_back_by_itself_once_its_host_joined_
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn a_login_is_used_at_a_coordinator_of_its_fleet_that_was_added_later() -> Result<()> {
+    let (work, home, redis) = (TempDir::new()?, TempDir::new()?, Redis::start().await?);
+    let (nas_folder, laptop_folder) = (work.path().join("nas"), work.path().join("laptop"));
+    let mut nas = coordinator(nas_folder.clone(), &redis).await?;
+    let laptop = coordinator(laptop_folder.clone(), &redis).await?;
+    join(home.path(), &nas_folder, &nas).await?;
+    let words = ["login", "Ann", "--scope", "answer", "--json"];
+    let made = admin(&nas_folder, &nas, &words).await?;
+    let mut made = serde_json::Deserializer::from_str(&made).into_iter::<Value>();
+    let made = made.next().context("a login")??;
+    let code = made["code"].as_str().context("a code")?;
+    let given = work.path().join("code");
+    std::fs::write(&given, code)?;
+    let mut login = c3po(home.path(), &["login", &nas.url(), "--yes"])?;
+    let done = login.stdin(std::fs::File::open(&given)?).output().await?;
+    ensure!(done.status.success(), "{done:?}");
+
+    join(home.path(), &laptop_folder, &laptop).await?;
+    nas.kill().await?;
+    let sent = person(home.path(), &["send", "human", "I am back", "--json"]).await?;
+    let sent: Value = serde_json::from_slice(&sent.stdout).with_context(|| format!("{sent:?}"))?;
+    ensure!(
+        sent["id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("human::")),
+        "{sent}"
+    );
+    Ok(())
+}

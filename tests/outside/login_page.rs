@@ -45,6 +45,16 @@ pub(super) async fn offer(work: &Path, coordinator: &Coordinator) -> Result<Stri
     Ok(code.to_owned())
 }
 
+/// Returns how many logins are valid.
+async fn valid(work: &Path, coordinator: &Coordinator) -> Result<usize> {
+    let mut program = command(program("c3po-coordinator")?, work);
+    let listen = coordinator.address().to_string();
+    program.args(["logins", "list", "--json", "--listen", &listen]);
+    let listed: Value = serde_json::from_slice(&program.output().await?.stdout)?;
+    let logins = listed["logins"].as_array().context("logins")?.iter();
+    Ok(logins.filter(|login| login["state"] == "valid").count())
+}
+
 /// Logs in over the API. Returns the token.
 async fn logged_in(work: &Path, coordinator: &Coordinator) -> Result<String> {
     let body = json!({"code": offer(work, coordinator).await?}).to_string();
@@ -162,6 +172,21 @@ async fn a_person_logs_in_and_out_and_no_other_page_gets_anything() -> Result<()
     browser.click("#leave").await?;
     browser.wait_for(OFFERED).await?;
     ensure!(me(&latest).await? == 401);
+    // A browser that can keep no login ends it.
+    browser
+        .open(&link(work.path(), &coordinator).await?)
+        .await?;
+    browser.wait_for(OFFERED).await?;
+    let full = "for (let size = 1 << 23; size; size >>= 1) {
+        try { localStorage.setItem('x' + size, 'x'.repeat(size)); } catch {}
+    }";
+    browser.run(full).await?;
+    let before = valid(work.path(), &coordinator).await?;
+    browser.click("#spend").await?;
+    browser
+        .wait_for("document.querySelector('#error').textContent.includes('was ended')")
+        .await?;
+    ensure!(valid(work.path(), &coordinator).await? == before);
     Ok(())
 }
 

@@ -16,9 +16,9 @@ use super::failure::Failure;
 use super::join::code;
 use super::print::Printer;
 use super::stored_login::{Ended, LISTED, are_all, by_hand, changed, end, refusal, stored};
-use crate::config::{Config, PERSON_FILE, PersonLogin, Places, Source};
+use crate::config::{Config, PERSON_FILE, PersonLogin, Places, Source, as_written};
 use crate::link::http::post_json;
-use crate::link::{self, QueuedFor, Trust, as_written};
+use crate::link::{self, QueuedFor, Trust};
 
 /// The coordinator and the options.
 #[derive(Debug, clap::Args)]
@@ -33,6 +33,8 @@ pub(super) struct Arguments {
     yes: bool,
 }
 
+/// The end of a line about a login that no coordinator knows any more: after a restored backup it may be an older one.
+const HAD_ENDED: &str = "the login before had ended already. `c3po-coordinator logins list` shows any newer one of this host.";
 /// The state before the code is sent.
 const UNUSED: &str = "the code was not used yet";
 
@@ -78,13 +80,13 @@ pub(super) async fn run(
     };
     // Another command may have stored a login while the code was typed.
     let meanwhile = changed(&config, &before).map_err(lost)?;
-    folder
-        .write(PERSON_FILE, &written(&config, &made.token))
-        .map_err(lost)?;
+    let own = written(&config, &made.token);
+    folder.write(PERSON_FILE, &own).map_err(lost)?;
     end_older(&config, &before).await;
     if let Some((config, meanwhile)) = meanwhile {
         end_older(&config, &meanwhile).await;
     }
+    check_kept(&config, &own).await?;
     tell(printer, &config.places.person_file, &made)?;
     if printer.json {
         return Ok(());
@@ -98,12 +100,36 @@ async fn end_older(config: &Config, content: &[u8]) {
     let older = stored(config, &text);
     let mut is_left = !are_all(&older, &text);
     for login in &older {
-        is_left |= !end(login).await.is_over(config);
+        let ended = end(login).await;
+        is_left |= !ended.is_over(config);
+        if matches!(ended, Ended::Before) && ended.is_over(config) {
+            eprintln!("The host logged in again, and {HAD_ENDED}");
+        }
     }
     if is_left {
         let next = harmless(&by_hand(&older), false);
         eprintln!("The login before may still be valid: {next}");
     }
+}
+
+/// Ends the new login if another command has stored another one since, which ended the login before it.
+///
+/// Errors: it did, or the file cannot be read.
+async fn check_kept(config: &Config, own: &str) -> Result<(), Failure> {
+    let kept = config.places.settings.own_content(PERSON_FILE);
+    let kept = kept.map_err(|error| unwritable(error.into(), "the login may be in it"))?;
+    if kept.as_deref() == Some(own.as_bytes()) {
+        return Ok(());
+    }
+    let login = PersonLogin::of(own).map_err(|why| unwritable(anyhow::anyhow!(why), LISTED))?;
+    let advice = match end(&login).await {
+        Ended::Not(_) => format!("This one may still be valid: {}", by_hand(&[login])),
+        Ended::Now | Ended::Before => "This one is revoked; the file has the other one.".to_owned(),
+    };
+    Err(Failure::Stopped {
+        why: "another command changed the file of the login at the same time".to_owned(),
+        advice,
+    })
 }
 
 /// Returns the URL as this host uses it.
@@ -277,7 +303,7 @@ pub(super) async fn log_out(config: Config, printer: &Printer) -> Result<(), Fai
 #[derive(Debug, Default)]
 struct Ends {
     logins: Vec<PersonLogin>,
-    lines: Vec<&'static str>,
+    lines: Vec<String>,
     /// Whether one of them may still be valid.
     is_left: bool,
     /// Why the first of those has not ended, if that is known.
@@ -297,10 +323,10 @@ impl Ends {
                     self.is_left = true;
                     self.why = self.why.take().or(ended.failure());
                 }
-                Ended::Now => self.lines.push("Logged out: the login is revoked."),
-                _ => self.lines.push(
-                    "Logged out: the login had ended before. `c3po-coordinator logins list` shows any newer one of this host.",
-                ),
+                Ended::Now => self
+                    .lines
+                    .push("Logged out: the login is revoked.".to_owned()),
+                _ => self.lines.push(format!("Logged out: {HAD_ENDED}")),
             }
         }
         self.logins.extend(logins);

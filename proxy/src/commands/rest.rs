@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use crate::config::Config;
-use crate::link::{self, Trust, as_written, http};
+use crate::config::{Config, as_written};
+use crate::link::{self, Trust, http};
 
 /// How long a coordinator may take to read if there is another one to try.
 const READ_MAX: Duration = Duration::from_secs(3);

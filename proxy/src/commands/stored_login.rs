@@ -2,16 +2,14 @@
 
 use std::io;
 
-use c3po_shared::join::Fingerprint;
 use c3po_shared::login;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::harmless;
 
-use super::claude_code::host_file;
 use super::failure::Failure;
-use crate::config::{Config, PERSON_FILE, PersonLogin};
+use crate::config::{Config, PERSON_FILE, PersonLogin, as_written};
+use crate::link::Trust;
 use crate::link::http::delete;
-use crate::link::{Trust, as_written};
 
 /// Returns the content of the file, and the configuration with its login, if it has another content now.
 ///
@@ -88,30 +86,6 @@ pub(super) fn by_hand(logins: &[PersonLogin]) -> String {
 pub(super) fn revocation(login: &PersonLogin) -> String {
     let id = harmless(id_of(login), false);
     format!("c3po-coordinator logins revoke {id}")
-}
-
-/// Makes the stored login count for the certificates that its coordinators have now, if it counted for those that the host had
-/// before: one of them has proved that it is still of the same fleet.
-///
-/// Errors: the file cannot be edited.
-pub(super) fn follow(
-    config: &Config,
-    before: &[Fingerprint],
-    now: &[Fingerprint],
-) -> anyhow::Result<()> {
-    let folder = &config.places.settings;
-    let login = config.person.login.as_ref();
-    let is_stale = login.is_some_and(|login| login.certificates() == before && before != now);
-    if !is_stale {
-        return Ok(());
-    }
-    let Some(text) = folder.own_text(PERSON_FILE).map_err(anyhow::Error::msg)? else {
-        return Ok(());
-    };
-    let prints: Vec<_> = now.iter().map(ToString::to_string).collect();
-    let prints = (!prints.is_empty()).then(|| prints.join(",").into());
-    let text = host_file::replace(&text, &[("fingerprint", prints)])?;
-    Ok(folder.write(PERSON_FILE, &text)?)
 }
 
 fn id_of(person: &PersonLogin) -> &str {

@@ -13,8 +13,7 @@ use super::claude_code::steps::{Outcome, Steps};
 use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::failure::Failure;
 use super::print::Printer;
-use crate::config::{Config, text_of};
-use crate::link::as_written;
+use crate::config::{Config, as_written, text_of};
 
 /// The options of the removal.
 #[derive(Debug, clap::Args)]

@@ -6,6 +6,7 @@ mod names;
 mod person;
 mod places;
 pub mod private;
+mod target;
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -19,13 +20,15 @@ use serde::Deserialize;
 
 use crate::client::{self, Client, Reader};
 
-pub use coordinators::{Coordinators, DEFAULT_URL, Source, problem_of_urls};
+pub use coordinators::{Coordinators, Source};
 use coordinators::{Fingerprints, Written};
 pub use folder::{CONFIG_FILE, PERSON_FILE, SettingsFolder};
 use names::{agent, host_name};
 pub use person::{Person, PersonLogin};
 pub use places::{HookEnvironment, Places, Sockets, may_wait_for_people};
 use places::{base, flag};
+pub(crate) use target::targets;
+pub use target::{DEFAULT_URL, as_written, problem_of_urls};
 
 /// The advice for a key that others could read.
 const NEW_KEY: &str = "join again, and revoke this key";

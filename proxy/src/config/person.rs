@@ -2,11 +2,11 @@
 
 use c3po_shared::join::Fingerprint;
 use c3po_shared::login::TOKEN_PREFIX;
-use c3po_shared::wire;
 use serde::Deserialize;
 
-use super::coordinators::{Fingerprints, Source, are_among, targets};
+use super::coordinators::{Fingerprints, Source};
 use super::folder::{PERSON_FILE, SettingsFolder};
+use super::target::{are_among, as_written, targets};
 use super::{Coordinators, Secret, private};
 
 /// The advice for a login that others could read.
@@ -82,7 +82,8 @@ impl PersonLogin {
         Some(login)
     }
 
-    fn of(text: &str) -> Result<Self, String> {
+    /// Parses the text of the file. Errors: it has no login, and why.
+    pub fn of(text: &str) -> Result<Self, String> {
         let file: PersonFile = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         if !file.token.expose().starts_with(TOKEN_PREFIX) {
             return Err("its token is not that of a login".to_owned());
@@ -107,11 +108,11 @@ impl PersonLogin {
     pub fn refused(text: &str, coordinators: &Coordinators) -> Vec<Self> {
         let lower = text.to_ascii_lowercase();
         // A part of a longer address is another one.
-        let goes_on = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-');
+        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',');
         let stands = |part: &str| {
             let part = part.to_ascii_lowercase();
             let mut rests = lower.split(&part).skip(1);
-            rests.any(|rest| !rest.starts_with(goes_on))
+            rests.any(|rest| rest.is_empty() || rest.starts_with(ends))
         };
         let certificates = coordinators.fingerprints.iter().copied();
         let fingerprints: Vec<_> = certificates
@@ -119,7 +120,7 @@ impl PersonLogin {
             .collect();
         let is_known = |url: &&String| match coordinators.fingerprints.is_empty() {
             // One with certificates is for no coordinator without those.
-            true => stands(&written(url)) && !lower.contains("sha256:"),
+            true => stands(&as_written(url)) && !lower.contains("sha256:"),
             false => !fingerprints.is_empty(),
         };
         let urls: Vec<_> = match coordinators.source {
@@ -174,12 +175,15 @@ impl PersonLogin {
         })
     }
 
+    /// Returns whether all of these coordinators, of which there is one, accept the login.
+    pub fn is_for(&self, urls: &[String], certificates: &[Fingerprint]) -> bool {
+        !urls.is_empty() && are_among(urls, &self.urls) && self.accepts(certificates)
+    }
+
     /// Returns the coordinators with this login in place of the host's key, if all of them accept it. Otherwise a project's
     /// environment could name another one, or another certificate, whose server would get the token.
     fn at(&self, coordinators: Coordinators) -> Coordinators {
-        let is_for_all =
-            are_among(&coordinators.urls, &self.urls) && self.accepts(&coordinators.fingerprints);
-        if coordinators.urls.is_empty() || !is_for_all {
+        if !self.is_for(&coordinators.urls, &coordinators.fingerprints) {
             return coordinators;
         }
         Coordinators {
@@ -187,12 +191,6 @@ impl PersonLogin {
             ..coordinators
         }
     }
-}
-
-/// Returns a link URL as the file has it.
-fn written(target: &str) -> String {
-    let base = target.strip_suffix(wire::PATH).unwrap_or(target);
-    base.replacen("ws", "http", 1)
 }
 
 #[cfg(test)]
@@ -293,7 +291,10 @@ mod tests {
         check((nas, &[1]), (plain, &[]), Source::File, false);
         check((nas, &[]), (plain, &[]), Source::File, false);
         check((plain, &[]), (plain, &[]), Source::File, true);
-        check((plain, &[]), ("http://nas:842", &[]), Source::File, false);
+        let longer = ["http://nas:84200", "http://nas:8420/b", "http://nas:8420_2"];
+        for longer in longer {
+            check((longer, &[]), (plain, &[]), Source::File, false);
+        }
         check((nas, &[1]), (nas, &[1]), Source::Environment, false);
         check((nas, &[1]), (nas, &[1]), Source::Overridden, false);
     }

@@ -54,7 +54,6 @@ use prompts::Prompts;
 pub use run::run;
 use seats::Seats;
 use shown::ShownLog;
-pub(crate) use status::as_written;
 pub use status::{LinkStatus, State, WaitingAt};
 pub(crate) use trust::Trust;
 

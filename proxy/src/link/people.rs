@@ -7,7 +7,8 @@ use c3po_shared::question::{WAITING_PATH, Waiting};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Link, LinkStatus, Shared, State, Trust, WaitingAt, as_written, http};
+use super::{Link, LinkStatus, Shared, State, Trust, WaitingAt, http};
+use crate::config::as_written;
 
 /// How often the coordinator is asked.
 const EVERY: Duration = Duration::from_secs(30);

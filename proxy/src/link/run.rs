@@ -14,7 +14,8 @@ use super::directory::Endpoints;
 use super::failed::{self, DialError, Stage};
 use super::own_seat::OwnSeat;
 use super::serve::{End, serve};
-use super::{GRACE, Kind, Link, LinkStatus, PoisonError, Shared, as_written, queue, rules};
+use super::{GRACE, Kind, Link, LinkStatus, PoisonError, Shared, queue, rules};
+use crate::config::as_written;
 
 /// The shortest pause between two attempts, however many calls want the link.
 const REDIAL_MIN: Duration = Duration::from_secs(1);

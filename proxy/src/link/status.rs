@@ -4,11 +4,12 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::question::Waiting;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::wire::{self, Welcome};
+use c3po_shared::wire::Welcome;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::rules;
+use crate::config::as_written;
 
 /// The states of a link, named as users read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,27 +240,9 @@ impl LinkStatus {
     }
 }
 
-/// Returns a target as people write it: `ws://a:1/acp` becomes `http://a:1`, and `wss` becomes `https`.
-pub(crate) fn as_written(target: &str) -> String {
-    let (scheme, place) = target.split_once("://").unwrap_or(("ws", target));
-    let scheme = if scheme == "wss" { "https" } else { "http" };
-    format!(
-        "{scheme}://{}",
-        place.strip_suffix(wire::PATH).unwrap_or(place)
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn targets_are_shown_as_people_write_them() {
-        let check = |target: &str, expected: &str| assert_eq!(as_written(target), expected);
-        check("ws://nas:8420/acp", "http://nas:8420");
-        check("wss://nas/c3po/acp", "https://nas/c3po");
-        check("", "http://");
-    }
 
     #[test]
     fn a_call_fails_with_the_error_of_the_store_only_if_it_was_never_written() {

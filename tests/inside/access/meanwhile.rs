@@ -92,6 +92,63 @@ async fn a_login_ends_one_that_was_stored_while_its_code_was_typed() -> Result<(
 }
 
 #[tokio::test]
+async fn a_login_whose_file_another_one_takes_is_ended_by_itself() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", gate.served.address);
+    let older = format!("http://{}", elsewhere.local_addr()?);
+    set_up(home.path(), &url)?;
+    store(home.path(), &older, "c3po-login_0a1b2c3d_old")?;
+    let mut login = c3po(home.path(), &["login", &url, "--yes"])?.spawn()?;
+    let code = gate.login_code("answer").await?;
+    let mut typed = login.stdin.take().context("an input")?;
+    typed.write_all(code.as_bytes()).await?;
+    drop(typed);
+    // It has written its own by the time it ends the older one.
+    let another = || store(home.path(), &url, "c3po-login_0a1b2c3e_new");
+    let ended = revokes(&elsewhere, another).await?;
+    ensure!(ended.contains("/0a1b2c3d "), "{ended}");
+    let out = timeout(PATIENCE, login.wait_with_output()).await??;
+    let told = String::from_utf8_lossy(&out.stderr);
+    ensure!(
+        !out.status.success() && told.contains("This one is revoked"),
+        "{out:?}"
+    );
+    let logins = gate.served.store.logins().await?;
+    ensure!(
+        logins.len() == 1 && logins[0].revoked_at.is_some(),
+        "{logins:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_login_over_a_restored_one_names_a_newer_one() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let url = format!("http://{}", gate.served.address);
+    set_up(home.path(), &url)?;
+    let log_in = async || -> Result<String> {
+        let mut login = c3po(home.path(), &["login", &url, "--yes"])?.spawn()?;
+        let code = gate.login_code("answer").await?;
+        let mut typed = login.stdin.take().context("an input")?;
+        typed.write_all(code.as_bytes()).await?;
+        drop(typed);
+        let out = timeout(PATIENCE, login.wait_with_output()).await??;
+        ensure!(out.status.success(), "{out:?}");
+        Ok(String::from_utf8(out.stderr)?)
+    };
+    let file = home.path().join(".config/c3po/person.toml");
+    log_in().await?;
+    let backup = fs::read(&file)?;
+    let told = log_in().await?;
+    ensure!(!told.contains("logins list"), "{told}");
+    fs::write(&file, backup)?;
+    let told = log_in().await?;
+    ensure!(told.contains("c3po-coordinator logins list"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_logout_ends_a_login_that_was_stored_meanwhile() -> Result<()> {
     let (peer, home) = (TcpListener::bind("127.0.0.1:0").await?, TempDir::new()?);
     let url = format!("http://{}", peer.local_addr()?);

@@ -18,8 +18,8 @@ use crate::commands::failure::Failure;
 use crate::commands::rest;
 use crate::commands::session::CommandSession;
 use crate::commands::words;
-use crate::config::{Config, Coordinators};
-use crate::link::{Trust, as_written, http};
+use crate::config::{Config, Coordinators, as_written};
+use crate::link::{Trust, http};
 
 /// How long removing an agent may take.
 const FORGET_MAX: Duration = Duration::from_secs(2);

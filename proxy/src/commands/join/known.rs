@@ -2,8 +2,7 @@
 
 use c3po_shared::join::Fingerprint;
 
-use crate::config::Coordinators;
-use crate::link::as_written;
+use crate::config::{Coordinators, as_written, targets};
 
 /// The default port of a coordinator.
 const PORT: u16 = 8420;
@@ -47,6 +46,25 @@ impl KnownCoordinators {
             urls,
             fingerprints: coordinators.fingerprints.clone(),
         }
+    }
+
+    /// Returns their lines in a file of the host.
+    pub(super) fn values(&self) -> [(&'static str, Option<toml::Value>); 2] {
+        let text = |fingerprint: &Fingerprint| toml::Value::from(fingerprint.to_string());
+        let fingerprints = match self.fingerprints.as_slice() {
+            [] => None,
+            [one] => Some(text(one)),
+            several => Some(several.iter().map(text).collect::<Vec<_>>().into()),
+        };
+        [
+            ("coordinator_url", Some(self.urls.join(",").into())),
+            ("fingerprint", fingerprints),
+        ]
+    }
+
+    /// Returns the URLs of their links; empty if one of them is none.
+    pub(super) fn targets(&self) -> Vec<String> {
+        targets(&self.urls.join(",")).unwrap_or_default()
     }
 
     /// Returns how a join at a URL relates to them; `same_fleet` is whether that fleet knows this host's key. Without that, another

@@ -1,24 +1,25 @@
 //! `c3po join`: joins a coordinator with a code, and stores its URL, its fingerprint and the host's key.
 
 pub(super) mod code;
+mod follow;
 mod known;
 mod left;
 
 use anyhow::anyhow;
 use c3po_shared::ids::AgentId;
-use c3po_shared::join::{self, CODE_VARIABLE, Fingerprint, JoinCode, JoinReply, JoinRequest};
+use c3po_shared::join::{self, CODE_VARIABLE, JoinCode, JoinReply, JoinRequest};
 use c3po_shared::proof::ProofOf;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::{harmless, shell_word};
 use serde_json::json;
 
+use self::follow::follow;
 use self::known::{KnownCoordinators, Relation};
 use self::left::LeftBehind;
 use super::claude_code::host_file;
 use super::failure::Failure;
 use super::print::Printer;
 use super::session::CommandSession;
-use super::stored_login::follow;
 use crate::config::{self, CONFIG_FILE, Config, Secret};
 use crate::link::Trust;
 use crate::link::http::post_json;
@@ -90,7 +91,7 @@ pub(super) async fn run(
         });
     let current = written.map_err(|error| lost(&error, &joined.key_id))?;
     if same_fleet {
-        follow(&config, &joining.known.fingerprints, &known.fingerprints).map_err(unfollowed)?;
+        follow(&config, &joining.known, &known).map_err(unfollowed)?;
     }
     let left = LeftBehind::of(
         &joining,
@@ -188,17 +189,8 @@ impl Joining {
 
 /// The values for the file.
 fn values(known: &KnownCoordinators, key: &str) -> [(&'static str, Option<toml::Value>); 3] {
-    let text = |fingerprint: &Fingerprint| toml::Value::from(fingerprint.to_string());
-    let fingerprints = match known.fingerprints.as_slice() {
-        [] => None,
-        [one] => Some(text(one)),
-        several => Some(several.iter().map(text).collect::<Vec<_>>().into()),
-    };
-    [
-        ("coordinator_url", Some(known.urls.join(",").into())),
-        ("fingerprint", fingerprints),
-        ("token", Some(key.into())),
-    ]
+    let [urls, fingerprints] = known.values();
+    [urls, fingerprints, ("token", Some(key.into()))]
 }
 
 async fn ask(joining: &Joining) -> Result<JoinReply, Failure> {
@@ -255,7 +247,7 @@ fn lost(error: &anyhow::Error, key_id: &str) -> Failure {
 fn unfollowed(error: anyhow::Error) -> Failure {
     Failure::Stopped {
         why: format!(
-            "this host has joined, but its login still has the certificate before: {error:#}"
+            "this host has joined, but its login is still for the coordinators before: {error:#}"
         ),
         advice: "Log in again: `c3po login`.".to_owned(),
     }
