@@ -5,7 +5,7 @@ use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
 use super::Services;
 use crate::auth::Principal;
-use crate::store::{Agent, Namesake, Quota};
+use crate::store::{AGENTS_STEP, Agent, Namesake, Quota};
 
 /// How many names an error suggests.
 const NEAREST_MAX: usize = 3;
@@ -178,11 +178,8 @@ fn no_pair(id: &AgentId, host: &str, known: &[Namesake]) -> Refusal {
     }
 }
 
-/// How many agents are read at once: a call that needs all of them takes a place for each part.
-const SELECTED_AT_ONCE: usize = 100;
-
-/// Returns the part that `pick` takes of each known agent. Few whole agents are in memory at a time, because their texts may
-/// be long.
+/// Returns the part that `pick` takes of each known agent. They are read a few at a time, each time in a place, because their texts
+/// may be long and others want to read between.
 pub(crate) async fn select<T>(
     services: &Services,
     principal: &Principal,
@@ -191,11 +188,11 @@ pub(crate) async fn select<T>(
     let (mut picked, mut after) = (Vec::new(), None);
     loop {
         let page = services
-            .agents(principal, after.as_ref(), SELECTED_AT_ONCE)
+            .agents(principal, after.as_ref(), AGENTS_STEP)
             .await?;
         after = page
             .last()
-            .filter(|_| page.len() == SELECTED_AT_ONCE)
+            .filter(|_| page.len() == AGENTS_STEP)
             .map(|last| last.id.clone());
         picked.extend(page.into_iter().filter_map(&pick));
         if after.is_none() {
