@@ -70,7 +70,7 @@ pub(super) async fn run(
             advice: questions::where_to_decide(&question.id),
         });
     }
-    if !is_whole && !questions::is_meant(&question, printer)? {
+    if !questions::is_meant(&question, is_whole, printer)? {
         return Err(Failure::No);
     }
     let part = asked.and_then(|asked| asked.parts.first());

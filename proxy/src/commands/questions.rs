@@ -100,10 +100,23 @@ pub(super) fn where_to_decide(question: &MessageId) -> String {
     format!("Decide it on the coordinator's page /q/{question}, or at its own terminal.")
 }
 
-/// Shows the message that has the end of an id, and asks whether it is the one to be answered: its agent chooses the id, and may
-/// have withdrawn another question with this end since the person read it.
-pub(super) fn is_meant(message: &Message, printer: &Printer) -> Result<bool, Failure> {
-    if printer.json || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+/// Returns whether a person at a terminal can be asked which message is meant.
+pub(super) fn can_ask(printer: &Printer) -> bool {
+    !printer.json && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Shows the message that has the id, and asks whether it is the one to be answered: its agent chooses the id, and may have
+/// withdrawn another question with the same end since the person read it, or used the whole id again after a day. Where nobody
+/// can be asked, a whole id is enough.
+pub(super) fn is_meant(
+    message: &Message,
+    is_whole: bool,
+    printer: &Printer,
+) -> Result<bool, Failure> {
+    if !can_ask(printer) {
+        if is_whole {
+            return Ok(true);
+        }
         let why = format!(
             "the end of an id may belong to another message by now: run this on a terminal, or give the whole id {}",
             message.id

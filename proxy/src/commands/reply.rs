@@ -1,6 +1,7 @@
 //! `c3po reply`: answers a message.
 
 use c3po_shared::catalogue::{Call, ReplyTo, Sent};
+use c3po_shared::ids::MessageId;
 use c3po_shared::vocabulary::ReplyStatus;
 
 use super::failure::Failure;
@@ -31,15 +32,8 @@ pub(super) async fn run(
     let Arguments { id, text, error } = arguments;
     let response = super::text(text)?;
     let message_id = match id {
-        Typed::Whole(id) => id,
-        end @ Typed::Suffix(_) => {
-            let waiting = CommandSession::with(config.clone(), false, every_message).await?;
-            let message = end.only(waiting)?;
-            if !questions::is_meant(&message, printer)? {
-                return Err(Failure::No);
-            }
-            message.id
-        }
+        Typed::Whole(id) if !questions::can_ask(printer) => id,
+        id => meant(&config, id, printer).await?,
     };
     let (sent, raw) = CommandSession::with(config, false, async |session| {
         let status = error.then_some(ReplyStatus::Error);
@@ -57,4 +51,22 @@ pub(super) async fn run(
         return printer.document(&raw);
     }
     printer.line(&format!("{}  {}", sent.message.id, sent.receipt.stage))
+}
+
+/// Returns the id of the message that is meant, if its person confirms it. A message that is not in the inbox any more was not
+/// replaced by another one.
+async fn meant(config: &Config, typed: Typed, printer: &Printer) -> Result<MessageId, Failure> {
+    let waiting = CommandSession::with(config.clone(), false, every_message).await?;
+    let is_whole = matches!(typed, Typed::Whole(_));
+    if let Typed::Whole(id) = &typed
+        && !waiting.iter().any(|message| message.id == *id)
+    {
+        return Ok(id.clone());
+    }
+    let message = typed.only(waiting)?;
+    if questions::is_meant(&message, is_whole, printer)? {
+        Ok(message.id)
+    } else {
+        Err(Failure::No)
+    }
 }

@@ -12,13 +12,25 @@ use c3po_shared::ids::AgentId;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use harness::process::{command, program};
+use harness::pty;
 use inside::gate::Gate;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
 
 /// How long a command may take, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(30);
+
+/// Returns a command of a host with that key.
+fn of_host(gate: &Gate, home: &Path, key: &str, words: &[&str]) -> Result<Command> {
+    let mut c3po = command(program("c3po")?, home);
+    let url = format!("http://{}", gate.served.address);
+    c3po.args(words)
+        .env("C3PO_COORDINATOR_URL", url)
+        .env("C3PO_TOKEN", key);
+    Ok(c3po)
+}
 
 /// Runs `c3po` on a host with that key.
 pub(super) async fn c3po(
@@ -28,14 +40,8 @@ pub(super) async fn c3po(
     words: &[&str],
     input: &str,
 ) -> Result<Output> {
-    let mut c3po = command(program("c3po")?, home);
-    c3po.args(words)
-        .env(
-            "C3PO_COORDINATOR_URL",
-            format!("http://{}", gate.served.address),
-        )
-        .env("C3PO_TOKEN", key)
-        .stdin(Stdio::piped())
+    let mut c3po = of_host(gate, home, key, words)?;
+    c3po.stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut c3po = c3po.spawn()?;
@@ -298,6 +304,34 @@ async fn questions_are_listed_and_answered_with_a_login_alone() -> Result<()> {
             &json!("terminal")
         )
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_terminal_shows_the_message_that_a_whole_id_has_by_now() -> Result<()> {
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("agent", "*", &[]).await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&key)).await?;
+    web.hello(&Who::new("web")).await?.expect("an agent");
+    let url = format!("http://{}", gate.served.address);
+    let code = gate.login_code("person").await?;
+    let done = c3po(&gate, home.path(), &key, &["login", &url, "--yes"], &code).await?;
+    ensure!(done.status.success(), "{done:?}");
+    let call = json!({"question": "Delete the backups?", "wait": false});
+    let asked = web.call("ask_user", call).await?;
+    let id = asked["id"].as_str().context("an id")?;
+    for command in ["answer", "reply"] {
+        let typed = of_host(&gate, home.path(), &key, &[command, id, "yes"])?;
+        let shown = pty::output(typed, Some("[y/N]")).await?;
+        ensure!(
+            shown.contains("> Delete the backups?"),
+            "{command}: {shown}"
+        );
+    }
+    ensure!(gate.served.store.open_questions().await?.len() == 1);
+    // A script has nobody who could be asked.
+    let done = c3po(&gate, home.path(), &key, &["reply", id, "no"], "").await?;
+    ensure!(done.status.success(), "{done:?}");
     Ok(())
 }
 
