@@ -16,8 +16,8 @@ use super::speaker::{describe_speaker, key_argument, session_argument, unless_re
 use super::{RedisStore, millis};
 use crate::clock;
 use crate::store::{
-    Agent, Amendment, Claim, Crowded, Ending, FORMER_LIFE, Holder, Namesake, Quota, RETURN_MAX,
-    Removal, Result, Speaker, StoreError, Tenure, is_kept_for,
+    AGENTS_STEP, Agent, Amendment, Claim, Crowded, Ending, FORMER_LIFE, Holder, Namesake, Quota,
+    RETURN_MAX, Removal, Result, Speaker, StoreError, Tenure, is_kept_for,
 };
 
 /// How many agents one call reads.
@@ -232,7 +232,8 @@ pub(super) async fn namesakes(store: &RedisStore, base: &AgentId) -> Result<Vec<
     names.sort_unstable();
     names.dedup();
     let mut namesakes = Vec::with_capacity(names.len());
-    for names in names.chunks(STEP) {
+    // A few at a time, because there may be a thousand and others want to read between.
+    for names in names.chunks(AGENTS_STEP) {
         let mut call = store.names.call("namesakes", []);
         names.iter().for_each(|name| {
             call.arg(name);
