@@ -25,7 +25,7 @@ use crate::store::{Agent, BEGUN_WITHIN, Key, Removal, Store};
 pub(super) async fn remove(
     State(server): State<AppState>,
     By(principal): By,
-    Body(AgentRemoval { agent_id }): Body<AgentRemoval>,
+    Body(AgentRemoval { agent_id }, _held): Body<AgentRemoval>,
 ) -> RestAnswer<RemovedAgent> {
     let store = &server.services.store;
     if agent_id.is_reserved() {
@@ -94,7 +94,7 @@ fn check_remover(
 pub(super) async fn rename(
     State(server): State<AppState>,
     By(principal): By,
-    Body(HostRenaming { from, to, merge }): Body<HostRenaming>,
+    Body(HostRenaming { from, to, merge }, _held): Body<HostRenaming>,
 ) -> RestAnswer<RenamedHost> {
     check_name("to", &to)?;
     if from == to {

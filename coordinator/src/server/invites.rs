@@ -54,7 +54,7 @@ pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Invites> 
 pub(super) async fn create(
     State(server): State<AppState>,
     By(principal): By,
-    Body(new): Body<NewInvite>,
+    Body(new, _held): Body<NewInvite>,
 ) -> RestAnswer<Invited> {
     let by = principal.name();
     let made = server

@@ -165,7 +165,7 @@ impl Joins {
 /// `POST /api/join`
 pub(super) async fn join(
     State(server): State<AppState>,
-    Body(request): Body<JoinRequest, CODE_BODY_MAX>,
+    Body(request, _held): Body<JoinRequest, CODE_BODY_MAX>,
 ) -> RestAnswer<JoinReply> {
     let (store, wrong) = (server.services.store.as_ref(), || {
         server.joins.wrong.refuse(Instant::now())

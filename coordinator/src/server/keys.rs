@@ -148,7 +148,7 @@ pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Keys> {
 pub(super) async fn create(
     State(server): State<AppState>,
     By(principal): By,
-    Body(new): Body<NewKey>,
+    Body(new, _held): Body<NewKey>,
 ) -> RestAnswer<MadeKey> {
     let made = issue::create(server.services.store.as_ref(), new, &principal).await;
     made_key(&server, "created", None, &principal, made).await

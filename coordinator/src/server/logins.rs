@@ -102,7 +102,7 @@ pub(super) struct PageUse {
 /// `POST /api/v1/login`
 pub(super) async fn log_in(
     State(server): State<AppState>,
-    Body(request): Body<LoginRequest, CODE_BODY_MAX>,
+    Body(request, _held): Body<LoginRequest, CODE_BODY_MAX>,
 ) -> RestAnswer<LoginReply> {
     server.auth.check_logins()?;
     let store = server.services.store.as_ref();
@@ -159,7 +159,7 @@ pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Logins> {
 pub(super) async fn create(
     State(server): State<AppState>,
     By(principal): By,
-    Body(new): Body<NewLogin>,
+    Body(new, _held): Body<NewLogin>,
 ) -> RestAnswer<LoginLink> {
     server.auth.check_logins()?;
     let (code, secret) = logins::offer(server.services.store.as_ref(), new, &principal).await?;

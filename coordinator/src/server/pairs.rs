@@ -19,7 +19,7 @@ pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<GuardList
 pub(super) async fn allow(
     State(server): State<AppState>,
     By(principal): By,
-    Body(GuardRequest { agents }): Body<GuardRequest>,
+    Body(GuardRequest { agents }, _held): Body<GuardRequest>,
 ) -> RestAnswer<GuardedPair> {
     rule(&server, &principal, &agents, false).await
 }
@@ -28,7 +28,7 @@ pub(super) async fn allow(
 pub(super) async fn stop(
     State(server): State<AppState>,
     By(principal): By,
-    Body(GuardRequest { agents }): Body<GuardRequest>,
+    Body(GuardRequest { agents }, _held): Body<GuardRequest>,
 ) -> RestAnswer<GuardedPair> {
     rule(&server, &principal, &agents, true).await
 }

@@ -141,7 +141,7 @@ async fn answer(
     By(principal): By,
     Called(call): Called,
     InPath(OneMessage { id }): InPath<OneMessage>,
-    Body(content): Body<AnswerContent>,
+    Body(content, _held): Body<AnswerContent>,
 ) -> Result<Created<Sent>, Refused> {
     let sent = request::answer(&server.services, &principal, call, &id, content).await?;
     Ok(Created(None, sent))
@@ -151,7 +151,7 @@ async fn receipt(
     State(server): State<AppState>,
     By(principal): By,
     InPath(OneMessage { id }): InPath<OneMessage>,
-    Body(ShownOn { stage, via }): Body<ShownOn, REPORT_MAX>,
+    Body(ShownOn { stage, via }, _held): Body<ShownOn, REPORT_MAX>,
 ) -> RestAnswer<Tracked> {
     let services = &server.services;
     let tracked = request::record_shown(services, &principal, &id, stage, via).await?;

@@ -348,7 +348,7 @@ pub(super) async fn receipt(
 pub(super) async fn send(
     State(server): State<AppState>,
     acting: Acting,
-    Body(body): Body<tools::SendMessage>,
+    Body(body, _held): Body<tools::SendMessage>,
 ) -> Result<Created<SentOrCopies>, Refused> {
     match acting.perform(&server, Call::SendMessage(body)).await? {
         (allowance, Reply::Sent(sent)) => Ok(Created(allowance, SentOrCopies::One(Box::new(sent)))),
@@ -362,7 +362,7 @@ pub(super) async fn reply(
     State(server): State<AppState>,
     acting: Acting,
     InPath(OneMessage { id }): InPath<OneMessage>,
-    Body(body): Body<ReplyBody>,
+    Body(body, _held): Body<ReplyBody>,
 ) -> Result<Created<Sent>, Refused> {
     let call = Call::Reply(tools::ReplyTo {
         message_id: id,
@@ -381,7 +381,7 @@ pub(super) async fn reply(
 pub(super) async fn broadcast(
     State(server): State<AppState>,
     acting: Acting,
-    Body(body): Body<tools::Broadcast>,
+    Body(body, _held): Body<tools::Broadcast>,
 ) -> Result<Created<Copies>, Refused> {
     match acting.perform(&server, Call::Broadcast(body)).await? {
         (allowance, Reply::Copies(copies)) => Ok(Created(allowance, copies)),
@@ -393,7 +393,7 @@ pub(super) async fn broadcast(
 pub(super) async fn acknowledge(
     State(server): State<AppState>,
     acting: Acting,
-    Body(body): Body<tools::AckMessages>,
+    Body(body, _held): Body<tools::AckMessages>,
 ) -> RestAnswer<Acked> {
     match acting.perform(&server, Call::AckMessages(body)).await? {
         (_, Reply::Acked(acked)) => Ok(Json(acked)),

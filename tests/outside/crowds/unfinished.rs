@@ -9,13 +9,16 @@ use futures_util::future::join_all;
 use harness::coordinator::Coordinator;
 use harness::entry::Entry;
 use harness::eventually::eventually;
+use harness::http;
 use harness::link::Link;
 use harness::mcp::McpClient;
 use harness::proxy::{proxy_command, session};
+use harness::redis::Redis;
 use harness::unfinished::Half;
 use harness::vitals::{Vitals, raise_descriptor_limit};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 /// The number of connections of each kind.
 const EACH: u32 = 80;
@@ -23,6 +26,8 @@ const EACH: u32 = 80;
 const HANDSHAKES: u32 = 1_000;
 /// Far less than the 60 kB that each of them sends.
 const HANDSHAKES_GROWTH_MAX: u64 = 30 << 20;
+/// The number of requests whose bodies of 400 kB are read and wait for the store.
+const WAITING: u32 = 600;
 /// The number of requests with a long head …
 const HEADS: u32 = 1_000;
 /// … and the memory for which the limit of connections counts each of them.
@@ -190,6 +195,30 @@ async fn a_broadcast_to_many_holds_its_text_once() -> Result<()> {
     ensure!(
         grown < BROADCAST_GROWTH_MAX,
         "it grew by {} kB",
+        grown >> 10
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn bodies_that_wait_for_the_store_are_held_up_to_the_budget() -> Result<()> {
+    raise_descriptor_limit()?;
+    let (work, redis) = (TempDir::new()?, Redis::start().await?);
+    let mut coordinator = Coordinator::absent(work.path(), &redis.url())?;
+    coordinator.restart().await?;
+    let (process, address) = (coordinator.process()?.id()?, coordinator.address());
+    let text = "\u{1f4e2}".repeat(TEXT_MAX / 4);
+    let body = json!({"target": "nobody", "message": text, "context": text}).to_string();
+    let before = Vitals::of(process)?.peak;
+    redis.pause()?;
+    let headers = [("X-Agent-ID", "human")];
+    let posts = (0..WAITING).map(|_| http::post(address, "/api/v1/messages", &headers, &body));
+    let posts = timeout(WITHIN, join_all(posts)).await;
+    let grown = Vitals::of(process)?.peak - before;
+    redis.resume()?;
+    ensure!(
+        grown < GROWTH_MAX,
+        "it grew by {} kB: {posts:?}",
         grown >> 10
     );
     Ok(())

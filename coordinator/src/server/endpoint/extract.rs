@@ -183,9 +183,13 @@ impl<T: JsonSchema> OperationInput for InPath<T> {
     }
 }
 
-/// The body: a JSON object of at most `MAX` bytes.
+/// The body: a JSON object of at most `MAX` bytes, with its charge, which is held until the request is answered: requests of
+/// strangers wait for the store in any number.
 #[derive(Debug)]
-pub(in crate::server) struct Body<T, const MAX: usize = BODY_MAX>(pub(in crate::server) T);
+pub(in crate::server) struct Body<T, const MAX: usize = BODY_MAX>(
+    pub(in crate::server) T,
+    pub(in crate::server) Option<Charge>,
+);
 
 impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MAX> {
     type Rejection = Refused;
@@ -210,7 +214,7 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
         }
         // The head would take more memory than most bodies while the rest arrives.
         drop(mem::take(request.headers_mut()));
-        let (bytes, _held) = read_body(server, &mut request, MAX).await?;
+        let (bytes, held) = read_body(server, &mut request, MAX).await?;
         let turns = request.extensions().get::<RequestTurns>().cloned();
         let _turn = match &turns {
             Some(turns) => turns.turns().next_if_busy().await,
@@ -225,7 +229,9 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
         let body = Json::from_bytes(&bytes).map(|Json(body)| body);
         let body = body.map_err(|error| error.body_text());
         let body = body.or_else(|error| with_integers(&error, &bytes).ok_or(error));
-        Ok(body.map(Self).map_err(Refusal::invalid)?)
+        Ok(body
+            .map(|body| Self(body, held))
+            .map_err(Refusal::invalid)?)
     }
 }
 
