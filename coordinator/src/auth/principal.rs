@@ -399,8 +399,12 @@ impl Principal {
         }
     }
 
-    /// Returns its host: that of its key, or else the unverified one that the client sent.
+    /// Returns its host: that of its key, or else the unverified one that the client sent. A login is of no host: the limits and
+    /// rules of one are not for it, so it has the name that no host may have.
     pub(crate) fn host(&self, said: &str) -> String {
+        if self.login_id().is_some() {
+            return AgentId::human().to_string();
+        }
         let said = Some(said).filter(|said| !said.trim().is_empty());
         self.own_host().or(said).unwrap_or(host::UNKNOWN).to_owned()
     }
@@ -450,6 +454,8 @@ pub(super) mod tests {
         assert_eq!(key(Scope::Agent, "*").host("laptop"), "nas");
         assert_eq!(Principal::token().host("laptop"), "laptop");
         assert_eq!(Principal::anybody(Reach::Network).host(" "), "unknown");
+        let login = Principal::login("0a1b2c3d", "ann", LoginScope::Person);
+        assert_eq!(login.host("nas"), "human");
     }
 
     #[test]

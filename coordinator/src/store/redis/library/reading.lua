@@ -86,31 +86,32 @@ define('pending', SMALL, function(keys)
   return { count_inbox(), facts and tonumber(read_further_facts(facts).at) or false }
 end)
 
--- Reads a part of the open questions to people, unless they are those with the known mark: their number and the latest, which
--- no other questions have. Returns {position to continue at, or '' at the end, mark, id, time of acceptance, ...}.
--- KEYS: -, human, unshown, shown, repeated. ARGV: after, limit of questions to look at, known mark or ''
+-- Reads the open questions to people, unless they are those with the known mark: their number and the latest, which no other
+-- questions have. Returns {mark, id, id, ...}, without ids if the mark is the known one. KEYS: -, human, unshown, shown, repeated.
+-- ARGV: known mark or ''
 define('open_questions', SMALL, function(keys, args)
   use(keys, 2)
   if not expire_due() then
     return AGAIN
   end
   local latest = redis.call('ZRANGE', questions_key(), -1, -1)[1] or ''
-  local mark = redis.call('ZCARD', questions_key()) .. ' ' .. latest
-  local places, open = {}, { '', mark }
-  if mark == args[3] then
-    return open
-  end
-  local more = add_from(questions_key(), args[1], tonumber(args[2]), places)
-  for _, place in ipairs(places) do
-    local id = string.match(place.member, '^%S+')
-    local facts = redis.call('HGET', message_key(id), 'facts')
-    if read_facts(facts, id) then
-      open[#open + 1] = id
-      open[#open + 1] = read_further_facts(facts).at
+  local open = { redis.call('ZCARD', questions_key()) .. ' ' .. latest }
+  if open[1] ~= args[1] then
+    for _, place in ipairs(redis.call('ZRANGE', questions_key(), 0, -1)) do
+      open[#open + 1] = string.match(place, '^%S+')
     end
   end
-  open[1] = more and tostring(places[#places].position) or ''
   return open
+end)
+
+-- Returns the times of acceptance of messages, or '' for one that is not stored. KEYS: -. ARGV: ids
+define('times', SMALL, function(_, args)
+  local times = {}
+  for i, id in ipairs(args) do
+    local facts = redis.call('HGET', message_key(id), 'facts')
+    times[i] = read_facts(facts, id) and tostring(read_further_facts(facts).at) or ''
+  end
+  return times
 end)
 
 -- Reads a message. Returns {that field of it, history, reply}, or nothing if it is not stored.
