@@ -60,8 +60,11 @@ async function spend() {
   try {
     keepToken(token);
   } catch {
-    await end(token);
-    throw new Error("This browser stores no more data, so the new login was ended. Free some of its storage and use another code.");
+    const full = "This browser stores no more data";
+    await end(token).catch((error) => {
+      throw new Error(`${full}, and the new login ${login.id} may still be valid (${error.message}): revoke it.`);
+    });
+    throw new Error(`${full}, so the new login was ended. Free some of its storage and use another code.`);
   }
   // The list of logins has one that could not be ended, for as long as it is valid.
   await end(former).catch(() => {});

@@ -84,6 +84,20 @@ async fn a_denied_message_is_refused_with_the_rule_and_its_reason_and_nothing_is
 }
 
 #[tokio::test]
+async fn a_rule_by_host_is_for_no_person() -> Result<()> {
+    let (served, _folder) = with_rules("policy.toml", &deny("host:*", "nas", "*", "no")).await?;
+    let (mut guest, _nas) = (served.join("guest").await?, served.join("nas").await?);
+    let refusal = refused(&mut guest, "send_message", hi("nas")).await?;
+    assert_eq!(refusal["code"], "FORBIDDEN_BY_POLICY");
+    let headers = [("X-Agent-ID", "human"), ("X-Agent-Host", "testhost")];
+    let text = hi("nas").to_string();
+    let address = served.address.parse()?;
+    let sent = http::post(address, "/api/v1/messages", &headers, &text).await?;
+    assert_eq!(sent.status, 201, "{}", sent.body);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_reply_is_checked_as_one_and_the_question_stays_open() -> Result<()> {
     let (served, _folder) =
         with_rules("policy.toml", &deny("b", "*", "reply", "b only listens")).await?;

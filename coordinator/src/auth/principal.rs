@@ -399,8 +399,8 @@ impl Principal {
         }
     }
 
-    /// Returns its host: that of its key, or else the unverified one that the client sent. A login is of no host: the limits and
-    /// rules of one are not for it, so it has the name that no host may have.
+    /// Returns its host: that of its key, or else the unverified one that the client sent. All logins count as one host, whatever
+    /// they send: with the name of another one they would use up its share of people's inbox.
     pub(crate) fn host(&self, said: &str) -> String {
         if self.login_id().is_some() {
             return AgentId::human().to_string();

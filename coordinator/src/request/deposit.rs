@@ -218,7 +218,7 @@ pub(super) async fn sent(
         }
         SendOutcome::Repeated(accepted)
             if !says_the_same(&accepted, &message)
-                || accepted.from_host != message.from_host
+                || is_of_another_host(&accepted, &message)
                 || !caller.principal.covers(&accepted.from_agent) =>
         {
             Err(call_taken())
@@ -285,6 +285,11 @@ pub(super) fn take_turn(
         })
 }
 
+/// Returns whether another host sent the accepted message. People are of no host, although an earlier build recorded one.
+fn is_of_another_host(accepted: &Message, message: &Message) -> bool {
+    accepted.from_host != message.from_host && !message.from_agent.is_human()
+}
+
 /// Returns whether an earlier call with the same id had the same content. Its sender may have been renamed since, on the same
 /// host.
 fn says_the_same(accepted: &Message, message: &Message) -> bool {
@@ -296,4 +301,26 @@ fn says_the_same(accepted: &Message, message: &Message) -> bool {
         && accepted.reply_to == message.reply_to
         && accepted.question == message.question
         && accepted.answer == message.answer
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_repeated_call_of_a_person_may_be_of_a_machine_and_of_none() {
+        let of = |from: &str, host: &str| -> Message {
+            let message = json!({"id": format!("{from}::b::0a1b2c3d"), "thread_id": format!("{from}::b::0a1b2c3d"),
+                "kind": "message", "from_agent": from, "from_host": host, "to_agent": "b", "message": "hi",
+                "priority": "normal", "requires_response": false, "timestamp": "2026-01-01T00:00:00Z",
+                "expires_at": "2026-01-02T00:00:00Z"});
+            serde_json::from_value(message).expect("a message")
+        };
+        for (from, expected) in [("human", false), ("a", true)] {
+            let (before, now) = (of(from, "nas"), of(from, "human"));
+            assert_eq!(is_of_another_host(&before, &now), expected, "{from}");
+        }
+    }
 }

@@ -64,7 +64,8 @@ impl Permission {
         let from = Party {
             id: caller.agent.as_str(),
             role: self.role.as_deref(),
-            host: caller.host.as_deref(),
+            // People have none, whichever machine they use.
+            host: caller.host.as_deref().filter(|_| !caller.agent.is_human()),
         };
         let to_party = Party {
             id: to.as_str(),

@@ -43,7 +43,7 @@ pub(super) const CALLS_AT_ONCE: usize = 4;
 /// The size of the ledger's queue.
 pub(super) const QUEUE: usize = 2 * CALLS_IN_FLIGHT;
 /// The bytes of queued calls and receipts without a charge.
-pub(super) const QUEUE_BYTES: usize = 32 * 1024;
+pub(super) const QUEUE_BYTES: usize = 16 * 1024;
 /// Pieces read per second. A piece is part of a long frame, or a frame that arrives beside [`CALLS_AT_ONCE`] calls.
 pub(super) const PER_SECOND: u32 = 250;
 /// The burst that a link may save up, as time at [`PER_SECOND`].

@@ -112,18 +112,22 @@ async fn end_older(config: &Config, content: &[u8]) {
     }
 }
 
-/// Ends the new login if another command has stored another one since, which ended the login before it.
+/// Ends the new login if another command has stored another one since or deleted the file. One that does so a moment later is not
+/// seen, but then it has seen this login.
 ///
 /// Errors: it did, or the file cannot be read.
 async fn check_kept(config: &Config, own: &str) -> Result<(), Failure> {
     let kept = config.places.settings.own_content(PERSON_FILE);
     let kept = kept.map_err(|error| unwritable(error.into(), "the login may be in it"))?;
-    if kept.as_deref() == Some(own.as_bytes()) {
+    let login = PersonLogin::of(own).map_err(|why| unwritable(anyhow::anyhow!(why), LISTED))?;
+    // A join that adds a coordinator writes its URL beside the same token.
+    let kept = kept.unwrap_or_default();
+    if String::from_utf8_lossy(&kept).contains(login.token.expose()) {
         return Ok(());
     }
-    let login = PersonLogin::of(own).map_err(|why| unwritable(anyhow::anyhow!(why), LISTED))?;
     let advice = match end(&login).await {
         Ended::Not(_) => format!("This one may still be valid: {}", by_hand(&[login])),
+        _ if kept.is_empty() => "This one is revoked, and the file has none.".to_owned(),
         Ended::Now | Ended::Before => "This one is revoked; the file has the other one.".to_owned(),
     };
     Err(Failure::Stopped {

@@ -106,7 +106,7 @@ pub(super) fn can_ask(printer: &Printer) -> bool {
 }
 
 /// Shows the message that has the id, and asks whether it is the one to be answered: its agent chooses the id, and may have
-/// withdrawn another question with the same end since the person read it, or used the whole id again after a day. Where nobody
+/// withdrawn another question with the same end since the person read it, or used the whole id again for another message. Where nobody
 /// can be asked, a whole id is enough.
 pub(super) fn is_meant(
     message: &Message,

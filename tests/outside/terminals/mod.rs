@@ -22,7 +22,7 @@ use harness::pty;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::table::{COMMANDS, LAST, LOCAL, answers, goes_on, refusal};
+use self::table::{COMMANDS, LOCAL, answers, refusal, waits_after};
 
 /// How many commands run at a time: most of their time is waiting.
 const AT_ONCE: usize = 6;
@@ -87,7 +87,7 @@ async fn asked(typed: &str, answers: Answers) -> Result<String> {
         work.path(),
         typed,
         impostor.url(),
-        goes_on(typed.trim_start_matches("--json ")).then_some(LAST),
+        waits_after(typed.trim_start_matches("--json ")),
     )
     .await
 }

@@ -75,9 +75,11 @@ pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ("login URL --yes", &["id", "name"]),
 ];
 
-/// Returns whether a command goes on until it is ended.
-pub(super) fn goes_on(command: &str) -> bool {
-    command.ends_with("--follow") || command == "tail"
+/// Returns the last output of a command that then waits until it is ended or answered.
+pub(super) fn waits_after(command: &str) -> Option<&'static str> {
+    let asks = command.starts_with("reply ") || command.starts_with("answer ");
+    let goes_on = command.ends_with("--follow") || command == "tail";
+    asks.then_some("[y/N]").or(goes_on.then_some(LAST))
 }
 
 /// Returns the answers to a command, by path and tool.

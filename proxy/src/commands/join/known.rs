@@ -62,7 +62,7 @@ impl KnownCoordinators {
         ]
     }
 
-    /// Returns the URLs of their links; empty if one of them is none.
+    /// Returns the URLs of their links; empty if one of them is not a URL.
     pub(super) fn targets(&self) -> Vec<String> {
         targets(&self.urls.join(",")).unwrap_or_default()
     }

@@ -86,8 +86,9 @@ define('pending', SMALL, function(keys)
   return { count_inbox(), facts and tonumber(read_further_facts(facts).at) or false }
 end)
 
--- Reads the open questions to people, unless they are those with the known mark: their number and the latest, which no other
--- questions have. Returns {mark, id, id, ...}, without ids if the mark is the known one. KEYS: -, human, unshown, shown, repeated.
+-- Reads the open questions to people, unless they are those with the known mark: their number and the latest. No other questions
+-- have both, because each later one is the latest. Returns {mark, place, place, ...}, without places if the mark is the known one.
+-- A place is the id and the time of expiry: an agent can use an id again. KEYS: -, human, unshown, shown, repeated.
 -- ARGV: known mark or ''
 define('open_questions', SMALL, function(keys, args)
   use(keys, 2)
@@ -98,7 +99,7 @@ define('open_questions', SMALL, function(keys, args)
   local open = { redis.call('ZCARD', questions_key()) .. ' ' .. latest }
   if open[1] ~= args[1] then
     for _, place in ipairs(redis.call('ZRANGE', questions_key(), 0, -1)) do
-      open[#open + 1] = string.match(place, '^%S+')
+      open[#open + 1] = place
     end
   end
   return open
