@@ -112,8 +112,8 @@ async fn end_older(config: &Config, content: &[u8]) {
     }
 }
 
-/// Ends the new login if another command has stored another one since or deleted the file. One that does so a moment later is not
-/// seen, but then it has seen this login.
+/// Ends the new login if another command has stored another one since or deleted the file. One that looked at the file before this
+/// login was in it, and writes only after this check, is not noticed; that takes a millisecond.
 ///
 /// Errors: it did, or the file cannot be read.
 async fn check_kept(config: &Config, own: &str) -> Result<(), Failure> {
