@@ -15,7 +15,7 @@ use super::AppState;
 use super::endpoint::{
     Access, Body, By, Charged, InPath, Query, Refused, RestAnswer, Table, get, post,
 };
-use super::v1::{Called, Created, From, OneMessage};
+use super::v1::{Called, Created, OneMessage};
 use crate::auth::Right::Answer;
 use crate::request::{self, room_for_texts};
 
@@ -84,6 +84,15 @@ pub(super) struct QuestionShown {
     correctable_until: Option<Timestamp>,
 }
 
+/// A position in the list of open questions.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FromQuestion {
+    /// `next_cursor` of the previous page.
+    #[schemars(regex(pattern = "^[0-9]{1,19}$"))]
+    cursor: Option<String>,
+}
+
 /// The report of a page about a question.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -99,7 +108,7 @@ pub(super) struct ShownOn {
 async fn list(
     State(server): State<AppState>,
     By(principal): By,
-    Query(From { cursor }): Query<From>,
+    Query(FromQuestion { cursor }): Query<FromQuestion>,
 ) -> Result<Charged<Questions>, Refused> {
     let after = cursor.as_deref().map_or(Ok(0), str::parse);
     let after = after.map_err(|_| Refusal::invalid("cursor must be that of a previous page"))?;
