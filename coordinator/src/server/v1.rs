@@ -107,7 +107,7 @@ pub(super) struct OneMessage {
 #[serde(deny_unknown_fields)]
 pub(super) struct From {
     /// `next_cursor` of the previous page.
-    pub(super) cursor: Option<String>,
+    cursor: Option<String>,
 }
 
 /// A reply to the message of the path.

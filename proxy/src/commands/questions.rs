@@ -105,9 +105,9 @@ pub(super) fn can_ask(printer: &Printer) -> bool {
     !printer.json && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Shows the message that has the id, and asks whether it is the one to be answered: its agent chooses the id, and may have
-/// withdrawn another question with the same end since the person read it, or used the whole id again for another message. Where nobody
-/// can be asked, a whole id is enough.
+/// Shows the message that has the id, and asks whether it is the one to be answered. Its agent chooses the id: it may have
+/// withdrawn another question with the same end since the person read it, or used the whole id again for another message.
+/// Without a terminal, a whole id is enough.
 pub(super) fn is_meant(
     message: &Message,
     is_whole: bool,

@@ -329,7 +329,7 @@ async fn a_terminal_shows_the_message_that_a_whole_id_has_by_now() -> Result<()>
         );
     }
     ensure!(gate.served.store.open_questions().await?.len() == 1);
-    // A script has nobody who could be asked.
+    // Without a terminal, a whole id is enough.
     let done = c3po(&gate, home.path(), &key, &["reply", id, "no"], "").await?;
     ensure!(done.status.success(), "{done:?}");
     Ok(())

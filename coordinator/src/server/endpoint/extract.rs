@@ -183,8 +183,8 @@ impl<T: JsonSchema> OperationInput for InPath<T> {
     }
 }
 
-/// The body: a JSON object of at most `MAX` bytes, with its charge, which is held until the request is answered: requests of
-/// strangers wait for the store in any number.
+/// The body: a JSON object of at most `MAX` bytes, with its charge. That is held until the request is answered, because requests
+/// without a credential wait for the store in any number.
 #[derive(Debug)]
 pub(in crate::server) struct Body<T, const MAX: usize = BODY_MAX>(
     pub(in crate::server) T,
