@@ -165,6 +165,16 @@ impl Principal {
         Err(Refusal::new(ErrorCode::Forbidden, error).suggest(suggestion))
     }
 
+    /// Returns the refusal of its HTTP request: `UNAUTHORIZED` without a credential, because another request with one may be
+    /// accepted (RFC 9110, 15.5.2).
+    pub(crate) fn refused(&self, refusal: Refusal) -> Refusal {
+        let code = match &self.who {
+            Who::Anybody(_) => ErrorCode::Unauthorized,
+            _ => refusal.code,
+        };
+        Refusal { code, ..refusal }
+    }
+
     /// Returns whether it may act as that agent. Only logins act as `human`, and anybody on an open coordinator of this
     /// machine. A key always covers the person of its host.
     pub(crate) fn covers(&self, agent: &AgentId) -> bool {

@@ -194,7 +194,8 @@ pub(super) async fn revoke(
     InPath(Named { id }): InPath<Named>,
 ) -> RestAnswer<RevokedLogin> {
     if principal.login_id() != Some(&id) {
-        check_right(&server.services, &principal, Right::MakeLogin)?;
+        check_right(&server.services, &principal, Right::MakeLogin)
+            .map_err(|refusal| principal.refused(refusal))?;
     }
     let store = server.services.store.as_ref();
     let (login, is_news) = match logins::revoke(store, &id, &principal).await {

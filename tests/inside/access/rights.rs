@@ -250,7 +250,10 @@ async fn check(gate: &Gate, anybody: Option<&'static str>) -> Result<()> {
                     ![401, 403].contains(&status),
                     "{name}: {operation} {status} {refusal:?}"
                 ),
-                Some(_) => assert_eq!(status, 403, "{name}: {operation} {refusal:?}"),
+                Some(_) => {
+                    let expected = if with.text.is_some() { 403 } else { 401 };
+                    assert_eq!(status, expected, "{name}: {operation} {refusal:?}");
+                }
             }
         }
         for operation in OPEN {

@@ -191,12 +191,13 @@ async fn permit(
     if !only_reads {
         logins::vouch(server.services.store.as_ref(), principal).await?;
     }
-    match needs {
+    let checked = match needs {
         // Requests that only read leave no entry in the audit.
-        Needs::Right(right) if only_reads => principal.check(right)?,
-        Needs::Right(right) => check_right(&server.services, principal, right)?,
-        Needs::Nothing | Needs::Admission => {}
-    }
+        Needs::Right(right) if only_reads => principal.check(right),
+        Needs::Right(right) => check_right(&server.services, principal, right),
+        Needs::Nothing | Needs::Admission => Ok(()),
+    };
+    checked.map_err(|refusal| principal.refused(refusal))?;
     Ok(Some(stay))
 }
 
