@@ -1,7 +1,7 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> cli -> server -> {session, duties} -> notify -> request -> audit ->
-//! {store, presence, policy, limit, guard, auth, metrics, data_folder, unfinished} -> config -> {address, bytes, files, fleet, listen, memory} -> names`
+//! {store, presence, policy, limit, guard, auth, metrics, data_folder, unfinished} -> config -> {address, bytes, files, fleet, listen, memory, pace} -> names`
 
 mod address;
 mod audit;
@@ -24,6 +24,7 @@ mod metrics;
 mod names;
 mod notify;
 mod ntfy_flags;
+mod pace;
 pub mod policy;
 mod presence;
 mod request;

@@ -234,6 +234,10 @@ fn limits_of_messages() -> Vec<(&'static str, String)> {
         ("HELLO_MAX", limits::HELLO_MAX.to_string()),
         ("UNFINISHED_MAX", limits::UNFINISHED_MAX.to_string()),
         ("UNFINISHED_PER_KEY", limits::UNFINISHED_PER_KEY.to_string()),
+        (
+            "LONG_INPUT_PER_SECOND",
+            limits::LONG_INPUT_PER_SECOND.to_string(),
+        ),
         ("INBOX_MAX", limits::INBOX_MAX.to_string()),
         ("MESSAGE_LIFE", seconds(limits::MESSAGE_LIFE)),
         ("MESSAGE_LIFE_MIN", seconds(limits::MESSAGE_LIFE_MIN)),

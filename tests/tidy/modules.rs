@@ -60,6 +60,7 @@ const MAPS: &[Map] = &[
                 "log",
                 "memory",
                 "ntfy_flags",
+                "pace",
                 "values",
             ],
             &["names"],

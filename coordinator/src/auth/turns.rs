@@ -5,12 +5,14 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
+
+use crate::pace::Pace;
 
 /// The links and requests of one busy key that have their turn at the same time: one core handles more than the store.
 pub(super) const TURNS_PER_KEY: usize = 1;
@@ -18,24 +20,21 @@ pub(super) const TURNS_PER_KEY: usize = 1;
 pub(super) const TURNS_WITHOUT_KEY: usize = 4;
 /// The share of one core, as a divisor, that a principal may take for frames and requests before it counts as busy.
 const SHARE: u32 = 8;
-/// How much it may save up, as time that it has paid for.
+/// The burst, as time of that share.
 const SAVED: Duration = Duration::from_millis(10);
 
 /// The turns of one principal, and how busy it is.
 #[derive(Debug)]
 pub(crate) struct Turns {
     places: Semaphore,
-    began: Instant,
-    /// When its work is paid off, in microseconds since `began`.
-    paid_at: AtomicU64,
+    pace: Mutex<Pace>,
 }
 
 impl Turns {
     pub(super) fn new(at_once: usize) -> Self {
         Self {
             places: Semaphore::new(at_once),
-            began: Instant::now(),
-            paid_at: AtomicU64::new(0),
+            pace: Mutex::new(Pace::with_burst(SAVED)),
         }
     }
 
@@ -44,18 +43,18 @@ impl Turns {
         Self::new(TURNS_PER_KEY)
     }
 
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Records work of one of its links or requests.
     pub(crate) fn note(&self, work: Duration) {
-        let (now, price) = (self.now(), micros(work * SHARE));
-        let paid = |before: u64| Some(before.max(now) + price);
-        let order = Ordering::Relaxed;
-        // It always returns a value.
-        let _ = self.paid_at.fetch_update(order, order, paid);
+        self.pace().note(work * SHARE);
     }
 
     /// Returns whether they have worked more than its share lately.
     pub(crate) fn is_busy(&self) -> bool {
-        self.paid_at.load(Ordering::Relaxed) > self.now() + micros(SAVED)
+        self.pace().rests_until().is_some()
     }
 
     /// Waits for the next turn, in order of arrival, and returns it. Everybody else who has something to do goes first.
@@ -74,14 +73,11 @@ impl Turns {
         }
     }
 
-    /// Waits until the work so far is paid off if the principal is busy, but no longer than `at_most`.
+    /// Waits until the principal is no longer busy, but no longer than `at_most`.
     pub(crate) async fn paid(&self, at_most: Duration) {
-        if self.is_busy() {
-            let ahead = self
-                .paid_at
-                .load(Ordering::Relaxed)
-                .saturating_sub(self.now());
-            sleep(Duration::from_micros(ahead).min(at_most)).await;
+        let until = self.pace().rests_until();
+        if let Some(until) = until {
+            sleep_until(until.min(Instant::now() + at_most)).await;
         }
     }
 
@@ -96,14 +92,6 @@ impl Turns {
         })
         .await
     }
-
-    fn now(&self) -> u64 {
-        micros(self.began.elapsed())
-    }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -131,7 +119,7 @@ mod tests {
         let (turns, second) = (Turns::new(1), Duration::from_secs(1));
         for (work, expected) in [
             (SAVED / SHARE, Duration::ZERO),
-            (2 * SAVED, 2 * SAVED * SHARE),
+            (2 * SAVED, 2 * SAVED * SHARE - SAVED),
             (second, second / 4),
         ] {
             tokio::time::advance(second).await;

@@ -32,15 +32,15 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::bounds::{CALLS_AT_ONCE, ENDED_WAITS, TOGETHER};
+use self::bounds::{CALLS_AT_ONCE, ENDED_WAITS, SAVED, TOGETHER};
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::end::EndReason;
 use self::finished::{Calls, Finished, Running, beside};
 use self::ledger::{Ledger, Noted};
 use self::outbox::Outbox;
-use self::pace::Pace;
 use crate::auth::Stay;
+use crate::pace::Pace;
 use crate::presence::{Listener, News, Present, ReadingAlong};
 use crate::request::{self, CALL_DEADLINE, Caller, Services};
 use crate::store::StoreError;
@@ -171,7 +171,7 @@ impl Session {
             present,
             reading_along,
             ledger: Ledger::default(),
-            pace: Pace::default(),
+            pace: Pace::with_burst(SAVED),
             calls: FuturesUnordered::new(),
             finished: VecDeque::new(),
             noted: None,
@@ -298,7 +298,8 @@ impl Session {
             Woken::Frame(frame) => {
                 if let Some((text, held)) = frame? {
                     let is_crowded = self.calls_at_work() >= CALLS_AT_ONCE;
-                    self.pace.note(text.len(), usize::from(is_crowded));
+                    self.pace
+                        .note(pace::price(text.len(), usize::from(is_crowded)));
                     self.on_frame(&text, held)?;
                 }
             }

@@ -10,14 +10,17 @@
 mod frames;
 mod intake;
 mod records;
+mod room;
 
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use c3po_shared::limits::{FRAME_MAX, UNFINISHED_MAX, UNFINISHED_PER_KEY};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 pub(crate) use self::intake::Intake;
+use self::room::charge;
+pub(crate) use self::room::{Charge, Room};
 
 /// The free bytes of each message: most messages are never charged.
 const FREE: usize = 4 << 10;
@@ -100,67 +103,13 @@ impl Budget {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(bytes).ok();
         let charge = take(&one.answers)
             .zip(take(&self.all.answers))
-            .map(|(one, all)| Charge { one, all });
+            .map(|(one, all)| Charge::of(one, all));
         charge.map(Some).ok_or_else(unread)
     }
 
     /// Opens an account for input from a client that is not yet authenticated.
     pub(crate) fn account_of_stranger(&self, longest: usize) -> Account {
         self.account(&self.strangers, longest)
-    }
-}
-
-/// Room for a number of bytes, of the coordinator or of one key: for input, for whole texts, and for other answers, so that
-/// none keeps another waiting.
-#[derive(Debug, Clone)]
-pub(crate) struct Room {
-    free: Arc<Semaphore>,
-    texts: Arc<Semaphore>,
-    answers: Arc<Semaphore>,
-    reduced: Arc<Once>,
-}
-
-impl Default for Room {
-    /// Returns the room of one key. Requests without a key share one room.
-    fn default() -> Self {
-        Self::of(UNFINISHED_PER_KEY)
-    }
-}
-
-impl Room {
-    fn of(bytes: usize) -> Self {
-        let room = || Arc::new(Semaphore::new(bytes));
-        Self {
-            free: room(),
-            texts: room(),
-            answers: room(),
-            reduced: Arc::new(Once::new()),
-        }
-    }
-
-    /// Reduces the room of a key, which is made before the budget is known, to this number of bytes. Only the first call
-    /// counts.
-    fn reduce_to(&self, bytes: usize) {
-        self.reduced.call_once(|| {
-            for room in [&self.free, &self.texts, &self.answers] {
-                room.forget_permits(UNFINISHED_PER_KEY.saturating_sub(bytes));
-            }
-        });
-    }
-}
-
-/// Takes that many bytes of a key's room, then of the coordinator's. In this order, a key without room takes nothing of the
-/// shared one.
-async fn charge(bytes: usize, one: Arc<Semaphore>, all: Arc<Semaphore>) -> Charge {
-    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let take = async |room: Arc<Semaphore>| {
-        room.acquire_many_owned(bytes)
-            .await
-            .expect("it is never closed")
-    };
-    Charge {
-        one: take(one).await,
-        all: take(all).await,
     }
 }
 
@@ -171,22 +120,6 @@ pub(crate) fn unread() -> Refusal {
     Refusal::new(ErrorCode::RateLimited, error)
         .suggest("Read the answers to earlier calls, and call again in a few seconds.")
         .detail("retry_after_seconds", RETRY_AFTER)
-}
-
-/// Charged bytes, released when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Charge {
-    one: OwnedSemaphorePermit,
-    all: OwnedSemaphorePermit,
-}
-
-impl Charge {
-    /// Releases the charge above this number of bytes.
-    pub(crate) fn shrink(&mut self, bytes: usize) {
-        for permits in [&mut self.one, &mut self.all] {
-            drop(permits.split(permits.num_permits().saturating_sub(bytes)));
-        }
-    }
 }
 
 /// Charges the messages or requests of one connection, one after the other.
@@ -218,13 +151,9 @@ impl Account {
         self.charged.max(FREE)
     }
 
-    /// Takes that amount from both rooms, waiting until they have it.
+    /// Takes that amount from both rooms, waiting until they have it and the key has not exceeded its rate.
     pub(crate) fn room(&self, missing: usize) -> impl Future<Output = Charge> + Send + 'static {
-        charge(
-            missing,
-            Arc::clone(&self.one.free),
-            Arc::clone(&self.all.free),
-        )
+        self.one.clone().take(missing, self.all.clone())
     }
 
     /// Adds a charge to the message or request.
@@ -248,6 +177,7 @@ impl Account {
         self.charged = 0;
         if let Some(held) = &mut held {
             held.shrink(2 * bytes);
+            self.one.note(bytes);
         }
         held
     }

@@ -1,0 +1,152 @@
+//! The rooms of the budget, and how fast long input may fill that of a key: without a rate, one key's 100 links that come again
+//! and again with long messages slow others down sixfold.
+
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+use c3po_shared::limits::{LONG_INPUT_PER_SECOND, UNFINISHED_PER_KEY};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep_until;
+
+use crate::pace::Pace;
+
+/// The burst of long input, as time at its rate.
+const BURST: Duration = Duration::from_secs(1);
+
+/// Room for a number of bytes, of the coordinator or of one key: for input, for whole texts, and for other answers, so that
+/// none keeps another waiting.
+#[derive(Debug, Clone)]
+pub(crate) struct Room {
+    pub(super) free: Arc<Semaphore>,
+    pub(super) texts: Arc<Semaphore>,
+    pub(super) answers: Arc<Semaphore>,
+    reduced: Arc<Once>,
+    /// Of long input.
+    pace: Arc<Mutex<Pace>>,
+}
+
+impl Default for Room {
+    /// Returns the room of one key. Requests without a key share one room.
+    fn default() -> Self {
+        Self::of(UNFINISHED_PER_KEY)
+    }
+}
+
+impl Room {
+    pub(super) fn of(bytes: usize) -> Self {
+        let room = || Arc::new(Semaphore::new(bytes));
+        Self {
+            free: room(),
+            texts: room(),
+            answers: room(),
+            reduced: Arc::new(Once::new()),
+            pace: Arc::new(Mutex::new(Pace::with_burst(BURST))),
+        }
+    }
+
+    /// Takes that many bytes for input, then of the coordinator's room. A key that has exceeded its rate waits in between, so
+    /// that the input which goes on at the end of its wait is no more than fits into its room.
+    pub(super) async fn take(self, bytes: usize, all: Self) -> Charge {
+        let one = take(bytes, &self.free).await;
+        self.rest().await;
+        Charge {
+            one,
+            all: take(bytes, &all.free).await,
+        }
+    }
+
+    /// Records a long message or request of that length.
+    pub(super) fn note(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.pace()
+            .note(Duration::from_secs(1) / LONG_INPUT_PER_SECOND * bytes);
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while its long input exceeds the rate.
+    async fn rest(&self) {
+        loop {
+            let until = self.pace().rests_until();
+            let Some(until) = until else { return };
+            sleep_until(until).await;
+        }
+    }
+
+    /// Reduces the room of a key, which is made before the budget is known, to this number of bytes. Only the first call
+    /// counts.
+    pub(super) fn reduce_to(&self, bytes: usize) {
+        self.reduced.call_once(|| {
+            for room in [&self.free, &self.texts, &self.answers] {
+                room.forget_permits(UNFINISHED_PER_KEY.saturating_sub(bytes));
+            }
+        });
+    }
+}
+
+/// Takes that many bytes of a key's room, then of the coordinator's. In this order, a key without room takes nothing of the
+/// shared one.
+pub(super) async fn charge(bytes: usize, one: Arc<Semaphore>, all: Arc<Semaphore>) -> Charge {
+    Charge {
+        one: take(bytes, &one).await,
+        all: take(bytes, &all).await,
+    }
+}
+
+/// Takes that many bytes of a room.
+async fn take(bytes: usize, room: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let taking = Arc::clone(room).acquire_many_owned(bytes);
+    taking.await.expect("it is never closed")
+}
+
+/// Charged bytes, released when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    one: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+}
+
+impl Charge {
+    pub(super) fn of(one: OwnedSemaphorePermit, all: OwnedSemaphorePermit) -> Self {
+        Self { one, all }
+    }
+
+    /// Releases the charge above this number of bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        for permits in [&mut self.one, &mut self.all] {
+            drop(permits.split(permits.num_permits().saturating_sub(bytes)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::unfinished::Budget;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_sends_long_messages_at_its_rate_through_however_many_connections() {
+        let (budget, room, other) = (Budget::within(None), Room::default(), Room::default());
+        let length = LONG_INPUT_PER_SECOND as usize / 16;
+        let (began, seconds) = (Instant::now(), 4);
+        for _ in 0..16 * (seconds + 1) {
+            let mut account = budget.account(&room, length);
+            account.hold(length).await;
+            drop(account.settle(length));
+        }
+        let rest = began.elapsed();
+        let expected = Duration::from_secs(1) * (seconds - 1)..=Duration::from_secs(1) * seconds;
+        assert!(expected.contains(&rest), "{rest:?}");
+        let began = Instant::now();
+        let mut account = budget.account(&other, length);
+        account.hold(length).await;
+        let mut short = budget.account(&room, length);
+        short.hold(100).await;
+        assert_eq!(began.elapsed(), Duration::ZERO, "of another key, or short");
+    }
+}
