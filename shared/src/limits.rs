@@ -147,7 +147,7 @@ pub const LISTS_WITHOUT_KEY: usize = 4;
 pub const WAITS_PER_KEY: usize = 4_096;
 
 /// The most simultaneous waits of all clients without a key.
-pub const WAITS_WITHOUT_KEY: usize = 8_192;
+pub const WAITS_WITHOUT_KEY: usize = 6_144;
 /// The most parts of a question to people.
 pub const PARTS_MAX: usize = 4;
 /// The most options of a part.
