@@ -139,19 +139,20 @@ local function escaped(value)
   return string.find(value, '["\\%c]') and string.sub(cjson.encode(value), 2, -2) or value
 end
 
--- Adds an entry about an agent to the log: {field, value, ...} after the agent, without empty values.
--- The entry is joined once: Lua hashes every text that it makes.
+-- Returns a field of an entry that follows others; '' without a value.
+local function field(title, value)
+  return value == '' and '' or '","' .. title .. '":"' .. escaped(value)
+end
+
+-- Adds an entry about an agent to the log, with further fields. They are JSON already, as `field` returns it: ids and words of
+-- the vocabulary need no escapes. Each text is joined at once, because Lua hashes every text that it makes.
 local function log(event, who, fields)
-  local parts = { '{"at":"', time_text(now), '","event":"', event, '","agent":"', who }
-  for i = 1, #fields, 2 do
-    if fields[i + 1] ~= '' then
-      local at = #parts
-      parts[at + 1], parts[at + 2], parts[at + 3], parts[at + 4] = '","', fields[i], '":"',
-        escaped(fields[i + 1])
-    end
-  end
-  parts[#parts + 1] = '"}'
-  log_whole(table.concat(parts))
+  log_whole('{"at":"' .. time_text(now) .. '","event":"' .. event .. '","agent":"' .. who .. fields .. '"}')
+end
+
+-- Returns the fields of an entry about a message.
+local function about_message(to, id)
+  return '","to":"' .. to .. '","message_id":"' .. id
 end
 
 -- After how many entries the log is shortened. Redis deletes at most 10,000 at once.
@@ -298,7 +299,7 @@ local function expire_one(id, expires, at)
   local facts = read_facts(kept[1], id)
   if facts then
     redis.call('HSET', key, 'history', (kept[2] or '') .. step('expired', at, '-', '-', '-'))
-    log('receipt', name, { 'to', facts.from, 'message_id', id, 'stage', 'expired' })
+    log('receipt', name, about_message(facts.from, id) .. field('stage', 'expired'))
     wake('receipt', facts.from)
     is_news = true
   end

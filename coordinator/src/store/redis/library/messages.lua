@@ -91,7 +91,8 @@ local function put(key, thread, due, args, at, about)
   end
   local kind = string.match(args[at + 5], '^%S+ %S+ %d %d+ %d+ %d+ (%S+)')
   log(about and 'answered' or 'accepted', from,
-    { 'key', args[at + 13], 'login', args[at + 14], 'to', name, 'message_id', id, 'about', about or '', 'verb', kind })
+    field('key', args[at + 13]) .. field('login', args[at + 14]) .. about_message(name, id)
+    .. field('about', about or '') .. '","verb":"' .. kind)
   wake('inbox', name)
   return position
 end
@@ -227,7 +228,7 @@ define('conclude', SMALL, function(keys, args)
     redis.call('HDEL', waits_key(facts.from), question)
   end
   log('receipt', facts.from,
-    { 'key', args[5], 'to', name, 'message_id', question, 'stage', stage, 'via', args[4] })
+    field('key', args[5]) .. about_message(name, question) .. field('stage', stage) .. field('via', args[4]))
   wake('receipt', facts.from)
   publish(args[1])
   return 1
@@ -253,7 +254,7 @@ define('acknowledge', SMALL, function(keys, args)
         expire_one(id, facts.expires, facts.expires)
       end
       if settle(id, facts) then
-        log('acknowledged', name, { 'key', args[4], 'login', args[5], 'to', facts.from, 'message_id', id })
+        log('acknowledged', name, field('key', args[4]) .. field('login', args[5]) .. about_message(facts.from, id))
       end
     end
     settled[#settled + 1] = is_own and 1 or 0
@@ -279,7 +280,7 @@ define('reach_person', SMALL, function(keys, args)
     end
   end
   redis.call('HSET', keys[6], 'history', history .. step(stage, now, via, who, '-'))
-  log('receipt', name, { 'to', facts.from, 'message_id', id, 'stage', stage, 'via', via })
+  log('receipt', name, about_message(facts.from, id) .. field('stage', stage) .. field('via', via))
   wake('receipt', facts.from)
   publish(args[1])
   return 1
@@ -347,7 +348,8 @@ end
 
 local function log_receipt(id, facts, key, login, stage, via)
   log('receipt', name,
-    { 'key', key, 'login', login, 'to', facts.from, 'message_id', id, 'stage', stage, 'via', via })
+    field('key', key) .. field('login', login) .. about_message(facts.from, id) .. field('stage', stage)
+    .. field('via', via))
 end
 
 -- Records that a message reached a stage, if the agent in use received it, whose host has had the name since that time, and,

@@ -307,7 +307,7 @@ define('claim', SMALL, function(keys, args)
   local link = redis.call('HINCRBY', agent, 'link', 1)
   local session = redis.call('HMGET', agent, 'uid', 'session', 'one_shot', 'state')
   if not is_same or tonumber(held[2]) <= now then
-    log('session_begun', name, { 'key', args[17], 'verb', args[18] })
+    log('session_begun', name, field('key', args[17]) .. field('verb', args[18]))
     publish('-')
     tell_state(session[1], 'stopped', session[4])
   end
@@ -340,9 +340,9 @@ define('release', SMALL, function(keys, args)
   end
   redis.call('HSET', agent, 'held_until', '0', 'last_seen', now)
   if args[7] ~= '' then
-    log('renamed', name, { 'key', args[5], 'to', args[7] })
+    log('renamed', name, field('key', args[5]) .. field('to', args[7]))
   else
-    log('session_ended', name, { 'key', args[5], 'verb', args[6] })
+    log('session_ended', name, field('key', args[5]) .. field('verb', args[6]))
   end
   publish('-')
   tell_state(record[5], record[6], 'stopped')
@@ -540,7 +540,7 @@ define('amend', SMALL, function(keys, args)
   local known = redis.call('HMGET', agent, 'state', 'uid')
   if state ~= '' and known[1] ~= state then
     redis.call('HSET', agent, 'state', state)
-    log('status_changed', name, { 'key', key, 'verb', state })
+    log('status_changed', name, field('key', key) .. field('verb', state))
     publish('-')
     tell_state(known[2], known[1], state)
   end
