@@ -20,7 +20,6 @@ use super::wait::{self, Wanted};
 use super::{CALL_DEADLINE, Caller, Done, Services, begin_call, begin_read, check_speaker, triage};
 use crate::auth::Principal;
 use crate::clock;
-use crate::store::Quota;
 use crate::unfinished::Charge;
 
 /// `ask_user`. The charge of its texts is held until they are stored.
@@ -225,10 +224,5 @@ async fn store(
     draft: &Draft,
 ) -> Result<Accepted, Refusal> {
     take_turn(services, caller, id, draft.permission.verb())?;
-    let human = AgentId::human();
-    services
-        .store
-        .introduce(&human, None, &Quota::default())
-        .await?;
-    deposit(services, caller, id, draft, &human).await
+    deposit(services, caller, id, draft, &AgentId::human()).await
 }

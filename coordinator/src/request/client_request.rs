@@ -18,7 +18,7 @@ use super::permission::Permission;
 use super::receipts::{own_message, tracked};
 use super::{Caller, Services, begin_read};
 use crate::clock;
-use crate::store::{Conclusion, Duty, Quota, StoreError};
+use crate::store::{Conclusion, Duty, StoreError};
 
 /// How often it is checked whether the session behind an open request of a client is over.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(20);
@@ -53,10 +53,6 @@ pub(super) async fn request_permission(
         question: Some(Box::new(question)),
     };
     let human = AgentId::human();
-    services
-        .store
-        .introduce(&human, None, &Quota::default())
-        .await?;
     // Planned before the question exists, so that none is without it.
     let first = MessageId::of_call(&caller.agent, &human, id, 0);
     let due = clock::now() + LOOKED_AT_EVERY;

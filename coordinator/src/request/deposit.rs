@@ -17,7 +17,7 @@ use super::guard::{self, Exchange};
 use super::permission::Permission;
 use super::{Caller, Services};
 use crate::clock;
-use crate::store::{Send, SendOutcome, StoreError};
+use crate::store::{Quota, Send, SendOutcome, StoreError};
 
 /// How many ids are tried if an id is taken: a collision has a chance of 1 in 4 billion per stored message.
 pub(super) const ID_TRIES: u32 = 8;
@@ -139,7 +139,7 @@ async fn store_draft(
             login,
             speaker: caller.speaker(),
         };
-        let outcome = heard(services, caller, &send.message, services.store.send(&send)).await?;
+        let outcome = heard(services, caller, &send.message, store(services, &send)).await?;
         if let Some(sent) = sent(services, caller, send.message, outcome).await? {
             return Ok(sent);
         }
@@ -148,6 +148,17 @@ async fn store_draft(
         ErrorCode::Internal,
         "no free message id was found",
     ))
+}
+
+/// Stores a message. The first one to people introduces their agent.
+pub(super) async fn store(services: &Services, send: &Send) -> Result<SendOutcome, StoreError> {
+    let (outcome, to) = (services.store.send(send).await?, &send.message.to_agent);
+    if !to.is_human() || !matches!(outcome, SendOutcome::NoSuchAgent) {
+        return Ok(outcome);
+    }
+    let quota = Quota::default();
+    services.store.introduce(to, None, &quota).await?;
+    services.store.send(send).await
 }
 
 /// Waits for the store to take a message. If the outcome stays unknown, the audit records that, because it may have been

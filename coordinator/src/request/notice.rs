@@ -5,7 +5,7 @@ use c3po_shared::limits::{INBOX_MAX, NEWS_LIFE};
 use c3po_shared::message::Message;
 use c3po_shared::vocabulary::{Kind, Priority};
 
-use super::Services;
+use super::{Services, deposit};
 use crate::clock;
 use crate::store::{Quota, Result, Send, SendOutcome};
 
@@ -21,8 +21,6 @@ pub(crate) async fn notify_people(services: &Services, title: &str, text: String
 async fn store(services: &Services, title: &str, text: String) -> Result<SendOutcome> {
     let (from, to, call) = (AgentId::system(), AgentId::human(), CallId::fresh());
     let (id, now) = (MessageId::of_call(&from, &to, call, 0), clock::now());
-    let quota = Quota::default();
-    services.store.introduce(&to, None, &quota).await?;
     let message = Message {
         thread_id: id.clone(),
         id,
@@ -54,10 +52,10 @@ async fn store(services: &Services, title: &str, text: String) -> Result<SendOut
         kept: NEWS_LIFE,
         spares_away: false,
         one_shot: false,
-        quota,
+        quota: Quota::default(),
         key: None,
         login: None,
         speaker: None,
     };
-    services.store.send(&send).await
+    deposit::store(services, &send).await
 }
