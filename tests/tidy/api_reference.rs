@@ -328,6 +328,7 @@ fn limits_of_access() -> Vec<(&'static str, String)> {
         ("LOGIN_CODES_MAX", limits::LOGIN_CODES_MAX.to_string()),
         ("AT_ONCE_PER_KEY", limits::AT_ONCE_PER_KEY.to_string()),
         ("CALLS_PER_KEY", limits::CALLS_PER_KEY.to_string()),
+        ("CALLS_PER_SECOND", limits::CALLS_PER_SECOND.to_string()),
         ("CALLS_WITHOUT_KEY", limits::CALLS_WITHOUT_KEY.to_string()),
         ("READS_PER_KEY", limits::READS_PER_KEY.to_string()),
         ("READS_WITHOUT_KEY", limits::READS_WITHOUT_KEY.to_string()),

@@ -15,12 +15,14 @@ use super::work::Work;
 const RETRY_AFTER: u64 = 2;
 
 impl Who {
+    /// Returns whether its clients are one host, and not clients that may be many.
+    pub(super) fn is_one_host(&self) -> bool {
+        !matches!(self, Self::Anybody(_) | Self::Token)
+    }
+
     /// Returns the first limit for one host, the second one for clients that may be many hosts.
     pub(super) fn limit(&self, (one, many): (usize, usize)) -> usize {
-        match self {
-            Self::Anybody(_) | Self::Token => many,
-            Self::Local | Self::Key { .. } | Self::Login { .. } => one,
-        }
+        if self.is_one_host() { one } else { many }
     }
 
     /// Returns it with its verb, for the refusal of a further place.
@@ -81,9 +83,9 @@ impl Principal {
         work: Work,
         within: Duration,
     ) -> Result<SemaphorePermit<'_>, Refusal> {
-        if let Ok(place) = timeout(within, self.places.of(work).acquire()).await {
+        if let Ok(place) = timeout(within, self.places.take(work)).await {
             self.is_recent().await?;
-            return Ok(place.expect("it is never closed"));
+            return Ok(place);
         }
         Err(self.no_place(work.limits(), work.plural()))
     }
@@ -109,13 +111,31 @@ impl Principal {
 
 #[cfg(test)]
 mod tests {
-    use c3po_shared::limits::{READS_PER_KEY, READS_WITHOUT_KEY};
+    use c3po_shared::limits::{CALLS_PER_SECOND, READS_PER_KEY, READS_WITHOUT_KEY};
     use c3po_shared::refusal::ErrorCode;
     use c3po_shared::vocabulary::Scope;
+    use tokio::time::Instant;
 
     use super::super::principal::Reach;
     use super::super::principal::tests::key;
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_calls_at_its_rate_and_clients_that_may_be_many_hosts_as_they_like() {
+        let second = Duration::from_secs(1);
+        for (principal, seconds) in [
+            (key(Scope::Agent, "*"), 2),
+            (Principal::anybody(Reach::Network), 0),
+        ] {
+            let began = Instant::now();
+            // The first second of calls is the burst.
+            for _ in 0..3 * CALLS_PER_SECOND {
+                drop(principal.begin(Work::Call, second).await.expect("a place"));
+            }
+            assert_eq!(began.elapsed().as_secs_f64().round() as u32, seconds);
+            drop(principal.begin(Work::Read, second).await.expect("a place"));
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_principal_has_few_reads_at_a_time_and_others_do_not_wait() {

@@ -174,7 +174,7 @@ impl Principal {
     }
 
     fn of(who: Who) -> Self {
-        let places = Places::new(|limits| who.limit(limits));
+        let places = Places::new(who.is_one_host());
         let turns = Turns::new(who.limit((TURNS_PER_KEY, TURNS_WITHOUT_KEY)));
         Self {
             who,

@@ -1,13 +1,20 @@
 //! The kinds of work for which a principal has places, and these places.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use c3po_shared::limits::{
-    CALLS_PER_KEY, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY, LISTS_PER_KEY,
-    LISTS_WITHOUT_KEY, LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY, QUESTION_PAGES_PER_KEY,
-    QUESTION_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
+    CALLS_PER_KEY, CALLS_PER_SECOND, CALLS_WITHOUT_KEY, EVENT_READERS, EVENT_READERS_PER_KEY,
+    LISTS_PER_KEY, LISTS_WITHOUT_KEY, LOG_PAGES_PER_KEY, LOG_PAGES_WITHOUT_KEY,
+    QUESTION_PAGES_PER_KEY, QUESTION_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep_until};
+
+use crate::pace::Pace;
+
+/// The burst of calls, as time at their rate.
+const BURST: Duration = Duration::from_secs(1);
 
 /// A kind of work in the store. The store does one operation after the other: with a limited number in its queue, no principal
 /// keeps the others waiting.
@@ -64,11 +71,14 @@ pub(super) struct Places {
     log_pages: Semaphore,
     question_pages: Semaphore,
     lists: Semaphore,
+    /// Of calls; `None` for clients that may be many hosts.
+    pace: Option<Mutex<Pace>>,
 }
 
 impl Places {
-    /// Returns free places. `limit` returns that of the principal, of one for a host and one for many.
-    pub(super) fn new(limit: impl Fn((usize, usize)) -> usize) -> Self {
+    /// Returns free places, for one host or for clients that may be many.
+    pub(super) fn new(is_one_host: bool) -> Self {
+        let limit = |(one, many): (usize, usize)| if is_one_host { one } else { many };
         let places = |work: Work| Semaphore::new(limit(work.limits()));
         let streams = limit((EVENT_READERS_PER_KEY, EVENT_READERS));
         Self {
@@ -81,7 +91,27 @@ impl Places {
             log_pages: places(Work::LogPage),
             question_pages: places(Work::QuestionPage),
             lists: places(Work::List),
+            pace: is_one_host.then(|| Mutex::new(Pace::with_burst(BURST))),
         }
+    }
+
+    /// Takes a place for a kind of work, in order of arrival. Calls beyond their rate keep it until they are due.
+    pub(super) async fn take(&self, work: Work) -> SemaphorePermit<'_> {
+        let place = self.of(work).acquire().await.expect("it is never closed");
+        if matches!(work, Work::Call)
+            && let Some(until) = self.call_is_due()
+        {
+            sleep_until(until).await;
+        }
+        place
+    }
+
+    /// Counts one more call. Returns when it is due, unless that is now.
+    fn call_is_due(&self) -> Option<Instant> {
+        let pace = self.pace.as_ref()?;
+        let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
+        pace.note(Duration::from_secs(1) / CALLS_PER_SECOND);
+        pace.rests_until()
     }
 
     /// Returns those for a kind of work.
