@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::store::{
-    CLAIMED_MAX, Claim, Claimed, Due, Duty, Ending, RETURN_MAX, Removal, Store,
+    CLAIMED_MAX, Claim, Claimed, Due, Duty, Ending, REQUEST_CHECKED_EVERY, RETURN_MAX, Removal,
+    SendOutcome, Store,
 };
-use c3po_shared::limits::NAME_LIFE;
+use c3po_shared::limits::{NAME_LIFE, QUESTIONS_PER_AGENT};
+use c3po_shared::message::Message;
+use c3po_shared::question::{ClientRequest, Question};
 use c3po_shared::receipt::Stage;
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::QuestionKind;
 use harness::eventually::eventually;
 use harness::redis::Redis;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::fixture::{LEASE, SHORT, SOON, brief, claim, id, message, woken};
+use super::fixture::{LEASE, SHORT, SOON, brief, claim, id, message, send, woken};
 use super::redis::fixture_on;
 
 /// A claim that outlasts every test.
@@ -92,6 +96,48 @@ pub(crate) async fn a_due_duty_is_claimed_once_also_when_50_race(fixture: Fixtur
         assert!(fixture.store.finish(claimed).await?);
     }
     assert_eq!(fixture.store.claim_due(10, HOLD).await?, Due::default());
+    Ok(())
+}
+
+/// A request of a client comes with the duty that ends it with its session; one that is refused leaves none.
+pub(crate) async fn only_a_stored_request_of_a_client_has_its_duty(fixture: Fixture) -> Result<()> {
+    for agent in ["human", "a", "b"] {
+        fixture.introduce(agent, None).await?;
+    }
+    let request = |from: &str| {
+        let question = Question {
+            kind: QuestionKind::Permission,
+            parts: Vec::new(),
+            needs_person: true,
+            escalated: false,
+            request: Some(ClientRequest {
+                tool: "Bash".to_owned(),
+                input: "{}".to_owned(),
+                suggestions: Vec::new(),
+                subagent: None,
+                generation: None,
+                hash: String::new(),
+            }),
+        };
+        send(Message {
+            question: Some(Box::new(question)),
+            ..message(from, "human", "may I?")
+        })
+    };
+    for _ in 0..QUESTIONS_PER_AGENT {
+        let question = send(message("a", "human", "which one?"));
+        ensure!(fixture.store.send(&question).await? == SendOutcome::Stored);
+    }
+    let refused = fixture.store.send(&request("a")).await?;
+    ensure!(matches!(refused, SendOutcome::TooManyQuestions { .. }));
+    let is_checked = async || {
+        // Pushes are due at once, expiry after days.
+        let due = fixture.store.claim_due(CLAIMED_MAX, HOLD).await?;
+        Ok::<_, anyhow::Error>(due.next.is_some_and(|next| next <= REQUEST_CHECKED_EVERY))
+    };
+    assert!(!is_checked().await?);
+    ensure!(fixture.store.send(&request("b")).await? == SendOutcome::Stored);
+    assert!(is_checked().await?);
     Ok(())
 }
 
@@ -274,7 +320,7 @@ pub(crate) async fn a_send_plans_the_expiry_of_its_inbox(fixture: Fixture) -> Re
     assert_eq!(one.duty, Duty::expire(&id("b")));
     // A message that arrives meanwhile, and expires before the others.
     let soon = Timestamp::now() + HOLD;
-    let third = c3po_shared::message::Message {
+    let third = Message {
         expires_at: soon,
         ..message("a", "b", "third")
     };

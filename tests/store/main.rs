@@ -213,6 +213,7 @@ macro_rules! every_promise {
                 only_what_is_recorded_of_a_message_counts_as_an_advance;
             duties:
                 a_due_duty_is_claimed_once_also_when_50_race,
+                only_a_stored_request_of_a_client_has_its_duty,
                 a_claim_that_ran_out_is_taken_over_and_its_end_changes_nothing,
                 a_duty_is_due_at_the_earliest_time_for_which_it_was_planned,
                 a_duty_that_is_planned_during_its_claim_is_due_again,

@@ -18,10 +18,8 @@ use super::permission::Permission;
 use super::receipts::{own_message, tracked};
 use super::{Caller, Services, begin_read};
 use crate::clock;
-use crate::store::{Conclusion, Duty, StoreError};
+use crate::store::{Conclusion, REQUEST_CHECKED_EVERY, StoreError};
 
-/// How often it is checked whether the session behind an open request of a client is over.
-const LOOKED_AT_EVERY: Duration = Duration::from_secs(20);
 /// How many bytes of the hash of a request are kept.
 const HASH_BYTES: usize = 16;
 
@@ -52,12 +50,7 @@ pub(super) async fn request_permission(
         life: services.message_life,
         question: Some(Box::new(question)),
     };
-    let human = AgentId::human();
-    // Planned before the question exists, so that none is without it.
-    let first = MessageId::of_call(&caller.agent, &human, id, 0);
-    let due = clock::now() + LOOKED_AT_EVERY;
-    services.store.plan(&Duty::end_request(&first), due).await?;
-    let (message, receipt) = deposit(services, caller, id, &draft, &human).await?;
+    let (message, receipt) = deposit(services, caller, id, &draft, &AgentId::human()).await?;
     Ok(Reply::Sent(Sent { message, receipt }))
 }
 
@@ -73,7 +66,7 @@ pub(crate) async fn end_request(
         return Ok(None);
     }
     if !is_over(services, &kept.message).await? {
-        return Ok(Some(LOOKED_AT_EVERY));
+        return Ok(Some(REQUEST_CHECKED_EVERY));
     }
     let conclusion = Conclusion {
         asker: id.from(),

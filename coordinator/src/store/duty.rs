@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::message::Message;
 use c3po_shared::time::Timestamp;
 use uuid::Uuid;
 
@@ -15,6 +16,15 @@ use super::Result;
 
 /// The most duties that one call claims: it costs Redis three commands for each, and no call runs more than 500.
 pub const CLAIMED_MAX: usize = 100;
+
+/// How often it is checked whether the session behind an open request of a client is over.
+pub const REQUEST_CHECKED_EVERY: Duration = Duration::from_secs(20);
+
+/// Returns whether it is a request of a client to people, which ends with its session.
+pub(super) fn is_client_request(message: &Message) -> bool {
+    let question = message.question.as_ref();
+    question.is_some_and(|question| question.needs_verdict())
+}
 
 /// The kinds of duties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -41,7 +41,8 @@ pub use self::agent::{
 };
 pub use self::audit::AuditStore;
 pub use self::conclusion::{Conclusion, OpenQuestion, PersonReached};
-pub use self::duty::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, DutyStore};
+use self::duty::is_client_request;
+pub use self::duty::{CLAIMED_MAX, Claimed, Due, Duty, DutyKind, DutyStore, REQUEST_CHECKED_EVERY};
 pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
 pub(crate) use self::keys::FORMER_NAME;

@@ -15,8 +15,9 @@ use super::{RedisStore, room};
 use crate::store::fill::is_short;
 use crate::store::quota::{self, Exceeded};
 use crate::store::{
-    Actor, AnswerOutcome, Conclusion, PersonReached, REPEAT_MARGIN, Result, Send, SendOutcome,
-    Settled, Speaker, StoreError, StoredMessage, Wake, counted_host,
+    Actor, AnswerOutcome, Conclusion, PersonReached, REPEAT_MARGIN, REQUEST_CHECKED_EVERY, Result,
+    Send, SendOutcome, Settled, Speaker, StoreError, StoredMessage, Wake, counted_host,
+    is_client_request,
 };
 
 /// How many messages one call changes, with up to 15 commands each: no call runs more than 500.
@@ -199,7 +200,11 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) {
             .arg(QUESTIONS_MAX)
             .arg(NOTICES_PER_HOST)
             .arg(NOTICES_MAX)
-            .arg(counted_host(message));
+            .arg(counted_host(message))
+            .arg(match is_client_request(message) {
+                true => REQUEST_CHECKED_EVERY.as_millis().to_string(),
+                false => String::new(),
+            });
     }
 }
 

@@ -19,7 +19,8 @@ use super::{audit, duties, people, quota};
 use crate::store::fill::is_short;
 use crate::store::quota::cost;
 use crate::store::{
-    AnswerOutcome, Duty, REPEAT_MARGIN, Result, Send, SendOutcome, Wake, counted_host, stored_at,
+    AnswerOutcome, Duty, REPEAT_MARGIN, REQUEST_CHECKED_EVERY, Result, Send, SendOutcome, Wake,
+    counted_host, is_client_request, stored_at,
 };
 
 /// How many messages one step settles: others wait for it, and a full disk must have room for it.
@@ -330,6 +331,10 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
     duties::plan(work, &Duty::expire(&message.to_agent), message.expires_at)?;
     if message.to_agent.is_human() {
         duties::plan(work, &Duty::push(&message.id), work.now)?;
+    }
+    if is_client_request(message) {
+        let first = work.now + REQUEST_CHECKED_EVERY;
+        duties::plan(work, &Duty::end_request(&message.id), first)?;
     }
     Ok(position.cast_unsigned())
 }
