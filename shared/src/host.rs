@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::AgentId;
-use crate::join::{CHOSEN_MAX, NAME_PATTERN};
+use crate::join::NAME_PATTERN;
 use crate::limits::LABEL_MAX;
 use crate::refusal::Refusal;
 
@@ -63,10 +63,13 @@ pub struct RenamedHost {
     pub keys: usize,
 }
 
+/// The longest name that a host chooses when it joins: that of a computer in a network.
+const CHOSEN_MAX: usize = 63;
+
 /// Checks the name that a host chooses when it joins: words of ASCII letters and digits, with `-`, `_`, `.` or apostrophes
 /// inside them, but no name that is a part of c3po. So it neither looks like another one nor like the rest of a title.
 ///
-/// Errors: `INVALID_REQUEST` if it does not match [`CHOSEN_PATTERN`](crate::join::CHOSEN_PATTERN) or is reserved, with the ways to give another name.
+/// Errors: `INVALID_REQUEST`, with the ways to give another name.
 pub fn check_chosen(host: &str) -> Result<(), Refusal> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.'’".contains(c);
     let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());

@@ -164,7 +164,7 @@ pub struct JoinRequest {
     /// The secret of its code.
     pub code: String,
     /// Its name, by which its key is listed.
-    #[schemars(length(max = CHOSEN_MAX), regex(pattern = CHOSEN_PATTERN))]
+    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub host: String,
     /// Proves that the host already has a key of this fleet, so that it keeps that key's host: see [`crate::proof`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -226,19 +226,6 @@ pub const NAME_PATTERN: &str = concat!(
     hidden!(),
     "]*$"
 );
-
-/// The longest name that a host chooses when it joins: that of a computer in a network.
-pub(crate) const CHOSEN_MAX: usize = 63;
-
-/// A word of such a name, as part of a regular expression.
-macro_rules! word {
-    () => {
-        "[A-Za-z0-9]+([-_.'’]{1,2}[A-Za-z0-9]+)*"
-    };
-}
-
-/// The pattern for the name that a host chooses when it joins: see [`crate::host::check_chosen`].
-pub const CHOSEN_PATTERN: &str = concat!("^", word!(), "( ", word!(), ")*$");
 
 /// The pattern for the name of a person: not one with the marks of other answers, `triage/NAME`, `terminal@HOST` and `local (not
 /// verified)`.
