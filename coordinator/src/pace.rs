@@ -1,22 +1,23 @@
 //! A rate with a burst: work beyond the burst rests until it is paid off.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 /// The recent work of a link or a principal.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The burst, as time.
-    saved: Duration,
+    /// As time at the rate.
+    burst: Duration,
     /// When the work is paid off; `None` if there never was any.
     paid_at: Option<Instant>,
 }
 
 impl Pace {
-    pub(crate) fn with_burst(saved: Duration) -> Self {
+    pub(crate) fn with_burst(burst: Duration) -> Self {
         Self {
-            saved,
+            burst,
             paid_at: None,
         }
     }
@@ -29,13 +30,63 @@ impl Pace {
 
     /// Returns until when further work rests, or `None` if it does not.
     pub(crate) fn rests_until(&self) -> Option<Instant> {
-        let until = self.paid_at?.checked_sub(self.saved)?;
+        let until = self.paid_at?.checked_sub(self.burst)?;
         (until > Instant::now()).then_some(until)
+    }
+}
+
+/// The pace of a principal, whose clients work at the same time.
+#[derive(Debug)]
+pub(crate) struct SharedPace(Mutex<Pace>);
+
+impl SharedPace {
+    pub(crate) fn with_burst(burst: Duration) -> Self {
+        Self(Mutex::new(Pace::with_burst(burst)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pace> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records work of that price.
+    pub(crate) fn note(&self, price: Duration) {
+        self.lock().note(price);
+    }
+
+    /// Returns until when further work rests, or `None` if it does not.
+    pub(crate) fn rests_until(&self) -> Option<Instant> {
+        self.lock().rests_until()
+    }
+
+    /// Waits while work rests.
+    pub(crate) async fn rest(&self) {
+        while let Some(until) = self.rests_until() {
+            sleep_until(until).await;
+        }
+    }
+
+    /// Waits while work rests, and records that of this price. If cancelled before, it records nothing.
+    pub(crate) async fn pay(&self, price: Duration) {
+        while let Some(until) = self.try_pay(price) {
+            sleep_until(until).await;
+        }
+    }
+
+    /// Records work of that price, or returns until when it rests.
+    fn try_pay(&self, price: Duration) -> Option<Instant> {
+        let mut pace = self.lock();
+        let until = pace.rests_until();
+        if until.is_none() {
+            pace.note(price);
+        }
+        until
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -55,5 +106,20 @@ mod tests {
         tokio::time::advance(10 * second).await;
         pace.note(second);
         assert_eq!(pace.rests_until(), None, "no more than the burst is saved");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_is_given_up_while_it_rests_costs_nothing() {
+        let second = Duration::from_secs(1);
+        let pace = SharedPace::with_burst(second);
+        pace.note(2 * second);
+        for _ in 0..100 {
+            let given_up = timeout(second / 2, pace.pay(second)).await;
+            assert!(given_up.is_err());
+            pace.note(second / 2);
+        }
+        let began = Instant::now();
+        pace.rest().await;
+        assert_eq!(began.elapsed(), second);
     }
 }

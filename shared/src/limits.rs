@@ -117,10 +117,10 @@ pub const AT_ONCE_PER_KEY: usize = 2_000;
 /// The most simultaneous calls and receipts under one key, besides waits. A further one waits, and is refused
 /// after about two seconds.
 pub const CALLS_PER_KEY: usize = 64;
-/// The rate of calls and receipts of one key, per second.
-pub const CALLS_PER_SECOND: u32 = 5_000;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub const CALLS_WITHOUT_KEY: usize = 256;
+/// The rate of calls and receipts of one key, per second.
+pub const CALLS_PER_SECOND: u32 = 5_000;
 
 /// The most simultaneous reads of texts and long lists, changes of many messages, and sends of many copies, under one key.
 /// A further one waits as above.

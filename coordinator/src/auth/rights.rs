@@ -166,7 +166,7 @@ impl Principal {
     }
 
     /// Returns the refusal of its HTTP request: `UNAUTHORIZED` without a credential, because another request with one may be
-    /// accepted (RFC 9110, 15.5.2).
+    /// accepted.
     pub(crate) fn refused(&self, refusal: Refusal) -> Refusal {
         let code = match &self.who {
             Who::Anybody(_) => ErrorCode::Unauthorized,

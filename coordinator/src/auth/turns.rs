@@ -5,14 +5,13 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout};
 
-use crate::pace::Pace;
+use crate::pace::SharedPace;
 
 /// The links and requests of one busy key that have their turn at the same time: one core handles more than the store.
 pub(super) const TURNS_PER_KEY: usize = 1;
@@ -27,14 +26,14 @@ const SAVED: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Turns {
     places: Semaphore,
-    pace: Mutex<Pace>,
+    pace: SharedPace,
 }
 
 impl Turns {
     pub(super) fn new(at_once: usize) -> Self {
         Self {
             places: Semaphore::new(at_once),
-            pace: Mutex::new(Pace::with_burst(SAVED)),
+            pace: SharedPace::with_burst(SAVED),
         }
     }
 
@@ -43,18 +42,14 @@ impl Turns {
         Self::new(TURNS_PER_KEY)
     }
 
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records work of one of its links or requests.
     pub(crate) fn note(&self, work: Duration) {
-        self.pace().note(work * SHARE);
+        self.pace.note(work * SHARE);
     }
 
     /// Returns whether they have worked more than its share lately.
     pub(crate) fn is_busy(&self) -> bool {
-        self.pace().rests_until().is_some()
+        self.pace.rests_until().is_some()
     }
 
     /// Waits for the next turn, in order of arrival, and returns it. Everybody else who has something to do goes first.
@@ -75,10 +70,8 @@ impl Turns {
 
     /// Waits until the principal is no longer busy, but no longer than `at_most`.
     pub(crate) async fn paid(&self, at_most: Duration) {
-        let until = self.pace().rests_until();
-        if let Some(until) = until {
-            sleep_until(until.min(Instant::now() + at_most)).await;
-        }
+        // No longer is the purpose.
+        let _ = timeout(at_most, self.pace.rest()).await;
     }
 
     /// Does the work of a request, and records it.

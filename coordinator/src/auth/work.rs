@@ -1,6 +1,6 @@
 //! The kinds of work for which a principal has places, and these places.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::limits::{
@@ -9,9 +9,8 @@ use c3po_shared::limits::{
     QUESTION_PAGES_PER_KEY, QUESTION_PAGES_WITHOUT_KEY, READS_PER_KEY, READS_WITHOUT_KEY,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, sleep_until};
 
-use crate::pace::Pace;
+use crate::pace::SharedPace;
 
 /// The burst of calls, as time at their rate.
 const BURST: Duration = Duration::from_secs(1);
@@ -72,7 +71,7 @@ pub(super) struct Places {
     question_pages: Semaphore,
     lists: Semaphore,
     /// Of calls; `None` for clients that may be many hosts.
-    pace: Option<Mutex<Pace>>,
+    pace: Option<SharedPace>,
 }
 
 impl Places {
@@ -91,7 +90,7 @@ impl Places {
             log_pages: places(Work::LogPage),
             question_pages: places(Work::QuestionPage),
             lists: places(Work::List),
-            pace: is_one_host.then(|| Mutex::new(Pace::with_burst(BURST))),
+            pace: is_one_host.then(|| SharedPace::with_burst(BURST)),
         }
     }
 
@@ -99,19 +98,11 @@ impl Places {
     pub(super) async fn take(&self, work: Work) -> SemaphorePermit<'_> {
         let place = self.of(work).acquire().await.expect("it is never closed");
         if matches!(work, Work::Call)
-            && let Some(until) = self.call_is_due()
+            && let Some(pace) = &self.pace
         {
-            sleep_until(until).await;
+            pace.pay(Duration::from_secs(1) / CALLS_PER_SECOND).await;
         }
         place
-    }
-
-    /// Counts one more call. Returns when it is due, unless that is now.
-    fn call_is_due(&self) -> Option<Instant> {
-        let pace = self.pace.as_ref()?;
-        let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
-        pace.note(Duration::from_secs(1) / CALLS_PER_SECOND);
-        pace.rests_until()
     }
 
     /// Returns those for a kind of work.

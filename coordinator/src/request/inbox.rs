@@ -11,7 +11,7 @@ use super::{CHANGED_AT_ONCE, Caller, Services, begin_read};
 use crate::store::{Placed, Selection, Store, StoreError};
 
 /// How many bytes of messages are read at once: the store does nothing else meanwhile.
-const READ_AT_ONCE: usize = 8 << 10;
+pub(super) const READ_AT_ONCE: usize = 8 << 10;
 
 /// `get_messages`
 pub(super) async fn get_messages(

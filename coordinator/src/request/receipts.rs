@@ -7,6 +7,7 @@ use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, furthest};
 use c3po_shared::refusal::Refusal;
 
+use super::inbox::READ_AT_ONCE;
 use super::own::Own;
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
@@ -156,9 +157,10 @@ pub(super) async fn get_thread(
         }
     }
     let mut after = cursor.map(|cursor| cursor.at);
-    // One stretch normally fills the page; more are read only if most of the thread is not visible to the caller.
+    // In parts, so that others have their turns at the store. Some fill the page, unless most of the thread is not visible to
+    // the caller.
     for _ in 0..STRETCHES_MAX {
-        let (limit, bytes) = (page.free() + 1, page.room());
+        let (limit, bytes) = (page.free() + 1, page.room().min(READ_AT_ONCE));
         let stretch = Stretch {
             reader: &caller.agent,
             after: after.as_ref(),

@@ -48,6 +48,9 @@ const HEAD_SIZE_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 /// The limit of the read and write buffers of a connection, in bytes.
 const BUFFER_MAX: usize = 16 << 10;
+/// The buffers of the system for each direction of a connection, in bytes, of which it counts twice as many. By default, it holds
+/// megabytes of answers for a client that reads nothing.
+const SOCKET_BUFFER: u32 = 32 << 10;
 /// The largest body of a request, in bytes: two texts of the maximum length, escaped.
 pub(super) const BODY_MAX: usize = 1 << 20;
 /// The largest body of a request with a code, in bytes.
@@ -72,6 +75,9 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     }?;
     // The port can be bound again as soon as the coordinator has ended, even if old connections remain.
     socket.set_reuseaddr(true)?;
+    // Before it listens: accepted connections inherit both, and the window is negotiated by them.
+    socket.set_send_buffer_size(SOCKET_BUFFER)?;
+    socket.set_recv_buffer_size(SOCKET_BUFFER)?;
     if let Err(error) = notice_absence(&socket) {
         tracing::warn!("connections of machines that are gone will last: {error}");
     }
@@ -103,6 +109,7 @@ pub(super) fn publish_limits(metrics: &Metrics, budget: &Budget) {
         ("head_bytes", HEAD_SIZE_MAX),
         ("headers", HEADERS_MAX),
         ("buffer_bytes", BUFFER_MAX),
+        ("socket_bytes", SOCKET_BUFFER as usize),
         ("body_bytes", BODY_MAX),
         ("frame_bytes", FRAME_MAX),
         ("handshake_bytes", HANDSHAKE_BYTES_MAX),
@@ -272,6 +279,22 @@ mod tests {
         );
         assert_eq!((on, after), (true, ASKED_AFTER));
         assert_eq!(sockopt::tcp_user_timeout(&ours)?, ACKNOWLEDGED_MAX);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn the_system_takes_little_for_a_client_that_reads_nothing() -> io::Result<()> {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let client = TcpSocket::new_v4()?;
+        client.set_recv_buffer_size(4096)?;
+        let _theirs = client.connect(listener.local_addr()?).await?;
+        let (ours, _) = listener.accept().await?;
+        let mut taken = 0;
+        while let Ok(Ok(())) = timeout(PAUSE, ours.writable()).await {
+            taken += ours.try_write(&[0; 4096]).unwrap_or_default();
+        }
+        let most = 3 * SOCKET_BUFFER as usize;
+        assert!((1..most).contains(&taken), "{taken}");
         Ok(())
     }
 }

@@ -30,9 +30,8 @@ const TURNED_AWAY_AT_ONCE: usize = 16;
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// How long a write may stall because the client does not read.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(30);
-/// The memory of a connection in bytes: with the longest head of a request, and as much of its body as is not charged to the
-/// budget of unfinished input. A link with all its waits and queued calls takes half as much again, so that its kind alone
-/// takes a little more than the quarter. TLS needs more, because it holds a record both encrypted and decrypted.
+/// The memory that is planned for a connection, in bytes. A link with all its waits and queued calls takes up to half as much
+/// again, which the whole limit has room for. TLS needs more, because it holds a record both encrypted and decrypted.
 const DEAREST: u64 = 80 << 10;
 const DEAREST_OF_TLS: u64 = 112 << 10;
 /// The minimum number of connections, even with little memory.

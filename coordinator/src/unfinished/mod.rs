@@ -2,7 +2,8 @@
 //! or still processed, and for answers until they are written.
 //!
 //! Input of more than a few kilobytes is charged to its key, and then to the coordinator. Reading pauses if either has no
-//! room. The rest of the input and the resulting call have deadlines, so room becomes free again.
+//! room, or the key has sent more than its rate. The rest of the input and the resulting call have deadlines, so room becomes
+//! free again.
 //!
 //! Answers have rooms of their own. Whole texts take room before they are read. Every other long answer takes room when it
 //! is made; without room, the client gets a refusal instead of it.
@@ -180,6 +181,13 @@ impl Account {
             self.one.note(bytes);
         }
         held
+    }
+}
+
+impl Drop for Account {
+    /// Input that was never complete has its price too.
+    fn drop(&mut self) {
+        self.one.note(self.charged);
     }
 }
 

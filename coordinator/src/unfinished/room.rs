@@ -1,14 +1,13 @@
 //! The rooms of the budget, and how fast long input may fill that of a key: without a rate, one key's 100 links that come again
 //! and again with long messages slow others down sixfold.
 
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use c3po_shared::limits::{LONG_INPUT_PER_SECOND, UNFINISHED_PER_KEY};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep_until;
 
-use crate::pace::Pace;
+use crate::pace::SharedPace;
 
 /// The burst of long input, as time at its rate.
 const BURST: Duration = Duration::from_secs(1);
@@ -22,7 +21,7 @@ pub(crate) struct Room {
     pub(super) answers: Arc<Semaphore>,
     reduced: Arc<Once>,
     /// Of long input.
-    pace: Arc<Mutex<Pace>>,
+    pace: Arc<SharedPace>,
 }
 
 impl Default for Room {
@@ -40,7 +39,7 @@ impl Room {
             texts: room(),
             answers: room(),
             reduced: Arc::new(Once::new()),
-            pace: Arc::new(Mutex::new(Pace::with_burst(BURST))),
+            pace: Arc::new(SharedPace::with_burst(BURST)),
         }
     }
 
@@ -48,31 +47,18 @@ impl Room {
     /// that the input which goes on at the end of its wait is no more than fits into its room.
     pub(super) async fn take(self, bytes: usize, all: Self) -> Charge {
         let one = take(bytes, &self.free).await;
-        self.rest().await;
+        self.pace.rest().await;
         Charge {
             one,
             all: take(bytes, &all.free).await,
         }
     }
 
-    /// Records a long message or request of that length.
+    /// Records long input of that length.
     pub(super) fn note(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.pace()
+        self.pace
             .note(Duration::from_secs(1) / LONG_INPUT_PER_SECOND * bytes);
-    }
-
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits while its long input exceeds the rate.
-    async fn rest(&self) {
-        loop {
-            let until = self.pace().rests_until();
-            let Some(until) = until else { return };
-            sleep_until(until).await;
-        }
     }
 
     /// Reduces the room of a key, which is made before the budget is known, to this number of bytes. Only the first call

@@ -255,10 +255,10 @@ pub(super) fn plan_withdrawal(work: &Work<'_>, id: &AgentId) -> Result<()> {
 }
 
 /// Returns the time at which the agent is deleted unless it comes back, and whether it is a one-shot session. Returns `None` for
-/// an agent that never had a session, which stays for good.
+/// an agent that never had a session, and for people: they stay for good.
 pub(super) fn end_of_name(work: &Work<'_>, id: &AgentId) -> Result<Option<(i64, bool)>> {
     let sql = "SELECT iif(one_shot, held_until, max(held_until, last_seen) + iif(fleeting, :soon, :late)), one_shot
-        FROM agents WHERE id = :id AND (one_shot = 1 OR fleeting = 1 OR slot > 0)";
+        FROM agents WHERE id = :id AND id <> 'human' AND (one_shot = 1 OR fleeting = 1 OR slot > 0)";
     let params = named_params! {
         ":id": id.as_str(), ":soon": milliseconds(RETURN_MAX), ":late": milliseconds(NAME_LIFE),
     };

@@ -331,10 +331,10 @@ fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
     duties::plan(work, &Duty::expire(&message.to_agent), message.expires_at)?;
     if message.to_agent.is_human() {
         duties::plan(work, &Duty::push(&message.id), work.now)?;
-    }
-    if is_client_request(message) {
-        let first = work.now + REQUEST_CHECKED_EVERY;
-        duties::plan(work, &Duty::end_request(&message.id), first)?;
+        if is_client_request(message) {
+            let first = work.now + REQUEST_CHECKED_EVERY;
+            duties::plan(work, &Duty::end_request(&message.id), first)?;
+        }
     }
     Ok(position.cast_unsigned())
 }

@@ -57,8 +57,8 @@ end
 -- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
 -- bytes, limit of bytes, the key that is used or '', the login that is used or '', margin of a repeated call, the speaker as for
 -- `refused_speaker`, limits of the inbox of people: questions of one agent, of one host and of all, notices of one host and of all;
--- the host of the sender; in how many milliseconds a request of a client is first checked, or ''. `thread` is the key of its thread, or nothing if the message begins one; `about` is the message that it
--- answers, or nothing
+-- the host of the sender; in how many milliseconds a request of a client is first checked, or ''.
+-- `thread` is the key of its thread, or nothing if the message begins one; `about` is the message that it answers, or nothing
 local function put(key, thread, due, args, at, about)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
   local position = redis.call('HINCRBY', agent, 'seq', 1)

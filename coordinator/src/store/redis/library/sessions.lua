@@ -163,8 +163,11 @@ local function create(uid)
 end
 
 -- Returns the time at which the agent in use is deleted unless it comes back, or nothing if it stays for good, and whether it
--- is a one-shot session.
+-- is a one-shot session. People stay.
 local function end_of_name(fleeting_life, life)
+  if name == 'human' then
+    return
+  end
   local record = redis.call('HMGET', agent, 'held_until', 'last_seen', 'fleeting', 'one_shot', 'slot')
   local held = tonumber(record[1])
   if record[4] == '1' then
