@@ -33,7 +33,7 @@ const HELD_LEAST: u64 = 16 << 20;
 /// The number of requests with a long head …
 const HEADS: u32 = 1_000;
 /// … and the memory for which the limit of connections counts each of them.
-const HEAD_MAX: u64 = 64 << 10;
+const HEAD_MAX: u64 = 80 << 10;
 /// How long a connection tries to send its megabyte.
 const WITHIN: Duration = Duration::from_secs(3);
 /// More than the budget for input without a key plus the connections themselves, and far less than the total input.
