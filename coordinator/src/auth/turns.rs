@@ -68,9 +68,9 @@ impl Turns {
         }
     }
 
-    /// Waits until the principal is no longer busy, but no longer than `at_most`.
+    /// Waits while the principal is busy, at most for that time.
     pub(crate) async fn paid(&self, at_most: Duration) {
-        // No longer is the purpose.
+        // Its end counts as well as the deadline.
         let _ = timeout(at_most, self.pace.rest()).await;
     }
 

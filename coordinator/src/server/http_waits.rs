@@ -8,8 +8,8 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use crate::auth::Principal;
 
-/// The largest memory use of a wait with its connection, in bytes, and room beside it for what other connections hold. Measured
-/// at 148 KiB, with the longest head and body.
+/// The memory that is planned for a wait with its connection, in bytes. One with the longest head and body takes 148 KiB; the
+/// rest is room for other connections.
 const DEAREST: u64 = 192 << 10;
 /// The minimum number of waits, even with little memory.
 const FEWEST: usize = 256;

@@ -13,14 +13,10 @@ mod intake;
 mod records;
 mod room;
 
-use std::sync::Arc;
-
 use c3po_shared::limits::{FRAME_MAX, UNFINISHED_MAX, UNFINISHED_PER_KEY};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use tokio::sync::Semaphore;
 
 pub(crate) use self::intake::Intake;
-use self::room::charge;
 pub(crate) use self::room::{Charge, Room};
 
 /// The free bytes of each message: most messages are never charged.
@@ -80,11 +76,7 @@ impl Budget {
         one: &Room,
     ) -> impl Future<Output = Charge> + Send + 'static {
         one.reduce_to(self.share);
-        charge(
-            FRAME_MAX,
-            Arc::clone(&one.texts),
-            Arc::clone(&self.all.texts),
-        )
+        one.clone().take_for_texts(FRAME_MAX, self.all.clone())
     }
 
     /// Charges an answer of this length, to be held until it is written. Short answers are free.
@@ -100,11 +92,7 @@ impl Budget {
         }
         one.reduce_to(self.share);
         // With little memory, one answer may take all of the room.
-        let bytes = u32::try_from(bytes.min(self.share)).unwrap_or(u32::MAX);
-        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(bytes).ok();
-        let charge = take(&one.answers)
-            .zip(take(&self.all.answers))
-            .map(|(one, all)| Charge::of(one, all));
+        let charge = one.try_take_for_answer(bytes.min(self.share), &self.all);
         charge.map(Some).ok_or_else(unread)
     }
 

@@ -17,8 +17,8 @@ const BURST: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     pub(super) free: Arc<Semaphore>,
-    pub(super) texts: Arc<Semaphore>,
-    pub(super) answers: Arc<Semaphore>,
+    texts: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
     reduced: Arc<Once>,
     /// Of long input.
     pace: Arc<SharedPace>,
@@ -44,7 +44,7 @@ impl Room {
     }
 
     /// Takes that many bytes for input, then of the coordinator's room. A key that has exceeded its rate waits in between, so
-    /// that the input which goes on at the end of its wait is no more than fits into its room.
+    /// that the input which goes on at the end of its wait fits into its room.
     pub(super) async fn take(self, bytes: usize, all: Self) -> Charge {
         let one = take(bytes, &self.free).await;
         self.pace.rest().await;
@@ -52,6 +52,25 @@ impl Room {
             one,
             all: take(bytes, &all.free).await,
         }
+    }
+
+    /// Takes that many bytes for whole texts, then of the coordinator's room. In this order, a key without room takes nothing
+    /// of the shared one.
+    pub(super) async fn take_for_texts(self, bytes: usize, all: Self) -> Charge {
+        Charge {
+            one: take(bytes, &self.texts).await,
+            all: take(bytes, &all.texts).await,
+        }
+    }
+
+    /// Takes that many bytes for an answer, if both rooms have them.
+    pub(super) fn try_take_for_answer(&self, bytes: usize, all: &Self) -> Option<Charge> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(bytes).ok();
+        Some(Charge {
+            one: take(&self.answers)?,
+            all: take(&all.answers)?,
+        })
     }
 
     /// Records long input of that length.
@@ -72,15 +91,6 @@ impl Room {
     }
 }
 
-/// Takes that many bytes of a key's room, then of the coordinator's. In this order, a key without room takes nothing of the
-/// shared one.
-pub(super) async fn charge(bytes: usize, one: Arc<Semaphore>, all: Arc<Semaphore>) -> Charge {
-    Charge {
-        one: take(bytes, &one).await,
-        all: take(bytes, &all).await,
-    }
-}
-
 /// Takes that many bytes of a room.
 async fn take(bytes: usize, room: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -96,10 +106,6 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    pub(super) fn of(one: OwnedSemaphorePermit, all: OwnedSemaphorePermit) -> Self {
-        Self { one, all }
-    }
-
     /// Releases the charge above this number of bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         for permits in [&mut self.one, &mut self.all] {
