@@ -98,6 +98,24 @@ async fn systemd_takes_the_unit_and_finds_it_confined() -> Result<()> {
     Ok(())
 }
 
+/// A further line would be a further setting, such as one that lets everybody in.
+#[tokio::test]
+async fn a_setting_of_two_lines_is_refused_and_no_escape_becomes_one() -> Result<()> {
+    let root = TempDir::new()?;
+    let refused = install(root.path(), "https://nas:8420\nC3PO_OPEN=true").await;
+    let why = refused.expect_err("two lines").to_string();
+    ensure!(why.contains("C3PO_PUBLIC_URL"), "{why}");
+    ensure!(!root.path().join(SETTINGS).exists());
+
+    install(root.path(), r"https://nas:8420\nC3PO_OPEN=true").await?;
+    let settings = text(&root.path().join(SETTINGS))?;
+    ensure!(
+        !settings.lines().any(|line| line == "C3PO_OPEN=true"),
+        "{settings}"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_installation_without_systemd_is_refused_with_an_alternative() -> Result<()> {
     const NAME: &str =
