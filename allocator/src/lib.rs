@@ -1,4 +1,8 @@
-//! The memory of this process that glibc holds: the number of its heaps, and the return of free blocks to the system.
+//! Memory that is held for this process: by glibc, in its heaps and as free blocks, and by the system, as bytes of connections that
+//! their other side has not acknowledged.
+
+use std::io;
+use std::os::fd::BorrowedFd;
 
 /// The length of blocks that go back to the system at once, in bytes. glibc raises its own limit with each block that is freed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -25,6 +29,28 @@ pub fn release_free_memory() {
     // SAFETY: malloc_trim has no preconditions and may be called from any thread (malloc_trim(3), "MT-Safe").
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Returns how many bytes of a TCP connection the other side has not acknowledged; the end of the stream counts as one. The
+/// system holds them, also after the connection was closed. Returns 0 on other systems than Linux, which are not asked.
+pub fn unacknowledged(connection: BorrowedFd<'_>) -> io::Result<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes one int (tcp(7)). The descriptor is open while borrowed.
+        let asked = unsafe { libc::ioctl(connection.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        match asked {
+            0 => Ok(usize::try_from(bytes).unwrap_or_default()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = connection;
+        Ok(0)
     }
 }
 

@@ -165,7 +165,7 @@ impl Metrics {
 
     fn register_connections(&mut self) {
         let registry = &mut self.registry;
-        registry.register("connections", "Open connections", self.connections.clone());
+        registry.register("connections", "Connections with a slot: open ones, and ended ones with bytes that their clients have not acknowledged", self.connections.clone());
         registry.register(
             "connections_max",
             "The connection limit",

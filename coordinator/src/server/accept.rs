@@ -23,7 +23,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Admission, AdmittedStream, STALL_MAX, farewell};
+use super::admission::{Admission, farewell};
+use super::admitted::{AdmittedStream, STALL_MAX};
 use super::metered::{Peer, metered};
 use super::tls::{FIRST_BYTE, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
@@ -50,7 +51,7 @@ const HEADERS_MAX: usize = 64;
 const BUFFER_MAX: usize = 16 << 10;
 /// The buffers of the system for each direction of a connection, in bytes, of which it counts twice as many. By default, it holds
 /// megabytes of answers for a client that reads nothing.
-const SOCKET_BUFFER: u32 = 32 << 10;
+const SOCKET_BUFFER: u32 = 16 << 10;
 /// The largest body of a request, in bytes: two texts of the maximum length, escaped.
 pub(super) const BODY_MAX: usize = 1 << 20;
 /// The largest body of a request with a code, in bytes.

@@ -2,22 +2,19 @@
 
 use std::convert::identity;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
-use super::metered::Peer;
+use super::admitted::{AdmittedStream, Slots};
 use super::tls::{HANDSHAKE_BYTES_MAX, Transport};
 use crate::request::Services;
 use crate::unfinished::Intake;
@@ -28,8 +25,6 @@ const RESERVED: usize = 64;
 const TURNED_AWAY_AT_ONCE: usize = 16;
 /// The deadline for sending a rejection.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
-/// How long a write may stall because the client does not read.
-pub(super) const STALL_MAX: Duration = Duration::from_secs(30);
 /// The memory that is planned for a connection, in bytes. A link with all its waits and queued calls takes up to half as much
 /// again, which the whole limit has room for. TLS needs more, because it holds a record both encrypted and decrypted.
 const DEAREST: u64 = 80 << 10;
@@ -130,11 +125,7 @@ impl Admission {
             tracing::debug!("cannot set TCP_NODELAY on this connection: {error}");
         }
         match Slots::take(&self.places) {
-            Some(place) => Some(AdmittedStream {
-                stream,
-                stalled: None,
-                _place: place,
-            }),
+            Some(place) => Some(AdmittedStream::new(stream, place)),
             None => {
                 self.turn_away(stream);
                 None
@@ -144,7 +135,7 @@ impl Admission {
 
     fn turn_away(&self, stream: TcpStream) {
         let before = self.services.metrics.connections_refused.inc();
-        let refusal = Refusal::no_place(self.places.bound);
+        let refusal = Refusal::no_place(self.places.bound());
         // Logged for the 1st, 2nd, 4th, 8th, … rejection, so that a client that never stops cannot fill the disk.
         if (before + 1).is_power_of_two() {
             tracing::warn!("{} connections were refused so far: {refusal}", before + 1);
@@ -216,143 +207,9 @@ async fn say_why(
     stream.shutdown().await
 }
 
-/// A number of slots, some of them taken.
-struct Slots {
-    taken: AtomicUsize,
-    bound: usize,
-    /// The metric with the number of taken slots.
-    shown: Gauge,
-}
-
-impl Slots {
-    fn new(bound: usize, shown: Gauge) -> Arc<Self> {
-        Arc::new(Self {
-            taken: AtomicUsize::new(0),
-            bound,
-            shown,
-        })
-    }
-
-    fn take(places: &Arc<Self>) -> Option<Slot> {
-        let one_more = |taken| (taken < places.bound).then_some(taken + 1);
-        let taken = places
-            .taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.ok().map(|_| {
-            places.shown.inc();
-            Slot(Arc::clone(places))
-        })
-    }
-}
-
-/// A slot, released when this is dropped.
-struct Slot(Arc<Slots>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
-        self.0.shown.dec();
-    }
-}
-
-/// A connection with a slot, until it ends or its writes stall for too long.
-pub(super) struct AdmittedStream {
-    stream: TcpStream,
-    /// The deadline of a stalled write.
-    stalled: Option<Pin<Box<Sleep>>>,
-    _place: Slot,
-}
-
-impl AdmittedStream {
-    /// Waits for the first byte without consuming it. `None` means that the connection was closed.
-    pub(super) async fn first_byte(&self) -> io::Result<Option<u8>> {
-        let mut first = [0];
-        Ok((self.stream.peek(&mut first).await? > 0).then_some(first[0]))
-    }
-
-    /// Returns the result of a write, or an error if all that is buffered was not written for too long. A client that reads a
-    /// few bytes now and then holds an answer as well.
-    fn in_time<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            return written;
-        }
-        let stalled = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(sleep(STALL_MAX)));
-        stalled
-            .as_mut()
-            .poll(cx)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-impl Peer for AdmittedStream {
-    fn has_left(&self) -> bool {
-        self.stream.has_left()
-    }
-}
-
-impl AsyncRead for AdmittedStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for AdmittedStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.in_time(cx, written)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The buffers above are empty.
-        self.stalled = None;
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.in_time(cx, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn slots_are_limited_by_the_bound_and_free_again_after_use() {
-        let places = Slots::new(2, Gauge::default());
-        let (first, second) = (Slots::take(&places), Slots::take(&places));
-        assert!(first.is_some() && second.is_some() && Slots::take(&places).is_none());
-        assert_eq!(places.shown.get(), 2);
-        drop(first);
-        assert!(Slots::take(&places).is_some());
-    }
 
     #[test]
     fn the_requested_limit_holds_if_there_are_enough_descriptors() {

@@ -3,6 +3,7 @@
 mod accept;
 mod acp;
 mod admission;
+mod admitted;
 mod audit;
 mod certificate;
 mod checkup;
