@@ -16,8 +16,13 @@ fn asked(from: &str, to: &str) -> MessageId {
     message(from, to, "question").id
 }
 
+/// Records a wait, and returns the cycle that it would close.
+async fn cycle(fixture: &Fixture, id: &MessageId, lease: Duration) -> Result<Vec<MessageId>> {
+    Ok(fixture.store.await_answer(id, None, lease).await?.cycle)
+}
+
 pub(crate) async fn a_wait_that_would_close_a_cycle_is_found(fixture: Fixture) -> Result<()> {
-    let waits = async |id: &MessageId| fixture.store.await_answer(id, None, LONG).await;
+    let waits = async |id: &MessageId| cycle(&fixture, id, LONG).await;
     let ids =
         ["a b", "b c", "c d"].map(|pair| pair.split_once(' ').map(|(from, to)| asked(from, to)));
     for id in ids.iter().flatten() {
@@ -40,30 +45,20 @@ pub(crate) async fn an_answer_or_its_time_ends_a_wait(fixture: Fixture) -> Resul
     fixture.pair().await?;
     let question = fixture.say("a", "b", "question").await?;
     let back = asked("b", "a");
-    assert!(
-        fixture
-            .store
-            .await_answer(&question.id, None, LONG)
-            .await?
-            .is_empty()
-    );
+    assert!(cycle(&fixture, &question.id, LONG).await?.is_empty());
     assert_eq!(
-        fixture.store.await_answer(&back, None, LONG).await?,
+        cycle(&fixture, &back, LONG).await?,
         std::slice::from_ref(&question.id)
     );
     fixture.answer(&question, "answer").await?;
     assert!(
-        fixture
-            .store
-            .await_answer(&back, None, Duration::from_millis(200))
+        cycle(&fixture, &back, Duration::from_millis(200))
             .await?
             .is_empty()
     );
     let again = asked("a", "b");
     eventually("the wait is over", SOON, async || {
-        fixture
-            .store
-            .await_answer(&again, None, LONG)
+        cycle(&fixture, &again, LONG)
             .await
             .ok()?
             .is_empty()
@@ -80,13 +75,10 @@ pub(crate) async fn a_wait_for_an_answered_or_expired_message_is_not_recorded(
     // A lease of zero counts for nobody.
     let back = asked("b", "a");
     let back = async || {
-        let cycle = fixture
-            .store
-            .await_answer(&back, None, Duration::ZERO)
-            .await?;
+        let cycle = cycle(&fixture, &back, Duration::ZERO).await?;
         anyhow::Ok(cycle.is_empty())
     };
-    let waits = async |id: &MessageId| fixture.store.await_answer(id, None, LONG).await;
+    let waits = async |id: &MessageId| cycle(&fixture, id, LONG).await;
     // The waiter looked before the answer, and is recorded after it.
     let question = fixture.say("a", "b", "question").await?;
     fixture.answer(&question, "answer").await?;
@@ -113,10 +105,7 @@ pub(crate) async fn an_answer_at_the_same_time_ends_a_wait(fixture: Fixture) -> 
         let (answered, waited) = tokio::join!(fixture.answer(&question, "answer"), waits);
         answered?;
         waited?;
-        let cycle = fixture
-            .store
-            .await_answer(&back, None, Duration::ZERO)
-            .await?;
+        let cycle = cycle(&fixture, &back, Duration::ZERO).await?;
         assert!(cycle.is_empty());
     }
     Ok(())
@@ -126,27 +115,22 @@ pub(crate) async fn an_answer_at_the_same_time_ends_a_wait(fixture: Fixture) -> 
 pub(crate) async fn a_check_follows_a_bounded_number_of_waits(fixture: Fixture) -> Result<()> {
     for number in 0..1_100 {
         let id = asked(&format!("n{number}"), &format!("n{}", number + 1));
-        assert!(
-            fixture
-                .store
-                .await_answer(&id, None, LONG)
-                .await?
-                .is_empty()
-        );
+        assert!(cycle(&fixture, &id, LONG).await?.is_empty());
     }
     let back = asked("n1100", "n0");
-    assert!(
-        fixture
-            .store
-            .await_answer(&back, None, LONG)
-            .await?
-            .is_empty()
-    );
+    assert!(cycle(&fixture, &back, LONG).await?.is_empty());
     let short = asked("n1100", "n1099");
-    assert_eq!(
-        fixture.store.await_answer(&short, None, LONG).await?.len(),
-        1
-    );
+    assert_eq!(cycle(&fixture, &short, LONG).await?.len(), 1);
+    // Its caller pays for each wait that was looked at.
+    let looked_at = async |id: MessageId| {
+        let looked = fixture.store.await_answer(&id, None, LONG).await;
+        looked.map(|looked| looked.waits)
+    };
+    let waits = looked_at(asked("x", "n0")).await?;
+    assert!((100..=1_024).contains(&waits), "{waits}");
+    for (id, waits) in [("p", "q"), ("o", "p"), ("n", "o")].into_iter().zip(0..) {
+        assert_eq!(looked_at(asked(id.0, id.1)).await?, waits);
+    }
     Ok(())
 }
 
@@ -154,20 +138,10 @@ pub(crate) async fn a_check_follows_a_bounded_number_of_waits(fixture: Fixture) 
 pub(crate) async fn a_long_row_of_waits_is_no_cycle(fixture: Fixture) -> Result<()> {
     for number in 0..100 {
         let id = asked(&format!("n{number}"), &format!("n{}", number + 1));
-        assert!(
-            fixture
-                .store
-                .await_answer(&id, None, LONG)
-                .await?
-                .is_empty()
-        );
+        assert!(cycle(&fixture, &id, LONG).await?.is_empty());
     }
     assert_eq!(
-        fixture
-            .store
-            .await_answer(&asked("n100", "n0"), None, LONG)
-            .await?
-            .len(),
+        cycle(&fixture, &asked("n100", "n0"), LONG).await?.len(),
         100
     );
     Ok(())

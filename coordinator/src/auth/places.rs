@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::principal::{Principal, Who, crowded};
-use super::work::Work;
+use super::work::{CALL, Work};
 
 /// When a client may repeat a read that found no place, in seconds.
 const RETRY_AFTER: u64 = 2;
@@ -90,6 +90,20 @@ impl Principal {
         Err(self.no_place(work.limits(), work.plural()))
     }
 
+    /// Waits while its calls are beyond their rate.
+    pub(crate) async fn rest(&self) {
+        if let Some(pace) = self.places.pace() {
+            pace.rest().await;
+        }
+    }
+
+    /// Counts work that costs the store as much as this number of calls.
+    pub(crate) fn note_calls(&self, calls: u32) {
+        if let Some(pace) = self.places.pace() {
+            pace.note(calls * CALL);
+        }
+    }
+
     /// Takes a place for a stream of events.
     ///
     /// Errors: `RATE_LIMITED` if all places are taken.
@@ -133,6 +147,11 @@ mod tests {
                 drop(principal.begin(Work::Call, second).await.expect("a place"));
             }
             assert_eq!(began.elapsed().as_secs_f64().round() as u32, seconds);
+            // Dear work has to be paid off before the next call.
+            let began = Instant::now();
+            principal.note_calls(CALLS_PER_SECOND);
+            principal.rest().await;
+            assert_eq!(began.elapsed().as_secs_f64().round() as u32, seconds / 2);
             drop(principal.begin(Work::Read, second).await.expect("a place"));
         }
     }

@@ -14,6 +14,8 @@ use crate::pace::SharedPace;
 
 /// The burst of calls, as time at their rate.
 const BURST: Duration = Duration::from_secs(1);
+/// The price of a call.
+pub(super) const CALL: Duration = Duration::from_nanos(1_000_000_000 / CALLS_PER_SECOND as u64);
 
 /// A kind of work in the store. The store does one operation after the other: with a limited number in its queue, no principal
 /// keeps the others waiting.
@@ -100,9 +102,14 @@ impl Places {
         if matches!(work, Work::Call)
             && let Some(pace) = &self.pace
         {
-            pace.pay(Duration::from_secs(1) / CALLS_PER_SECOND).await;
+            pace.pay(CALL).await;
         }
         place
+    }
+
+    /// Returns the pace of its calls; `None` for clients that may be many hosts.
+    pub(super) fn pace(&self) -> Option<&SharedPace> {
+        self.pace.as_ref()
     }
 
     /// Returns those for a kind of work.

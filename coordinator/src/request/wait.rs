@@ -10,7 +10,7 @@ use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Step, furthest};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::outcome::outcome;
 use super::part::{ReadFrom, part, size};
@@ -30,6 +30,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(20);
 const WAITS_FOR: Duration = LOOK_AGAIN.saturating_add(RECORDED_FOR);
 /// How long a wait for an answer is not recorded again, whatever news it gets: each record checks for cycles.
 const RECORDED_FOR: Duration = Duration::from_secs(10);
+/// How many waits a check for cycles looks at for the price of a call, rounded down.
+const WAITS_PER_CALL: u32 = 8;
 /// The pause before a wait retries after a store error.
 const RETRY: Duration = Duration::from_secs(1);
 /// How many unshown messages are read at once. More than one is needed only if other waits were given some.
@@ -165,6 +167,10 @@ async fn check_cycle(
     if caller.is_person() || is_recorded {
         return Ok(());
     }
+    // Checks that were long are paid off before the next one.
+    if timeout_at(deadline, caller.principal.rest()).await.is_err() {
+        return Ok(());
+    }
     *recorded = Some(Instant::now());
     let lease = WAITS_FOR.min(deadline.duration_since(Instant::now()));
     let noting = services
@@ -172,7 +178,13 @@ async fn check_cycle(
         .await_answer(id, caller.tenure.as_ref(), lease);
     match timeout(CALL_DEADLINE, noting).await {
         Ok(Err(taken @ StoreError::TakenOver(_))) => Err(taken.into()),
-        Ok(Ok(cycle)) if !cycle.is_empty() => Err(Refusal::would_deadlock(id, &cycle)),
+        Ok(Ok(check)) => {
+            caller.principal.note_calls(check.waits / WAITS_PER_CALL);
+            match &check.cycle[..] {
+                [] => Ok(()),
+                cycle => Err(Refusal::would_deadlock(id, cycle)),
+            }
+        }
         _ => Ok(()),
     }
 }

@@ -54,8 +54,7 @@ pub use self::open::{open, open_within};
 pub use self::page_use::PageUseStore;
 pub use self::quota::{Crowded, Exceeded, Quota};
 pub use self::thread::{Excerpt, InThread, Mark, SentStages, Stretch};
-pub use self::waiting::WaitStore;
-use self::waiting::Waits;
+pub use self::waiting::{CycleCheck, WaitStore};
 pub use self::wake::{Arrival, WAKE_BACKLOG, Wake};
 
 /// Why a store call failed.

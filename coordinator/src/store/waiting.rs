@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Result, Tenure};
 
 /// How many waits one check looks at: others wait meanwhile. A wait is allowed if a cycle is not found within them.
-const LOOKED_AT_MAX: usize = 1_024;
+const LOOKED_AT_MAX: u32 = 1_024;
 
 /// How many waiting agents there are at least when the waits that ran out are removed.
 const SWEPT_AT_LEAST: usize = 64;
@@ -31,7 +31,16 @@ pub trait WaitStore: Send + Sync {
         message: &MessageId,
         tenure: Option<&Tenure>,
         lease: Duration,
-    ) -> Result<Vec<MessageId>>;
+    ) -> Result<CycleCheck>;
+}
+
+/// The result of a check for cycles of waits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CycleCheck {
+    /// The messages of the cycle, which is empty if there is none.
+    pub cycle: Vec<MessageId>,
+    /// How many waits the check looked at.
+    pub waits: u32,
 }
 
 /// The waits of a store that serves one process only, so that no wait outlives the process.
@@ -52,9 +61,9 @@ impl Waits {
         message: &MessageId,
         lease: Duration,
         now: Instant,
-    ) -> Vec<MessageId> {
-        let cycle = self.cycle(message, now);
-        if cycle.is_empty() {
+    ) -> CycleCheck {
+        let check = self.look(message, now);
+        if check.cycle.is_empty() {
             if self.by_waiter.len() >= self.swept_at {
                 self.sweep(now);
             }
@@ -62,7 +71,7 @@ impl Waits {
             waits.retain(|_, until| *until > now);
             waits.insert(message.clone(), now + lease);
         }
-        cycle
+        check
     }
 
     /// Removes the waits that ran out.
@@ -86,15 +95,15 @@ impl Waits {
         }
     }
 
-    /// Returns the shortest path from the message's recipient back to its sender, if few waits have to be looked at for it.
-    fn cycle(&self, message: &MessageId, now: Instant) -> Vec<MessageId> {
+    /// Looks for the shortest path from the message's recipient back to its sender.
+    fn look(&self, message: &MessageId, now: Instant) -> CycleCheck {
         let (waiter, whom) = (message.from(), message.to());
         // For each agent that the recipient directly or indirectly waits for: the message that led to it.
         let mut reached_by: HashMap<AgentId, &MessageId> = HashMap::new();
         let (mut queue, mut left) = (VecDeque::from([whom.clone()]), LOOKED_AT_MAX);
         while let Some(agent) = queue.pop_front() {
             let waits = self.by_waiter.get(&agent).into_iter().flatten();
-            for (next, until) in waits.take(left) {
+            for (next, until) in waits.take(left as usize) {
                 left -= 1;
                 let to = next.to();
                 if *until <= now || reached_by.contains_key(&to) {
@@ -102,12 +111,18 @@ impl Waits {
                 }
                 reached_by.insert(to.clone(), next);
                 if to == waiter {
-                    return path(&whom, &waiter, &reached_by);
+                    return CycleCheck {
+                        cycle: path(&whom, &waiter, &reached_by),
+                        waits: LOOKED_AT_MAX - left,
+                    };
                 }
                 queue.push_back(to);
             }
         }
-        Vec::new()
+        CycleCheck {
+            cycle: Vec::new(),
+            waits: LOOKED_AT_MAX - left,
+        }
     }
 }
 
@@ -136,7 +151,7 @@ mod tests {
             let agent = format!("web-{second}").parse().expect("a name");
             let message = MessageId::new(&agent, &"nas".parse().expect("a name"), second);
             let now = start + Duration::from_secs(second.into());
-            assert!(waits.begin(&message, lease, now).is_empty());
+            assert_eq!(waits.begin(&message, lease, now), CycleCheck::default());
         }
         assert!(waits.by_waiter.len() <= SWEPT_AT_LEAST);
     }

@@ -111,12 +111,12 @@ async fn a_wait_that_would_close_a_cycle_names_the_message_to_answer_first() -> 
     let closing: MessageId = second.parse()?;
     eventually("the first wait is known", SOON, async || {
         // A lease of zero counts for nobody, so this look never refuses the first wait.
-        let cycle = served
+        let looked = served
             .store
             .await_answer(&closing, None, Duration::ZERO)
             .await
             .ok()?;
-        (!cycle.is_empty()).then_some(())
+        (!looked.cycle.is_empty()).then_some(())
     })
     .await?;
     let refused = meshtastic

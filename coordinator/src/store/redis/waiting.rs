@@ -7,7 +7,7 @@ use c3po_shared::ids::MessageId;
 
 use super::speaker::session_argument;
 use super::{RedisStore, millis, records};
-use crate::store::{Result, StoreError, Tenure, WaitStore};
+use crate::store::{CycleCheck, Result, StoreError, Tenure, WaitStore};
 
 #[async_trait]
 impl WaitStore for RedisStore {
@@ -16,15 +16,19 @@ impl WaitStore for RedisStore {
         message: &MessageId,
         tenure: Option<&Tenure>,
         lease: Duration,
-    ) -> Result<Vec<MessageId>> {
+    ) -> Result<CycleCheck> {
         let mut call = self
             .names
             .call("await_answer", [self.names.message(message)]);
         call.arg(message.as_str())
             .arg(millis(lease))
             .arg(session_argument(tenure));
-        let cycle: Option<Vec<String>> = self.within(self.connection.invoke(&call)).await?;
-        let cycle = cycle.ok_or_else(|| StoreError::TakenOver(message.from()))?;
-        cycle.iter().map(|id| records::parse(id)).collect()
+        let check: Option<(u32, Vec<String>)> = self.within(self.connection.invoke(&call)).await?;
+        let (waits, cycle) = check.ok_or_else(|| StoreError::TakenOver(message.from()))?;
+        let cycle = cycle.iter().map(|id| records::parse(id));
+        Ok(CycleCheck {
+            cycle: cycle.collect::<Result<_>>()?,
+            waits,
+        })
     }
 }

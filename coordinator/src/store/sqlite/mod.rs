@@ -48,11 +48,12 @@ use self::inbox::Part;
 use self::room::DiskRoom;
 use self::worker::Worker;
 use super::page_use::PageUses;
+use super::waiting::Waits;
 use super::{
     Actor, Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Conclusion, Ending,
     Excerpt, Fill, Holder, Namesake, OpenQuestion, PersonReached, Placed, Quota, Removal, Result,
     Selection, Send, SendOutcome, SentStages, Settled, Speaker, Store, StoreError, StoredMessage,
-    Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
+    Stretch, Tenure, WAKE_BACKLOG, Wake,
 };
 use crate::config::Fleet;
 

@@ -12,7 +12,7 @@ use super::agents::check_tenure;
 use super::group::Work;
 use super::messages::MessageRow;
 use crate::store::waiting::Waits;
-use crate::store::{Result, Tenure, WaitStore};
+use crate::store::{CycleCheck, Result, Tenure, WaitStore};
 
 #[async_trait]
 impl WaitStore for SqliteStore {
@@ -21,7 +21,7 @@ impl WaitStore for SqliteStore {
         message: &MessageId,
         tenure: Option<&Tenure>,
         lease: Duration,
-    ) -> Result<Vec<MessageId>> {
+    ) -> Result<CycleCheck> {
         loop {
             let ended = self.waits().ended;
             let (id, tenure) = (message.clone(), tenure.cloned());
@@ -31,7 +31,7 @@ impl WaitStore for SqliteStore {
             });
             let left = looking.await?;
             if left.is_zero() {
-                return Ok(Vec::new());
+                return Ok(CycleCheck::default());
             }
             let mut waits = self.waits();
             // An answer that was committed after the read has ended no wait yet.

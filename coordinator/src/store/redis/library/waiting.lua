@@ -25,8 +25,9 @@ local function waits_of(agent_name, limit)
 end
 
 -- Records that the sender of a message waits for its answer, for the given time, unless it is answered or expired. Returns
--- an empty list. If the wait would close a cycle, records nothing and returns the messages of that cycle, beginning with the
--- recipient's own. Returns nothing if the session is outdated. KEYS: -, the message. ARGV: message, lease, whose
+-- how many waits it looked at, and an empty list. If the wait would close a cycle, records nothing and returns the messages of
+-- that cycle in the list, beginning with the recipient's own. Returns nothing if the session is outdated.
+-- KEYS: -, the message. ARGV: message, lease, whose
 define('await_answer', SMALL, function(keys, args)
   local id, lease = args[1], tonumber(args[2])
   local waiter, whom = string.match(id, '^(.-)::(.-)::')
@@ -38,7 +39,7 @@ define('await_answer', SMALL, function(keys, args)
   if facts then
     local left = kept[2] and 0 or tonumber(facts.expires) - now
     if left <= 0 then
-      return {}
+      return { 0, {} }
     end
     lease = math.min(lease, left)
   end
@@ -65,10 +66,10 @@ define('await_answer', SMALL, function(keys, args)
       table.insert(cycle, 1, reached_by[at])
       at = reached[at]
     until at == whom
-    return cycle
+    return { WAITS_MAX - left, cycle }
   end
   waits_of(waiter, CHECKED)
   redis.call('HSET', waits_key(waiter), id, now + lease)
   redis.call('PEXPIREAT', waits_key(waiter), now + math.max(lease, WAITS_LIFE))
-  return {}
+  return { WAITS_MAX - left, {} }
 end)
