@@ -37,12 +37,13 @@ local function wanted_envelope(id, kind, thread)
   if kind == 'any' and thread == '' then
     return redis.call('HGET', message_key(id), 'env')
   end
-  local kept = redis.call('HMGET', message_key(id), 'facts', 'env')
-  local facts = kept[1] and read_further_facts(kept[1])
+  -- The envelopes of the others may be long.
+  local kept = redis.call('HGET', message_key(id), 'facts')
+  local facts = kept and read_further_facts(kept)
   if not facts or (thread ~= '' and facts.thread ~= thread) then
     return false
   end
-  return (kind == 'any' or (kind == 'reply') == (facts.kind == 'reply')) and kept[2]
+  return (kind == 'any' or (kind == 'reply') == (facts.kind == 'reply')) and redis.call('HGET', message_key(id), 'env')
 end
 
 -- Reads a part of the inbox. Returns {position to continue at, or '' at the end, position, envelope, '1' if repeated or '',
