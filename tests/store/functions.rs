@@ -8,6 +8,8 @@ use c3po_coordinator::store::{Actor, AnswerOutcome, Ending, Pair, Selection, Sen
 use c3po_shared::limits::{INBOX_MAX, QUESTIONS_PER_AGENT, QUESTIONS_PER_HOST};
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::KindFilter;
+use futures_util::future::join_all;
 use harness::eventually::eventually;
 use harness::redis::Redis;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,7 +18,7 @@ use tokio::time::timeout;
 
 use super::Fixture;
 use super::fixture::{
-    LEASE, SOON, by, context, everything, id, message, news, progress, seen_at_once, speaking,
+    LEASE, SOON, by, context, everything, id, message, news, progress, seen_at_once, send, speaking,
 };
 use super::redis::{Shared, shared};
 
@@ -44,6 +46,7 @@ async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands
     everything_at_its_bound(&fixture, &tenure).await?;
     expiring_beside_other_work(&fixture).await?;
     people_have_as_much_as_one_call_settles(&fixture).await?;
+    many_send_at_the_same_time(&fixture).await?;
     super::duties::as_many_as_possible(&other).await?;
     redis.tell(&["ECHO", "the end"]).await?;
 
@@ -66,12 +69,38 @@ async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands
         .collect();
     assert!(over.is_empty(), "{over:?}");
     assert!(counts.len() >= 16, "{counts:?}");
+    // Several calls went together.
+    assert!(counts["batch"].1 > 100, "{counts:?}");
     let keys = redis.tell(&["KEYS", "*"]).await?;
     let foreign: Vec<_> = keys
         .lines()
         .filter(|line| line.contains(':') && !line.starts_with("{c3po}:"))
         .collect();
     assert!(foreign.is_empty(), "{foreign:?}");
+    Ok(())
+}
+
+/// The texts of the others may be 200 kB each, and Redis runs one call at a time.
+#[tokio::test]
+async fn a_page_reads_the_texts_of_its_own_messages_alone() -> Result<()> {
+    let Shared { redis, fixture, .. } = shared().await?;
+    for number in 0..50 {
+        fixture.say("a", "b", &number.to_string()).await?;
+    }
+    let question = fixture.say("b", "a", "who?").await?;
+    fixture.answer(&question, "me").await?;
+    let mut monitor = connect(&redis).await?;
+    monitor.write_all(b"MONITOR\r\n").await?;
+    monitor.read_exact(&mut [0; 5]).await?;
+    let replies = Selection {
+        kind: KindFilter::Reply,
+        ..everything()
+    };
+    let page = fixture.store.inbox(&id("b"), replies).await?;
+    redis.tell(&["ECHO", "the end"]).await?;
+    let commands = lines_until(&mut monitor, "the end").await?;
+    let texts = commands.matches("\"env\"").count();
+    assert_eq!((page.len(), texts), (1, 1), "{commands}");
     Ok(())
 }
 
@@ -247,6 +276,58 @@ async fn people_have_as_much_as_one_call_settles(fixture: &Fixture) -> Result<()
         .acknowledge(&id("human"), &Actor::default(), &later)
         .await?;
     assert_eq!(fixture.pending("human").await?, 0);
+    Ok(())
+}
+
+/// Sends to many inboxes at the same time, each with many expired messages.
+async fn many_send_at_the_same_time(fixture: &Fixture) -> Result<()> {
+    const INBOXES: usize = 16;
+    let end = Timestamp::now() + Duration::from_secs(2);
+    let inboxes: Vec<_> = (0..INBOXES).map(|number| format!("q{number}")).collect();
+    for inbox in &inboxes {
+        fixture.introduce(inbox, None).await?;
+        for _ in 0..INBOXES {
+            let mut next = message("a", inbox, "ends soon");
+            next.expires_at = end;
+            fixture.post(next).await?;
+        }
+    }
+    eventually("their time is over", SOON, async || {
+        (Timestamp::now() > end).then_some(())
+    })
+    .await?;
+    let thread = fixture.say("a", "b", "who?").await?.id;
+    let sends: Vec<_> = inboxes
+        .iter()
+        .cycle()
+        .take(4 * INBOXES)
+        .map(|inbox| {
+            let mut next = send(message("a", inbox, "room again"));
+            next.message.thread_id = thread.clone();
+            next.one_shot = true;
+            (next.quota.key, next.quota.bytes) = ("0a0b0c0d".into(), Some(1 << 30));
+            next
+        })
+        .collect();
+    for sent in join_all(sends.iter().map(|send| fixture.store.send(send))).await {
+        assert_eq!(sent?, SendOutcome::Stored);
+    }
+    for inbox in &inboxes {
+        assert_eq!(fixture.pending(inbox).await?, 4);
+    }
+    // Each is shown in a context that its session has just begun.
+    let mut shown = Vec::new();
+    for send in &sends[..INBOXES] {
+        let tenure = fixture.agent(send.message.to_agent.as_str()).await?;
+        let ids = std::slice::from_ref(&send.message.id);
+        shown.push((by(&tenure), tenure.agent, seen_at_once(ids, 1)));
+    }
+    let showing = shown
+        .iter()
+        .map(|(actor, agent, report)| fixture.store.advance(agent, actor, report));
+    for stages in join_all(showing).await {
+        assert_eq!(stages?.len(), 2);
+    }
     Ok(())
 }
 

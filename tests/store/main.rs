@@ -247,6 +247,7 @@ macro_rules! test_each {
 mod alike;
 mod answering;
 mod auditing;
+mod batches;
 mod concluding;
 mod contexts;
 mod cycles;
@@ -272,6 +273,7 @@ mod sending;
 mod settling;
 mod tenures;
 mod threads;
+
 mod waking;
 
 mod cluster;

@@ -1,34 +1,29 @@
-//! Runs the commands of the store. Only this file distinguishes one Redis, its socket, sentinels and a cluster.
+//! Runs the commands and the calls of the store, and repeats those that have to be.
 
 use std::fmt;
 use std::sync::Arc;
 
 use c3po_shared::time::Timestamp;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
-use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Value};
 use tokio::time::timeout;
 
 use super::OPERATION_DEADLINE;
-use super::cluster::Cluster;
+use super::batches::Batcher;
 use super::key_names::KeyNames;
 use super::library::{AGAIN, Call, LATE};
-use super::node::{CONNECT_DEADLINE, Node, Route, too_slow};
+use super::node::{CONNECT_DEADLINE, Node, too_slow};
 use super::open_error::OpenError;
-use super::reach::Reach;
-use super::sentinels::Sentinels;
+use super::servers::Servers;
 use crate::clock;
-use crate::config::{RedisAddress, Topology};
+use crate::config::RedisAddress;
 use crate::store::{BEGUN_WITHIN, Result, StoreError};
 
 /// The servers of a store.
 pub(super) struct RedisConnection {
-    servers: Servers,
+    servers: Arc<Servers>,
+    batcher: Arc<Batcher>,
     address: String,
-}
-
-enum Servers {
-    One(Arc<Node>),
-    Cluster(Box<Cluster>),
 }
 
 impl fmt::Debug for RedisConnection {
@@ -38,46 +33,14 @@ impl fmt::Debug for RedisConnection {
     }
 }
 
-/// Returns the one server that this client reaches, whose name is in log messages.
-fn fixed(client: RedisResult<Client>, name: &str) -> Result<Servers, OpenError> {
-    let client = client.map_err(|error| OpenError::Unreachable {
-        address: name.to_owned(),
-        reason: error.to_string(),
-    })?;
-    let node = Node::new(Route::Fixed(client), name.to_owned());
-    Ok(Servers::One(Arc::new(node)))
-}
-
 impl RedisConnection {
     /// Makes the handle without connecting; the first command connects. Errors concern the address and its files.
     pub(super) fn new(address: &RedisAddress, names: &KeyNames) -> Result<Self, OpenError> {
-        let reach = Reach::new(address)?;
-        let name = address.to_string();
-        let servers = match (&address.topology, address.servers.first()) {
-            (Topology::Cluster, _) => Servers::Cluster(Box::new(Cluster::new(
-                reach,
-                address.servers.clone(),
-                names,
-            ))),
-            (Topology::Sentinel(master), _) => {
-                let sentinels = Sentinels::new(reach, address.servers.clone(), master.clone());
-                Servers::One(Arc::new(Node::new(
-                    Route::Sentinels(sentinels),
-                    name.clone(),
-                )))
-            }
-            (Topology::One, Some(server)) => fixed(reach.client(server), &name)?,
-            (Topology::Socket(path), _) => fixed(reach.client_of_socket(path), &name)?,
-            (Topology::One, None) => {
-                return Err(OpenError::Unreachable {
-                    address: name,
-                    reason: "it names no server".into(),
-                });
-            }
-        };
+        let servers = Arc::new(Servers::new(address, names)?);
         Ok(Self {
+            batcher: Arc::new(Batcher::new(Arc::clone(&servers))),
             servers,
-            address: name,
+            address: address.to_string(),
         })
     }
 
@@ -88,7 +51,7 @@ impl RedisConnection {
 
     /// Returns whether it is a cluster.
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.servers, Servers::Cluster(_))
+        self.servers.is_cluster()
     }
 
     /// Runs a command about keys of the fleet.
@@ -110,44 +73,37 @@ impl RedisConnection {
     pub(super) async fn try_invoke<T: FromRedisValue>(&self, call: &Call) -> RedisResult<T> {
         let began = Timestamp::now();
         loop {
-            let command = call.command(clock::of_store() + BEGUN_WITHIN);
-            match self.try_run(&command).await {
-                Err(error) if error.code() == Some(AGAIN) => {}
-                // If the machine was suspended, the caller has given up, whatever its clocks are.
-                Err(error) if error.code() == Some(LATE) && is_early(began) => {
-                    let Some(time) = late_since(&error) else {
-                        return Err(error);
-                    };
-                    // The way there may have taken long, also for a new connection, so only the way back counts.
-                    clock::follow(Timestamp::now(), time);
-                }
-                answer => return answer,
+            let answer = self.try_run(&call.command(latest())).await;
+            if !must_repeat(&answer, began) {
+                return answer;
             }
         }
     }
 
+    /// Calls a function like `invoke`, in a batch with other such calls that are made meanwhile. One that must be repeated goes
+    /// alone then: it may expire more messages, and keeps no others waiting.
+    pub(super) async fn invoke_batched(&self, call: Call) -> Result<Value> {
+        let (call, began) = (Arc::new(call), Timestamp::now());
+        let answer = self.batcher.call(Arc::clone(&call), latest()).await;
+        if must_repeat(&answer, began) {
+            return self.invoke(&call).await;
+        }
+        answer.map_err(|error| store_error(&error))
+    }
+
     /// Runs a command once, and returns the original Redis error.
     pub(super) async fn try_run<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
-        match &self.servers {
-            Servers::One(node) => node.call(command).await,
-            Servers::Cluster(cluster) => cluster.call(command).await,
-        }
+        self.servers.run(command).await
     }
 
     /// Returns the server that stores the fleet.
     pub(super) async fn master(&self) -> RedisResult<Arc<Node>> {
-        match &self.servers {
-            Servers::One(node) => Ok(Arc::clone(node)),
-            Servers::Cluster(cluster) => cluster.master().await,
-        }
+        self.servers.master().await
     }
 
     /// Returns every server that may have data of an earlier build.
     pub(super) async fn masters(&self) -> RedisResult<Vec<Arc<Node>>> {
-        match &self.servers {
-            Servers::One(node) => Ok(vec![Arc::clone(node)]),
-            Servers::Cluster(cluster) => cluster.masters().await,
-        }
+        self.servers.masters().await
     }
 
     /// Returns a separate connection to the server that stores the fleet, for its published messages.
@@ -159,6 +115,27 @@ impl RedisConnection {
         timeout(CONNECT_DEADLINE, attempt)
             .await
             .unwrap_or_else(|_| Err(too_slow("subscribing")))
+    }
+}
+
+/// Returns the time of the server's clock after which a call that is made now does nothing.
+fn latest() -> Timestamp {
+    clock::of_store() + BEGUN_WITHIN
+}
+
+/// Returns whether a call that began then must be repeated: it had to expire messages first, or was too late by the server's
+/// clock, which is followed then.
+fn must_repeat<T>(answer: &RedisResult<T>, began: Timestamp) -> bool {
+    let Err(error) = answer else { return false };
+    match error.code() {
+        Some(AGAIN) => true,
+        // If the machine was suspended, the caller has given up, whatever its clocks are.
+        Some(LATE) if is_early(began) => late_since(error).is_some_and(|time| {
+            // The way there may have taken long, also for a new connection, so only the way back counts.
+            clock::follow(Timestamp::now(), time);
+            true
+        }),
+        _ => false,
     }
 }
 

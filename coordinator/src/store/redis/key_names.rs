@@ -55,8 +55,8 @@ impl KeyNames {
 
     /// Begins a function call with these keys. The first key never exists: see `base.lua`.
     pub(super) fn call<K: IntoIterator<Item = String>>(&self, function: &str, keys: K) -> Call {
-        let keys: Vec<String> = std::iter::once(self.key("-")).chain(keys).collect();
-        Call::new(function, &keys)
+        let keys = std::iter::once(self.key("-")).chain(keys).collect();
+        Call::new(function, keys)
     }
 
     /// Begins a function call about an agent.

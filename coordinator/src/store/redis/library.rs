@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use c3po_shared::time::Timestamp;
-use redis::{Cmd, ToRedisArgs};
+use redis::{Arg, Cmd, ToRedisArgs};
 
 /// The source of the functions. They are loaded once as a library. A script would define them at each call, which took a
 /// third of its time.
@@ -20,6 +20,7 @@ const TEXT: &str = concat!(
     include_str!("library/credentials.lua"),
     include_str!("library/fleet.lua"),
     include_str!("library/page_use.lua"),
+    include_str!("library/batch.lua"),
     include_str!("library/register.lua"),
 );
 
@@ -46,29 +47,67 @@ pub(super) const LATE: &str = "LATE";
 
 /// A call of a function.
 #[derive(Debug)]
-pub(super) struct Call(Cmd);
+pub(super) struct Call {
+    function: String,
+    keys: Vec<String>,
+    /// The arguments alone, without the name of a command.
+    args: Cmd,
+}
 
 impl Call {
     /// Begins a call of this function.
-    pub(super) fn new(function: &str, keys: &[String]) -> Self {
-        let mut command = redis::cmd("FCALL");
-        command
-            .arg(format!("{}_{function}", *NAME))
-            .arg(keys.len())
-            .arg(keys);
-        Self(command)
+    pub(super) fn new(function: &str, keys: Vec<String>) -> Self {
+        Self {
+            function: function.to_owned(),
+            keys,
+            args: Cmd::new(),
+        }
     }
 
     /// Adds an argument.
     pub(super) fn arg(&mut self, argument: impl ToRedisArgs) -> &mut Self {
-        self.0.arg(argument);
+        self.args.arg(argument);
         self
     }
 
     /// Returns the command, which does nothing if it begins after that time of the server's clock.
     pub(super) fn command(&self, latest: Timestamp) -> Cmd {
-        let mut command = self.0.clone();
+        let mut command = fcall(&self.function, self.keys.len());
+        command.arg(&self.keys);
+        self.write_args(&mut command);
         command.arg(latest.millis());
         command
     }
+
+    fn write_args(&self, command: &mut Cmd) {
+        for argument in self.args.args_iter() {
+            if let Arg::Simple(argument) = argument {
+                command.arg(argument);
+            }
+        }
+    }
+}
+
+/// Returns the command for a batch of calls, each with its latest time.
+pub(super) fn batch<'a>(calls: impl Iterator<Item = (&'a Call, Timestamp)> + Clone) -> Cmd {
+    let keys = calls.clone().map(|(call, _)| call.keys.len()).sum();
+    let mut command = fcall("batch", keys);
+    for (call, _) in calls.clone() {
+        command.arg(&call.keys);
+    }
+    for (call, latest) in calls {
+        command
+            .arg(&call.function)
+            .arg(latest.millis())
+            .arg(call.keys.len())
+            .arg(call.args.args_iter().len());
+        call.write_args(&mut command);
+    }
+    command
+}
+
+fn fcall(function: &str, keys: usize) -> Cmd {
+    let mut command = redis::cmd("FCALL");
+    command.arg(format!("{}_{function}", *NAME)).arg(keys);
+    command
 }

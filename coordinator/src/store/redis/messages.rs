@@ -32,13 +32,18 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
         .call("send", inbox.into_iter().chain(places(store, send)));
     call.arg(store.wakes.origin());
     let envelope = records::write(message)?;
-    describe(&mut call, send, &envelope);
-    match store.connection.invoke(&call).await {
+    describe(&mut call, send, &envelope)?;
+    // A message to people costs more than others.
+    let stored = match message.to_agent.is_human() {
+        true => store.connection.invoke(&call).await,
+        false => store.connection.invoke_batched(call).await,
+    };
+    match stored {
         // A full Redis refuses the call before it checks whether this call was sent before.
         Err(StoreError::Full(why)) => sent_before(store, send, &envelope)
             .await?
             .ok_or(StoreError::Full(why)),
-        answer => outcome(store, send, answer?),
+        answer => outcome(store, send, read(&answer?)?),
     }
 }
 
@@ -76,13 +81,13 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
         .chain(places(store, answer))
         .collect();
     let envelope = records::write(reply)?;
-    let call = |function| {
+    let call = |function| -> Result<Call> {
         let mut call = store.names.call(function, keys.clone());
         call.arg(store.wakes.origin()).arg(question.as_str());
-        describe(&mut call, answer, &envelope);
-        call
+        describe(&mut call, answer, &envelope)?;
+        Ok(call)
     };
-    let (into_room, into_reserve) = (call("answer_into_room"), call("answer"));
+    let (into_room, into_reserve) = (call("answer_into_room")?, call("answer")?);
     let first = if answer.is_of_people() {
         &into_reserve
     } else {
@@ -173,7 +178,7 @@ fn places(store: &RedisStore, send: &Send) -> impl Iterator<Item = String> {
 }
 
 /// Adds the arguments that describe a message to be sent.
-fn describe(call: &mut Call, send: &Send, envelope: &str) {
+fn describe(call: &mut Call, send: &Send, envelope: &str) -> Result<()> {
     let message = &send.message;
     let kept_until = message.expires_at + send.kept;
     let limit = send.quota.bytes;
@@ -190,8 +195,7 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) {
         .arg(limit.map_or("", |_| send.quota.key.as_str()))
         .arg(quota::cost(envelope.len()))
         .arg(limit.unwrap_or_default())
-        .arg(send.key.as_deref().unwrap_or_default())
-        .arg(send.login.as_deref().unwrap_or_default())
+        .arg(records::entry(&send.entry())?)
         .arg(REPEAT_MARGIN);
     describe_speaker(call, send.speaker.as_ref());
     if message.to_agent == AgentId::human() {
@@ -206,6 +210,7 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) {
                 false => String::new(),
             });
     }
+    Ok(())
 }
 
 /// Parses the outcome of a send, and wakes the affected listeners of this process.
@@ -316,8 +321,12 @@ pub(super) async fn acknowledge(
     let mut settled = Settled::default();
     for step in messages.chunks(STEP) {
         let mut call = store.names.call_about("acknowledge", agent);
-        describe_actor(&mut call, actor);
-        let flags = flags::<bool>(store, actor, call, step).await?;
+        describe_speaker(&mut call, actor.speaker.as_ref());
+        for id in step {
+            call.arg(id.as_str())
+                .arg(records::entry(&actor.acknowledged(agent, id))?);
+        }
+        let flags = flags::<bool>(store, actor, call, step.len()).await?;
         for (id, is_out) in step.iter().zip(flags) {
             let list = if is_out {
                 &mut settled.acked
@@ -350,10 +359,18 @@ pub(super) async fn advance(
         call.arg(store.wakes.origin()).arg(progress.context);
         call.arg(progress.stage.as_str()).arg(progress.via.as_str());
         call.arg(progress.seen_via.map_or("", Via::as_str));
-        describe_actor(&mut call, actor);
+        describe_speaker(&mut call, actor.speaker.as_ref());
+        for id in step {
+            call.arg(id.as_str());
+            let mut entries = progress
+                .stages()
+                .map(|(stage, via)| records::entry(&actor.received(recipient, id, stage, via)));
+            call.arg(entries.next().transpose()?.unwrap_or_default())
+                .arg(entries.next().transpose()?.unwrap_or_default());
+        }
         for (id, flags) in step
             .iter()
-            .zip(flags::<u8>(store, actor, call, step).await?)
+            .zip(flags::<u8>(store, actor, call, step.len()).await?)
         {
             let stages = [(1, progress.stage), (2, Stage::Seen)]
                 .into_iter()
@@ -372,28 +389,18 @@ pub(super) async fn advance(
     Ok(recorded)
 }
 
-/// Adds the speaker, the key and the login of an actor.
-fn describe_actor(call: &mut Call, actor: &Actor) {
-    describe_speaker(call, actor.speaker.as_ref());
-    call.arg(actor.key.as_deref().unwrap_or_default())
-        .arg(actor.login.as_deref().unwrap_or_default());
-}
-
-/// Makes a call about these messages of the actor's agent, and returns one result per message.
+/// Makes a call about messages of the actor's agent, of which there are `count`, and returns one result per message.
 async fn flags<T: FromRedisValue>(
     store: &RedisStore,
     actor: &Actor,
-    mut call: Call,
-    messages: &[MessageId],
+    call: Call,
+    count: usize,
 ) -> Result<Vec<T>> {
-    for id in messages {
-        call.arg(id.as_str());
-    }
-    let flags = unless_refused(
-        actor.speaker.as_ref(),
-        store.connection.invoke(&call).await?,
-    )?;
-    redis::from_redis_value(flags).map_err(corrupt)
+    let flags = match count {
+        1 => store.connection.invoke_batched(call).await?,
+        _ => store.connection.invoke(&call).await?,
+    };
+    redis::from_redis_value(unless_refused(actor.speaker.as_ref(), flags)?).map_err(corrupt)
 }
 
 /// Reads a message with its history.

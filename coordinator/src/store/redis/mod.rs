@@ -5,6 +5,7 @@
 
 mod agents;
 mod audit;
+mod batches;
 mod cluster;
 mod connection;
 mod credentials;
@@ -26,6 +27,7 @@ mod reach;
 mod records;
 mod room;
 mod sentinels;
+mod servers;
 mod slots;
 mod speaker;
 mod startup;

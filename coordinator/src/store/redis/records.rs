@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Step, Via};
@@ -240,6 +241,16 @@ fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
 /// Reads a value of a function's result.
 pub(super) fn read<T: FromRedisValue>(value: &Value) -> Result<T> {
     redis::from_redis_value_ref(value).map_err(corrupt)
+}
+
+/// Returns an entry of the log as functions expect it: all that follows its time, which is the one of the step. Nothing but the
+/// time is before the event.
+pub(super) fn entry(entry: &Entry) -> Result<String> {
+    let text = write(entry)?;
+    let time = text
+        .find("\",\"event\":")
+        .ok_or_else(|| corrupt("an entry without a time"))?;
+    Ok(text[time..].to_owned())
 }
 
 /// Returns the error for data that cannot be parsed.

@@ -62,14 +62,16 @@ pub(super) fn record(
     agent: &AgentId,
     complete: impl FnOnce(Entry) -> Entry,
 ) -> Result<()> {
+    record_whole(work, || complete(Entry::new(event).by(agent)))
+}
+
+/// Appends an entry about a change that is made at this moment, if a log is kept.
+pub(super) fn record_whole(work: &Work<'_>, make: impl FnOnce() -> Entry) -> Result<()> {
     if work.log.is_none() {
         return Ok(());
     }
-    let entry = Entry {
-        at: work.now,
-        ..Entry::new(event).by(agent)
-    };
-    append(work, &complete(entry))
+    let at = work.now;
+    append(work, &Entry { at, ..make() })
 }
 
 /// Records the end of a session.

@@ -198,7 +198,7 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     let envelope = json(message)?;
     quota::charge(work, &send.quota, cost(envelope.len()))?;
     let position = insert(work, send, &envelope)?;
-    record_send(work, send)?;
+    audit::record_whole(work, || send.entry())?;
     // Only this process writes to the store, so it has seen every message.
     work.wakes
         .push(Wake::arrived(position, None, true, session, message));
@@ -217,24 +217,6 @@ fn make_room_for_people(work: &mut Work<'_>, message: &Message) -> Result<Option
     let replaced = people::replaced(work, message)?;
     settle_all(work, &replaced)?;
     Ok(None)
-}
-
-fn record_send(work: &Work<'_>, send: &Send) -> Result<()> {
-    let message = &send.message;
-    let event = if message.kind == Kind::Reply {
-        Event::Answered
-    } else {
-        Event::Accepted
-    };
-    audit::record(work, event, &message.from_agent, |entry| Entry {
-        about: message.reply_to.clone(),
-        login: send.login.clone(),
-        ..entry
-            .under(send.key.as_deref())
-            .to(&message.to_agent)
-            .about_message(&message.id)
-            .verb(message.kind.as_str())
-    })
 }
 
 /// Returns the outcome of a call that sent a message to the same recipient before, if it did.

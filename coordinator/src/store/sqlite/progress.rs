@@ -34,9 +34,7 @@ pub(super) fn acknowledge(
                     message.settle(work)?;
                 }
                 if counts {
-                    audit::record(work, Event::Acknowledged, agent, |entry| {
-                        actor.sign(entry).to(&message.from).about_message(id)
-                    })?;
+                    audit::record_whole(work, || actor.acknowledged(agent, id))?;
                 }
                 settled.acked.push(id.clone());
             }
@@ -68,17 +66,12 @@ pub(super) fn advance(
         let Some(message) = MessageRow::received(work, recipient, id)? else {
             continue;
         };
-        let from = message.from.clone();
         let stages = move_on(work, progress, &reached, message)?;
         for (stage, via) in progress
             .stages()
             .filter(|(stage, _)| stages.contains(stage))
         {
-            audit::record(work, Event::Receipt, recipient, |entry| Entry {
-                stage: Some(stage),
-                via: Some(via),
-                ..actor.sign(entry).to(&from).about_message(id)
-            })?;
+            audit::record_whole(work, || actor.received(recipient, id, stage, via))?;
         }
         recorded.extend(stages.into_iter().map(|stage| (id.clone(), stage)));
     }

@@ -8,31 +8,50 @@ local NEVER = '9007199254740991'
 -- The limit of messages that one call expires: each costs up to eight commands, one to people ten, and no call runs more than
 -- 500. A call that expired more than a few messages does nothing else, and is repeated.
 local EXPIRED_MAX, EXPIRED_OF_PEOPLE_MAX, EXPIRED_FEW = 60, 45, 5
+-- The limit of all calls of a batch.
+local EXPIRED_OF_BATCH_MAX = 20
 
 -- The state of the call that runs: the key prefix of its fleet, the time, the agent in use, the agents to wake, whether
--- the wakes go to the calling coordinator too, which does not know them itself, and the new entries of the log.
+-- the wakes go to the calling coordinator too, which does not know them itself. And the new entries of the log, of the whole step.
 local fleet, now
 local name, agent, unshown, shown, repeated
 local woken, is_news
 local logged = {}
--- Most calls need these at their end, and read them at once: whether another coordinator is there, and the position of the last
+-- The agent that was checked to be the caller's, its session, and since when its host has had the name.
+local speaking, speaking_session, speaking_since
+-- Most steps need these at their end, and read them at once: whether another coordinator is there, and the position of the last
 -- entry of the log, or false if none is kept. Both are nothing until then.
 local has_peers, log_end
 
 -- How far ahead the last time of a call may be, in milliseconds: further ahead, one of the clocks has stepped.
 local AHEAD_MAX = 2000
 
--- Begins a call. Returns whether it may still run at all: a call that was under way for longer than its caller waits would act
--- by rights that may have ended. The last argument, which is removed, is the time after which it may not.
-local function begin(keys, args)
+-- How many messages the step expired, and whether it is a batch.
+local expired, is_batch
+
+-- The time as text, and the beginning of the entries of the log, once one is needed.
+local now_text, entry_head
+
+-- Begins a step, which runs one call or several.
+local function begin(keys)
   fleet = string.sub(keys[1], 1, -2)
-  woken, is_news = {}, false
-  has_peers, log_end = nil, nil
+  logged, expired, is_batch = {}, 0, false
+  has_peers, log_end, entry_head = nil, nil, nil
   -- Lua writes numbers of up to 14 digits without an exponent, which is enough for times in milliseconds.
   local clock = redis.call('TIME')
   now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-  local last = tonumber(table.remove(args))
-  return now <= last and last <= now + AHEAD_MAX
+  now_text = string.format('%.0f', now)
+end
+
+-- Runs a call, unless it is late: it would act by rights that may have ended, and its caller waits no longer. `last` is the time
+-- after which it is. Its keys and arguments follow these positions: copies of them would cost as much as two commands.
+local function run(body, last, keys, key_at, key_count, args, arg_at, arg_count)
+  woken, is_news, speaking = {}, false, nil
+  last = tonumber(last)
+  if now > last or last > now + AHEAD_MAX then
+    return { err = 'LATE ' .. now .. ' it was under way for too long, and was not done' }
+  end
+  return body(keys, args, key_at, key_count, arg_at, arg_count)
 end
 
 local function read_end()
@@ -58,9 +77,9 @@ end
 -- Returns a part of the facts that were stored with a message: Lua hashes each further captured text as a whole.
 -- Returns nothing if `facts` are missing or those of another message.
 local function read_facts(facts, id)
-  local found, from, wants, kept_until, expires = string.match(facts or '', '^(%S+) (%S+) (%d) (%d+) (%d+)')
-  if found == id then
-    return { from = from, wants = wants == '1', kept_until = kept_until, expires = expires }
+  if facts and string.find(facts, id, 1, true) == 1 then
+    local from, wants, kept_until, expires = string.match(facts, '^ (%S+) (%d) (%d+) (%d+)', #id + 1)
+    return from and { from = from, wants = wants == '1', kept_until = kept_until, expires = expires }
   end
 end
 
@@ -144,10 +163,16 @@ local function field(title, value)
   return value == '' and '' or '","' .. title .. '":"' .. escaped(value)
 end
 
+-- Adds an entry of which the coordinator made all that follows its time.
+local function log_rest(rest)
+  entry_head = entry_head or '{"at":"' .. time_text(now)
+  log_whole(entry_head .. rest)
+end
+
 -- Adds an entry about an agent to the log, with further fields. They are JSON already, as `field` returns it: ids and words of
 -- the vocabulary need no escapes. Each text is joined at once, because Lua hashes every text that it makes.
 local function log(event, who, fields)
-  log_whole('{"at":"' .. time_text(now) .. '","event":"' .. event .. '","agent":"' .. who .. fields .. '"}')
+  log_rest('","event":"' .. event .. '","agent":"' .. who .. fields .. '"}')
 end
 
 -- Returns the fields of an entry about a message.
@@ -294,6 +319,7 @@ local function expire_one(id, expires, at)
   if not take_out(id .. ' ' .. expires) then
     return
   end
+  expired = expired + 1
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')
   local facts = read_facts(kept[1], id)
@@ -305,16 +331,16 @@ local function expire_one(id, expires, at)
   end
 end
 
--- Expires the messages of one list. Returns the next expiry, and how many more messages may be expired.
+-- Expires the messages of one list. Returns the next expiry, and how many more messages may be expired. Members end with their
+-- expiry, in 13 digits: as texts, times have the same order, and a list may be long.
 local function expire_from(list, next_due, left)
   for _, place in ipairs(redis.call('ZRANGE', list, 0, -1)) do
-    local id, expires = string.match(place, '^(%S+) (%d+)$')
-    local ends = tonumber(expires)
-    if ends <= now and left > 0 then
+    local ends = string.sub(place, -13)
+    if ends <= now_text and left > 0 then
       left = left - 1
-      expire_one(id, expires, expires)
-    else
-      next_due = math.min(next_due, ends)
+      expire_one(string.match(place, '^%S+'), ends, ends)
+    elseif ends < next_due then
+      next_due = ends
     end
   end
   return next_due, left
@@ -327,10 +353,9 @@ local function expire(due)
   if not due or now < tonumber(due) then
     return due or NEVER
   end
-  local most = name == 'human' and EXPIRED_OF_PEOPLE_MAX or EXPIRED_MAX
-  local next_due, left = expire_from(unshown, tonumber(NEVER), most)
+  local most = is_batch and EXPIRED_OF_BATCH_MAX - expired or name == 'human' and EXPIRED_OF_PEOPLE_MAX or EXPIRED_MAX
+  local next_due, left = expire_from(unshown, NEVER, most)
   next_due, left = expire_from(shown, next_due, left)
-  next_due = string.format('%.0f', next_due)
   redis.call('HSET', agent, 'due', next_due)
   publish('-')
   woken = {}
@@ -347,16 +372,24 @@ end
 local functions = {}
 
 -- Defines a function. Small functions also run when Redis is full: they read, settle or record a little, or answer.
--- All others are refused as a whole before they begin.
+-- All others are refused as a whole before they begin. The last argument is for `run`.
 local function define(title, flags, body)
   functions[#functions + 1] = { title, flags, function(keys, args)
-    logged = {}
-    if not begin(keys, args) then
-      return { err = 'LATE ' .. now .. ' it was under way for too long, and was not done' }
-    end
-    local result = body(keys, args)
+    begin(keys)
+    local last = table.remove(args)
+    local result = run(body, last, keys, 0, #keys, args, 0, #args)
     append_log()
     return result
   end }
+end
+
+-- The functions that run in batches, by their titles.
+local batched = {}
+
+-- Defines a function that may run in a batch. `body` gets the keys and the arguments of the whole batch, and the positions before
+-- its own and their numbers: body(keys, args, key_at, key_count, arg_at, arg_count).
+local function define_batched(title, flags, body)
+  batched[title] = body
+  define(title, flags, body)
 end
 local SMALL, LARGE = { 'allow-oom' }, {}

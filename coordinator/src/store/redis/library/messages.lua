@@ -16,7 +16,7 @@ local function refusal(key, args, at)
   local before = redis.call('HGET', key, 'facts')
   if before then
     local same = read_further_facts(before).call == args[at + 1]
-    return nil, same and repeated_call(key, args[at + 4], args[at + 15]) or { 'taken' }
+    return nil, same and repeated_call(key, args[at + 4], args[at + 14]) or { 'taken' }
   end
   local record = redis.call('HMGET', agent, 'due', 'state', 'held_until', 'session')
   if not record[1] then
@@ -34,8 +34,8 @@ local function refusal(key, args, at)
   if name == 'human' then
     check_groups(count)
     local facts = read_facts(args[at + 5], args[at])
-    local limits = { tonumber(args[at + 19]), tonumber(args[at + 20]), tonumber(args[at + 21]) }
-    local refused = facts.wants and refuse_question(args[at], args[at + 24], limits)
+    local limits = { tonumber(args[at + 18]), tonumber(args[at + 19]), tonumber(args[at + 20]) }
+    local refused = facts.wants and refuse_question(args[at], args[at + 23], limits)
     if refused then
       return nil, refused
     end
@@ -47,7 +47,7 @@ local function refusal(key, args, at)
     return nil, over
   end
   if name == 'human' and not read_facts(args[at + 5], args[at]).wants then
-    replace_notices(args[at + 24], tonumber(args[at + 22]), tonumber(args[at + 23]))
+    replace_notices(args[at + 23], tonumber(args[at + 21]), tonumber(args[at + 22]))
   end
   return due, nil, others == 0 and 1 or 0, record[4]
 end
@@ -55,19 +55,19 @@ end
 -- Puts the message there. Returns its position.
 -- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
 -- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
--- bytes, limit of bytes, the key that is used or '', the login that is used or '', margin of a repeated call, the speaker as for
+-- bytes, limit of bytes, its entry of the log after the time, margin of a repeated call, the speaker as for
 -- `refused_speaker`, limits of the inbox of people: questions of one agent, of one host and of all, notices of one host and of all;
 -- the host of the sender; in how many milliseconds a request of a client is first checked, or ''.
--- `thread` is the key of its thread, or nothing if the message begins one; `about` is the message that it answers, or nothing
-local function put(key, thread, due, args, at, about)
+-- `thread` is the key of its thread, or nothing if the message begins one.
+local function put(key, thread, due, args, at)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
   local position = redis.call('HINCRBY', agent, 'seq', 1)
-  redis.call('HSET', key, 'facts', args[at + 5] .. ' ' .. now, 'env', args[at + 4])
+  redis.call('HSET', key, 'facts', args[at + 5] .. ' ' .. now_text, 'env', args[at + 4])
   redis.call('PEXPIREAT', key, kept)
   redis.call('ZADD', unshown, position, id .. ' ' .. ends)
   due_from(ends, due)
   if name == 'human' then
-    local host, wants = args[at + 24], read_facts(args[at + 5], id).wants
+    local host, wants = args[at + 23], read_facts(args[at + 5], id).wants
     local one, other = grouped(id .. ' ' .. ends, position, host, wants)
     redis.call('HSET', hosts_key(), id, host)
     redis.call('ZADD', groups_key(), 0, one, 0, other)
@@ -76,8 +76,8 @@ local function put(key, thread, due, args, at, about)
       redis.call('ZADD', questions_key(), position, id .. ' ' .. ends)
     end
     plan('push', id, now)
-    if args[at + 25] ~= '' then
-      plan('end_request', id, now + args[at + 25])
+    if args[at + 24] ~= '' then
+      plan('end_request', id, now + args[at + 24])
     end
   end
   if thread then
@@ -88,14 +88,10 @@ local function put(key, thread, due, args, at, about)
     end
   end
   note_charge()
-  local from = string.match(id, '^(.-)::')
   if args[at + 9] == '1' then
-    redis.call('SADD', asked_key(from), id)
+    redis.call('SADD', asked_key(string.match(id, '^(.-)::')), id)
   end
-  local kind = string.match(args[at + 5], '^%S+ %S+ %d %d+ %d+ %d+ (%S+)')
-  log(about and 'answered' or 'accepted', from,
-    field('key', args[at + 13]) .. field('login', args[at + 14]) .. about_message(name, id)
-    .. field('about', about or '') .. '","verb":"' .. kind)
+  log_rest(args[at + 13])
   wake('inbox', name)
   return position
 end
@@ -105,18 +101,19 @@ end
 -- `refuse_question` or `charge`.
 -- KEYS: -, agent, unshown, shown, repeated, message, and its thread unless the message begins one
 -- ARGV: origin of the wake, then as for `put`
-define('send', LARGE, function(keys, args)
-  use(keys, 2)
-  local outdated = refused_speaker(args, 18)
+define_batched('send', LARGE, function(keys, args, key_at, key_count, at)
+  use(keys, key_at + 2)
+  local outdated = refused_speaker(args, at + 17)
   if outdated then
     return outdated
   end
-  local due, refused, is_sole, session = refusal(keys[6], args, 2)
+  local due, refused, is_sole, session = refusal(keys[key_at + 6], args, at + 2)
   if refused then
     return refused
   end
-  local position = put(keys[6], keys[7], due, args, 2)
-  publish(args[1])
+  local thread = key_count > 6 and keys[key_at + 7]
+  local position = put(keys[key_at + 6], thread, due, args, at + 2)
+  publish(args[at + 1])
   return { 'stored', position, is_sole, session }
 end)
 
@@ -133,12 +130,14 @@ end
 
 -- Returns since when the host of the agent in use has had the name.
 local function held_since()
-  return tonumber(redis.call('HGET', agent, 'registered_at') or NEVER)
+  local since = speaking == name and speaking_since or redis.call('HGET', agent, 'registered_at')
+  return tonumber(since or NEVER)
 end
 
 -- Returns whether the agent in use received the message with these facts: it was stored since that time, or is in the inbox.
 local function has_received(id, kept, facts, since)
-  return since <= tonumber(read_further_facts(kept).stored) or in_inbox(id, facts)
+  -- The time of storing is the end of the facts, and has 13 digits.
+  return since <= tonumber(string.sub(kept, -13)) or in_inbox(id, facts)
 end
 
 -- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'}, {'withdrawn'} or {'answered', reply}.
@@ -147,7 +146,7 @@ end
 local function answer(keys, args)
   use(keys, 2)
   local question, reply = args[2], args[3]
-  local outdated = refused_speaker(args, 19)
+  local outdated = refused_speaker(args, 18)
   if outdated then
     return outdated
   end
@@ -160,7 +159,7 @@ local function answer(keys, args)
     use(keys, 7)
     local key = message_key(kept[2])
     local is_same = kept[3] == args[4] and redis.call('HEXISTS', key, 'env') == 1
-    return is_same and repeated_call(key, args[7], args[18]) or { 'answered', kept[2] }
+    return is_same and repeated_call(key, args[7], args[17]) or { 'answered', kept[2] }
   end
   if not expire_due() then
     return AGAIN
@@ -176,7 +175,7 @@ local function answer(keys, args)
   if refused then
     return refused
   end
-  local position = put(keys[11], keys[12], due, args, 3, question)
+  local position = put(keys[11], keys[12], due, args, 3)
   wake('receipt', name)
   redis.call('HDEL', waits_key(facts.from), question)
   use(keys, 2)
@@ -239,15 +238,15 @@ end)
 
 -- Removes messages from the inbox. Returns for each message 1 if it was removed, or 0; or the result of `refused_speaker`.
 -- KEYS: -, agent, unshown, shown, repeated
--- ARGV: the speaker, the key that is used or '', the login that is used or '', ids
-define('acknowledge', SMALL, function(keys, args)
-  use(keys, 2)
-  local refused = refused_speaker(args, 1)
+-- ARGV: the speaker, then of each message its id and its entry of the log after the time
+define_batched('acknowledge', SMALL, function(keys, args, key_at, _, at, arg_count)
+  use(keys, key_at + 2)
+  local refused = refused_speaker(args, at + 1)
   if refused then
     return refused
   end
   local settled, since = {}, held_since()
-  for i = 6, #args do
+  for i = at + 4, at + arg_count, 2 do
     local id = args[i]
     local kept = redis.call('HGET', message_key(id), 'facts')
     local facts = read_facts(kept, id)
@@ -257,7 +256,7 @@ define('acknowledge', SMALL, function(keys, args)
         expire_one(id, facts.expires, facts.expires)
       end
       if settle(id, facts) then
-        log('acknowledged', name, field('key', args[4]) .. field('login', args[5]) .. about_message(facts.from, id))
+        log_rest(args[i + 1])
       end
     end
     settled[#settled + 1] = is_own and 1 or 0
@@ -349,16 +348,10 @@ local function show(id, facts, is_over)
   end
 end
 
-local function log_receipt(id, facts, key, login, stage, via)
-  log('receipt', name,
-    field('key', key) .. field('login', login) .. about_message(facts.from, id) .. field('stage', stage)
-    .. field('via', via))
-end
-
 -- Records that a message reached a stage, if the agent in use received it, whose host has had the name since that time, and,
 -- with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2 if only `seen` was recorded, 3 if both were,
--- else 0.
-local function advance(id, since, stage, via, seen_via, session, is_over, key_used, login)
+-- else 0. The entries are those of the log after the time.
+local function advance(id, since, stage, via, seen_via, session, is_over, entry, seen_entry)
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')
   local facts, history = read_facts(kept[1], id), kept[2] or ''
@@ -384,17 +377,17 @@ local function advance(id, since, stage, via, seen_via, session, is_over, key_us
     history = history .. step(stage, now, via, session, '-')
     furthest, here = math.max(furthest, RANK[stage]), here or stage == 'in_session'
     recorded = 1
-    log_receipt(id, facts, key_used, login, stage, via)
+    log_rest(entry)
   end
   if seen_via ~= '' and proves('seen', furthest, was_shown, here) then
     history = history .. step('seen', now, seen_via, session, '-')
     recorded = recorded + 2
-    log_receipt(id, facts, key_used, login, 'seen', seen_via)
+    log_rest(seen_entry)
   end
   if recorded == 0 then
     return 0
   end
-  redis.call('HSET', key, 'history', forget_contexts(history))
+  redis.call('HSET', key, 'history', stage == 'in_session' and forget_contexts(history) or history)
   if (stage == 'seen' or recorded >= 2) and not facts.wants then
     settle(id, facts)
   end
@@ -404,15 +397,15 @@ end
 
 -- Records the progress of messages. Returns the result of `advance` for each, or that of `refused_speaker`.
 -- KEYS: -, agent, unshown, shown, repeated
--- ARGV: origin of the wake, context, stage, via, seen via or '', the speaker, the key that is used or '', the login that is
--- used or '', ids
-define('advance', SMALL, function(keys, args)
-  use(keys, 2)
-  local refused = refused_speaker(args, 6)
+-- ARGV: origin of the wake, context, stage, via, seen via or '', the speaker, then of each message its id and its entries of the
+-- log after the time: that of the stage, and that of `seen` or ''
+define_batched('advance', SMALL, function(keys, args, key_at, _, at, arg_count)
+  use(keys, key_at + 2)
+  local refused = refused_speaker(args, at + 6)
   if refused then
     return refused
   end
-  local context, stage, via, seen_via, whose = args[2], args[3], args[4], args[5], args[7]
+  local context, stage, via, seen_via, whose = args[at + 2], args[at + 3], args[at + 4], args[at + 5], args[at + 7]
   -- The name of the session in histories, and whether it is in a later context now.
   local session, is_over = '-', false
   if whose ~= '' then
@@ -429,9 +422,9 @@ define('advance', SMALL, function(keys, args)
     is_over = which < present
   end
   local advanced, since = {}, held_since()
-  for i = 11, #args do
-    advanced[#advanced + 1] = advance(args[i], since, stage, via, seen_via, session, is_over, args[9], args[10])
+  for i = at + 9, at + arg_count, 3 do
+    advanced[#advanced + 1] = advance(args[i], since, stage, via, seen_via, session, is_over, args[i + 1], args[i + 2])
   end
-  publish(args[1])
+  publish(args[at + 1])
   return advanced
 end)

@@ -69,10 +69,15 @@ local function may_have(base, slot, host)
   return is_of_host and redis.call('HEXISTS', names_key(base), slot .. ' ' .. host) == 0
 end
 
+-- Returns whether the session has that generation and instance.
+local function is_of(session, whose)
+  return string.find(session, whose, 1, true) == 1 and string.byte(session, #whose + 1) == 32
+end
+
 -- Returns the present context as text, or nothing if the session is outdated.
 local function context_of(whose)
-  local session = redis.call('HGET', agent, 'session') or ''
-  if string.sub(session, 1, #whose + 1) == whose .. ' ' then
+  local session = speaking == name and speaking_session or redis.call('HGET', agent, 'session') or ''
+  if is_of(session, whose) then
     return string.sub(session, #whose + 2)
   end
 end
@@ -89,9 +94,10 @@ local function refused_speaker(args, at)
   if title == '' then
     return
   end
-  local kept = redis.call('HMGET', fleet .. 'agent:' .. title, 'session', 'host')
+  local kept = redis.call('HMGET', fleet .. 'agent:' .. title, 'session', 'host', 'registered_at')
   local session, of = kept[1], kept[2]
-  if not session or whose ~= '' and string.sub(session, 1, #whose + 1) ~= whose .. ' ' then
+  speaking, speaking_session, speaking_since = title, session, kept[3]
+  if not session or whose ~= '' and not is_of(session, whose) then
     return { 'outdated' }
   end
   if whose == '' and of and of ~= '' and of ~= host then
