@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
 use crate::clock;
-use crate::request::{Caller, Memory, Services, check_read};
+use crate::request::{Caller, Memory, Services, begin_read, check_read};
 use crate::store::{Arrival, Placed, Result, Selection, StoreError, Tenure};
 use crate::unfinished::{Budget, Charge, Room};
 
@@ -46,6 +46,8 @@ pub(super) struct Delivery {
     /// been shown all of them.
     left_out: Option<(u64, Instant)>,
     reading: Option<BoxFuture<'static, PushedPage>>,
+    /// Whether that page is for an earlier agent or context.
+    is_outdated: bool,
     sent: Option<Delivered>,
     counter: i64,
 }
@@ -67,15 +69,20 @@ impl Delivery {
             carried: Vec::new(),
             left_out: None,
             reading: None,
+            is_outdated: false,
             sent: None,
             counter: 0,
         }
     }
 
-    /// Starts again for another agent. Frame ids continue, so that a late reply cannot match a new frame.
+    /// Starts again for another agent or context. Frame ids continue, so that a late reply cannot match a new frame. A read that is
+    /// in flight ends first: the store reads its page whether or not it is awaited.
     pub(super) fn begin_again(&mut self) {
+        let reading = self.reading.take();
         *self = Self {
             counter: self.counter,
+            is_outdated: reading.is_some(),
+            reading,
             ..Self::new(0, self.pushes)
         };
     }
@@ -135,13 +142,10 @@ impl Delivery {
         let room = services.unfinished.room_for_texts(room);
         self.reading = Some(Box::pin(async move {
             let held = Some(room.await);
-            let unshown = services
-                .store
-                .unshown(&caller.agent, selection(after))
-                .await;
-            let placed = match check_read(&services, &caller).await {
-                Ok(()) => unshown,
-                Err(error) => Err(error),
+            let placed = match begin_read(&caller.principal).await {
+                Ok(_reading) => unshown(&services, &caller, after).await,
+                // As a store that does not answer: the page is read later.
+                Err(refusal) => Err(StoreError::Unavailable(refusal.error)),
             };
             PushedPage { placed, held }
         }));
@@ -201,6 +205,13 @@ impl Delivery {
         };
         let page = reading.await;
         self.reading = None;
+        if std::mem::take(&mut self.is_outdated) {
+            self.look();
+            return PushedPage {
+                placed: Ok(Vec::new()),
+                held: None,
+            };
+        }
         page
     }
 
@@ -309,6 +320,16 @@ impl Delivery {
     }
 }
 
+/// Returns the next messages that the session was not shown, if it may read them still.
+async fn unshown(services: &Services, caller: &Caller, after: u64) -> Result<Vec<Placed>> {
+    let unshown = services
+        .store
+        .unshown(&caller.agent, selection(after))
+        .await;
+    check_read(services, caller).await?;
+    unshown
+}
+
 /// Returns the selection for one frame of messages after this position.
 fn selection(after: u64) -> Selection<'static> {
     Selection {
@@ -367,5 +388,21 @@ mod tests {
         );
         let (frame, _) = frame(&mut delivery, vec![free]).expect("nothing holds it back");
         assert!(frame.contains("a::b::00000003"), "{frame}");
+    }
+    /// If it were dropped, a session that begins contexts without end would have any number of reads in the store.
+    #[tokio::test]
+    async fn a_read_that_is_in_flight_ends_before_the_next_one_and_its_page_is_dropped() {
+        let mut delivery = Delivery::new(0, true);
+        delivery.reading = Some(Box::pin(std::future::ready(page(vec![placed(1)]))));
+        delivery.begin_again();
+        assert!(delivery.reading.is_some());
+        let dropped = delivery.page().await.placed.expect("a page");
+        assert!(dropped.is_empty() && delivery.reading.is_none());
+        assert!(delivery.due.is_some_and(|due| due <= Instant::now()));
+        delivery.reading = Some(Box::pin(std::future::ready(page(vec![placed(1)]))));
+        assert_eq!(
+            delivery.page().await.placed.map(|page| page.len()).ok(),
+            Some(1)
+        );
     }
 }

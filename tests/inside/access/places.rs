@@ -6,6 +6,7 @@ use anyhow::Result;
 use c3po_coordinator::config::Config;
 use c3po_shared::limits::{CALLS_PER_KEY, READS_PER_KEY};
 use futures_util::future::{join_all, try_join_all};
+use harness::breaker::Breaker;
 use harness::http;
 use harness::link::{Link, Who};
 use harness::redis::Redis;
@@ -41,7 +42,12 @@ async fn a_key_has_few_reads_in_the_store_and_others_have_their_own() -> Result<
     let mut links = Vec::new();
     // Each read of a Redis that hangs fails after a second, and the next one gets its place.
     for _ in 0..=2 * READS_PER_KEY {
-        links.push(linked(&gate, &many, "web").await?);
+        let mut link = linked(&gate, &many, "web").await?;
+        // The page for its session is read by then.
+        for _ in 0..2 {
+            assert_eq!(read(&mut link).await?, "ok");
+        }
+        links.push(link);
     }
     redis.pause()?;
     let (codes, of_other) =
@@ -123,6 +129,43 @@ async fn changes_of_sessions_take_the_places_of_their_key() -> Result<()> {
         begun.elapsed()
     );
     redis.resume()?;
+    Ok(())
+}
+
+/// Begins a context on each link, and returns how long it takes until all have their messages again.
+async fn again(links: &mut [Link], context: u64) -> Result<Duration> {
+    let begun = Instant::now();
+    let delivered = links.iter_mut().map(async |link| {
+        link.heard.clear();
+        link.notify("session", json!({ "context": context }))
+            .await?;
+        link.hear(|frame| frame["method"] == "deliver").await
+    });
+    try_join_all(delivered).await?;
+    Ok(begun.elapsed())
+}
+
+/// Else links that begin contexts without end would read long messages again and again.
+#[tokio::test]
+async fn pages_for_sessions_take_the_places_for_reads_of_their_key() -> Result<()> {
+    let redis = Redis::start().await?;
+    let breaker = Breaker::before(redis.address()).await?;
+    let store = format!("redis://{}", breaker.address()).parse()?;
+    let gate = Gate::start_with(|config| config.store = store).await?;
+    let key = gate.key("agent", "web*", &[]).await?;
+    let mut links = Vec::new();
+    for number in 0..4 * READS_PER_KEY {
+        let mut link = linked(&gate, &key, &format!("web-{number}")).await?;
+        let news = json!({"target": format!("web-{number}"), "message": "news"});
+        link.call("send_message", news).await?;
+        link.hear(|frame| frame["method"] == "deliver").await?;
+        links.push(link);
+    }
+    breaker.delay(Duration::from_millis(100));
+    let one = again(&mut links[..1], 1).await?;
+    let all = again(&mut links, 2).await?;
+    assert!(all > 2 * one, "one {one:?}, all {all:?}");
+    breaker.heal();
     Ok(())
 }
 
