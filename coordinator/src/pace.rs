@@ -73,7 +73,7 @@ impl SharedPace {
     }
 
     /// Records work of that price, or returns until when it rests.
-    fn try_pay(&self, price: Duration) -> Option<Instant> {
+    pub(crate) fn try_pay(&self, price: Duration) -> Option<Instant> {
         let mut pace = self.lock();
         let until = pace.rests_until();
         if until.is_none() {

@@ -11,6 +11,8 @@ use tokio::time::timeout;
 use super::principal::{Principal, Who, crowded};
 use super::work::{CALL, Work};
 
+/// How many calls a request costs whose client left: as many as a read of the longest messages.
+const ABANDONED: u32 = 32;
 /// When a client may repeat a read that found no place, in seconds.
 const RETRY_AFTER: u64 = 2;
 
@@ -97,6 +99,14 @@ impl Principal {
         }
     }
 
+    /// Counts a request whose client left before its answer: its place is free, and the store may still read for it. While calls
+    /// rest, it had read nothing.
+    pub(crate) fn note_abandoned(&self) {
+        if let Some(pace) = self.places.pace() {
+            let _ = pace.try_pay(ABANDONED * CALL);
+        }
+    }
+
     /// Counts work that costs the store as much as this number of calls.
     pub(crate) fn note_calls(&self, calls: u32) {
         if let Some(pace) = self.places.pace() {
@@ -152,6 +162,14 @@ mod tests {
             principal.note_calls(CALLS_PER_SECOND);
             principal.rest().await;
             assert_eq!(began.elapsed().as_secs_f64().round() as u32, seconds / 2);
+            // So have requests whose clients left, once, before the next read.
+            let began = Instant::now();
+            for _ in 0..CALLS_PER_SECOND {
+                principal.note_abandoned();
+            }
+            drop(principal.begin(Work::Read, second).await.expect("one"));
+            let rested = u32::from(seconds > 0) * ABANDONED * CALL;
+            assert_eq!(began.elapsed().as_millis(), rested.as_millis());
             drop(principal.begin(Work::Read, second).await.expect("a place"));
         }
     }

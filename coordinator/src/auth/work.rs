@@ -96,13 +96,14 @@ impl Places {
         }
     }
 
-    /// Takes a place for a kind of work, in order of arrival. Calls beyond their rate keep it until they are due.
+    /// Takes a place for a kind of work, in order of arrival. Calls beyond their rate keep it until they are due, and reads while
+    /// calls are.
     pub(super) async fn take(&self, work: Work) -> SemaphorePermit<'_> {
         let place = self.of(work).acquire().await.expect("it is never closed");
-        if matches!(work, Work::Call)
-            && let Some(pace) = &self.pace
-        {
-            pace.pay(CALL).await;
+        match (&self.pace, work) {
+            (Some(pace), Work::Call) => pace.pay(CALL).await,
+            (Some(pace), Work::Read) => pace.rest().await,
+            _ => {}
         }
         place
     }

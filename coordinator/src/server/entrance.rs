@@ -60,6 +60,17 @@ impl Place {
     }
 }
 
+/// The principal of a request, until there is an answer. If this is dropped before, the client has left.
+struct GivenUp(Option<Arc<Principal>>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        if let Some(principal) = &self.0 {
+            principal.note_abandoned();
+        }
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -153,7 +164,12 @@ pub(super) async fn layer(
     };
     drop(entrance);
     request.extensions_mut().insert(turns.clone());
+    let mut given_up = GivenUp(match &turns {
+        RequestTurns::OfPrincipal(principal) => Some(Arc::clone(principal)),
+        RequestTurns::OfStrangers(_) => None,
+    });
     let mut response = turns.turns().measure(next.run(request)).await;
+    given_up.0 = None;
     // A request that was refused before its place costs one too.
     if let Err(refusal) = Box::pin(place.take()).await {
         response = Refused::from(refusal).into_response();
