@@ -168,8 +168,10 @@ mod tests {
                 principal.note_abandoned();
             }
             drop(principal.begin(Work::Read, second).await.expect("one"));
-            let rested = u32::from(seconds > 0) * ABANDONED * CALL;
-            assert_eq!(began.elapsed().as_millis(), rested.as_millis());
+            // Tokio's clock counts milliseconds.
+            let rests = u32::from(seconds > 0) * ABANDONED * CALL;
+            let rested = began.elapsed();
+            assert!(rested >= rests && rested <= 2 * rests, "{rested:?}");
             drop(principal.begin(Work::Read, second).await.expect("a place"));
         }
     }
