@@ -84,15 +84,14 @@ impl Batcher {
             .flatten()
     }
 
-    /// Runs batches until the queue is empty.
+    /// Runs batches while one is due. The permit is given back after each, so that few are small.
     async fn run(self: Arc<Self>, first: OwnedSemaphorePermit) {
         let mut permit = Some(first);
         while let Some(held) = permit.take() {
-            while let Some(batch) = self.next() {
+            if let Some(batch) = self.next() {
                 self.run_batch(batch).await;
             }
             drop(held);
-            // A call may have been queued since, and got no permit.
             permit = self.permit();
         }
     }
