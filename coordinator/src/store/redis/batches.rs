@@ -15,17 +15,21 @@ use tokio_util::task::TaskTracker;
 use super::library::{self, Call};
 use super::servers::Servers;
 
-/// The most calls of a batch, so that no batch has more than 500 commands.
+/// The most messages that the calls of a batch change, so that no batch has more than 500 commands.
 const BATCH_MAX: usize = 16;
-/// How many batches are in flight at once. Full ones may be more, so that a distant Redis does not limit them.
+/// How many batches are in flight at once: the fewer, the larger they are.
 const IN_FLIGHT: usize = 2;
-const FULL_IN_FLIGHT: usize = 16;
+/// How many are in flight while so many calls are queued, so that a distant Redis does not limit them.
+const CROWDED_IN_FLIGHT: usize = 16;
+const CROWDED: usize = 4 * BATCH_MAX;
 /// The error code of a call that needs memory, when Redis is full.
 const OUT_OF_MEMORY: &str = "OOM";
 
 /// A call that waits for a batch. Its caller has a deadline, so the queue is as long as there are callers.
 struct Queued {
     call: Arc<Call>,
+    /// How many messages it changes.
+    messages: usize,
     latest: Timestamp,
     answer: oneshot::Sender<RedisResult<Value>>,
 }
@@ -50,7 +54,7 @@ impl Batcher {
         Self {
             servers,
             queue: Mutex::default(),
-            permits: Arc::new(Semaphore::new(FULL_IN_FLIGHT)),
+            permits: Arc::new(Semaphore::new(CROWDED_IN_FLIGHT)),
             tasks: TaskTracker::new(),
         }
     }
@@ -59,11 +63,13 @@ impl Batcher {
     pub(super) async fn call(
         self: &Arc<Self>,
         call: Arc<Call>,
+        messages: usize,
         latest: Timestamp,
     ) -> RedisResult<Value> {
         let (answer, answered) = oneshot::channel();
         let queued = Queued {
             call,
+            messages,
             latest,
             answer,
         };
@@ -77,8 +83,8 @@ impl Batcher {
     /// Returns a permit for batches, unless enough are in flight.
     fn permit(&self) -> Option<OwnedSemaphorePermit> {
         let queued = self.lock().len();
-        let in_flight = FULL_IN_FLIGHT - self.permits.available_permits();
-        let is_due = queued > 0 && (in_flight < IN_FLIGHT || queued.is_multiple_of(BATCH_MAX));
+        let in_flight = CROWDED_IN_FLIGHT - self.permits.available_permits();
+        let is_due = queued > 0 && (in_flight < IN_FLIGHT || queued >= CROWDED);
         is_due
             .then(|| Arc::clone(&self.permits).try_acquire_owned().ok())
             .flatten()
@@ -99,8 +105,13 @@ impl Batcher {
     fn next(&self) -> Option<Vec<Queued>> {
         let mut queue = self.lock();
         queue.retain(|queued| !queued.answer.is_closed());
-        let count = queue.len().min(BATCH_MAX);
-        (count > 0).then(|| queue.drain(..count).collect())
+        let mut messages = 0;
+        let fits = |queued: &&Queued| {
+            messages += queued.messages;
+            messages <= BATCH_MAX
+        };
+        let count = queue.iter().take_while(fits).count().max(1);
+        (!queue.is_empty()).then(|| queue.drain(..count).collect())
     }
 
     async fn run_batch(&self, mut batch: Vec<Queued>) {

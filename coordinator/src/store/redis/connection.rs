@@ -80,11 +80,14 @@ impl RedisConnection {
         }
     }
 
-    /// Calls a function like `invoke`, in a batch with other such calls that are made meanwhile. One that must be repeated goes
+    /// Calls a function that changes so many messages like `invoke`, in a batch with other such calls that are made meanwhile. One that must be repeated goes
     /// alone then: it may expire more messages, and keeps no others waiting.
-    pub(super) async fn invoke_batched(&self, call: Call) -> Result<Value> {
+    pub(super) async fn invoke_batched(&self, call: Call, messages: usize) -> Result<Value> {
         let (call, began) = (Arc::new(call), Timestamp::now());
-        let answer = self.batcher.call(Arc::clone(&call), latest()).await;
+        let answer = self
+            .batcher
+            .call(Arc::clone(&call), messages, latest())
+            .await;
         if must_repeat(&answer, began) {
             return self.invoke(&call).await;
         }

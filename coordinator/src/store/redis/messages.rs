@@ -36,7 +36,7 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
     // A message to people costs more than others.
     let stored = match message.to_agent.is_human() {
         true => store.connection.invoke(&call).await,
-        false => store.connection.invoke_batched(call).await,
+        false => store.connection.invoke_batched(call, 1).await,
     };
     match stored {
         // A full Redis refuses the call before it checks whether this call was sent before.
@@ -396,10 +396,7 @@ async fn flags<T: FromRedisValue>(
     call: Call,
     count: usize,
 ) -> Result<Vec<T>> {
-    let flags = match count {
-        1 => store.connection.invoke_batched(call).await?,
-        _ => store.connection.invoke(&call).await?,
-    };
+    let flags = store.connection.invoke_batched(call, count).await?;
     redis::from_redis_value(unless_refused(actor.speaker.as_ref(), flags)?).map_err(corrupt)
 }
 
