@@ -61,9 +61,9 @@ impl Place {
 }
 
 /// The principal of a request, until there is an answer. If this is dropped before, the client has left.
-struct GivenUp(Option<Arc<Principal>>);
+struct Unanswered(Option<Arc<Principal>>);
 
-impl Drop for GivenUp {
+impl Drop for Unanswered {
     fn drop(&mut self) {
         if let Some(principal) = &self.0 {
             principal.note_abandoned();
@@ -164,12 +164,12 @@ pub(super) async fn layer(
     };
     drop(entrance);
     request.extensions_mut().insert(turns.clone());
-    let mut given_up = GivenUp(match &turns {
+    let mut unanswered = Unanswered(match &turns {
         RequestTurns::OfPrincipal(principal) => Some(Arc::clone(principal)),
         RequestTurns::OfStrangers(_) => None,
     });
     let mut response = turns.turns().measure(next.run(request)).await;
-    given_up.0 = None;
+    unanswered.0 = None;
     // A request that was refused before its place costs one too.
     if let Err(refusal) = Box::pin(place.take()).await {
         response = Refused::from(refusal).into_response();

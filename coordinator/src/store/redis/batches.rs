@@ -90,7 +90,7 @@ impl Batcher {
             .flatten()
     }
 
-    /// Runs batches while one is due. The permit is given back after each, so that few are small.
+    /// Runs batches, each with a permit, while one is due.
     async fn run(self: Arc<Self>, first: OwnedSemaphorePermit) {
         let mut permit = Some(first);
         while let Some(held) = permit.take() {
@@ -102,6 +102,8 @@ impl Batcher {
         }
     }
 
+    /// Takes the next batch from the queue, without the calls whose callers have given up. A call about more messages than a batch
+    /// may have is a batch of its own.
     fn next(&self) -> Option<Vec<Queued>> {
         let mut queue = self.lock();
         queue.retain(|queued| !queued.answer.is_closed());

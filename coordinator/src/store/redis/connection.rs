@@ -80,8 +80,9 @@ impl RedisConnection {
         }
     }
 
-    /// Calls a function that changes so many messages like `invoke`, in a batch with other such calls that are made meanwhile. One that must be repeated goes
-    /// alone then: it may expire more messages, and keeps no others waiting.
+    /// Calls a function like `invoke`, in a batch with other such calls that are made meanwhile. `messages` is the number of
+    /// messages that it changes. A call that must be repeated goes alone then: it may expire more messages, and keeps no others
+    /// waiting.
     pub(super) async fn invoke_batched(&self, call: Call, messages: usize) -> Result<Value> {
         let (call, began) = (Arc::new(call), Timestamp::now());
         let answer = self
