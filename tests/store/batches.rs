@@ -1,6 +1,6 @@
 //! Calls that are made at the same time go to Redis in batches, and each has its own result.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::{Actor, Ending, Send, SendOutcome, StoreError};
@@ -9,13 +9,14 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::Progress;
 use c3po_shared::time::Timestamp;
 use futures_util::future::{join, join_all};
+use harness::breaker::Breaker;
 use harness::eventually::eventually;
 use harness::redis::Redis;
 use tokio::time::{sleep, timeout};
 
 use super::Fixture;
 use super::fixture::{SOON, by, claim, id, message, news, seen_at_once, send};
-use super::redis::{Shared, shared};
+use super::redis::{Shared, fixture_on, shared};
 
 /// How many calls are made at the same time.
 const AT_ONCE: usize = 64;
@@ -119,6 +120,41 @@ async fn a_full_redis_refuses_those_that_need_memory_alone() -> Result<()> {
     }
     for settled in settled {
         assert_eq!(settled?.acked.len(), 1);
+    }
+    Ok(())
+}
+
+/// If two batches at once were all, each with a few such calls, it would wait for up to 30 round trips.
+#[tokio::test]
+async fn a_send_to_a_distant_redis_waits_for_few_round_trips_behind_calls_about_several_messages()
+-> Result<()> {
+    const AWAY: Duration = Duration::from_millis(20);
+    const OTHERS: usize = 60;
+    let Shared { redis, .. } = shared().await?;
+    let breaker = Breaker::before(redis.address()).await?;
+    let fixture = fixture_on(format!("redis://{}", breaker.address()), ()).await?;
+    breaker.delay(AWAY);
+    let (reader, actor) = (id("b"), Actor::default());
+    let timed = async || {
+        let (call, began) = (send(message("a", "b", "question")), Instant::now());
+        let outcome = fixture.store.send(&call).await?;
+        assert_eq!(outcome, SendOutcome::Stored);
+        anyhow::Ok(began.elapsed())
+    };
+    let alone = timed().await?;
+    for count in [4, 16] {
+        let unknown: Vec<_> = (0..count)
+            .map(|_| message("a", "b", "never sent").id)
+            .collect();
+        let others = (0..OTHERS).map(|_| fixture.store.acknowledge(&reader, &actor, &unknown));
+        let beside = async {
+            sleep(AWAY / 2).await;
+            timed().await
+        };
+        let (others, beside) = join(join_all(others), beside).await;
+        let beside = beside?;
+        assert!(others.iter().all(Result::is_ok), "{others:?}");
+        assert!(beside < 5 * alone, "{count}: {beside:?}, alone {alone:?}");
     }
     Ok(())
 }

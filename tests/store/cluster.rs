@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::redis::OpenError;
-use c3po_coordinator::store::{Actor, Ending, SendOutcome, Store, StoreError, Tenure};
+use c3po_coordinator::store::{Actor, Duty, Ending, SendOutcome, Store, StoreError, Tenure};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::time::Timestamp;
 use futures_util::future::{try_join, try_join4};
 use harness::cluster::Cluster;
 use harness::eventually::eventually;
@@ -297,6 +298,12 @@ async fn a_wrong_kind_of_redis_address_is_refused_with_the_right_one() -> Result
 
 /// Moves a slot key by key, like `redis-cli --cluster reshard`.
 async fn move_slot(slot: &str, from: &Redis, to: &Redis) -> Result<()> {
+    let to_id = begin_move(slot, from, to).await?;
+    end_move(slot, from, to, &to_id).await
+}
+
+/// Begins to move a slot, without any key. Returns the id of its next server.
+async fn begin_move(slot: &str, from: &Redis, to: &Redis) -> Result<String> {
     let (from_id, to_id) = (
         from.tell(&["CLUSTER", "MYID"]).await?,
         to.tell(&["CLUSTER", "MYID"]).await?,
@@ -307,6 +314,10 @@ async fn move_slot(slot: &str, from: &Redis, to: &Redis) -> Result<()> {
         .await?;
     from.tell(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &to_id])
         .await?;
+    Ok(to_id)
+}
+
+async fn end_move(slot: &str, from: &Redis, to: &Redis, to_id: &str) -> Result<()> {
     let port = to.port().to_string();
     loop {
         let keys = from.tell(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]).await?;
@@ -318,9 +329,43 @@ async fn move_slot(slot: &str, from: &Redis, to: &Redis) -> Result<()> {
     }
     for master in [to, from] {
         master
-            .tell(&["CLUSTER", "SETSLOT", slot, "NODE", &to_id])
+            .tell(&["CLUSTER", "SETSLOT", slot, "NODE", to_id])
             .await?;
     }
+    Ok(())
+}
+
+/// Returns the master of the fleet and its slot.
+async fn place_of_fleet(cluster: &Cluster) -> Result<(usize, String)> {
+    let from = cluster.master_of(FLEET).await?;
+    let told = cluster.masters[from]
+        .tell(&["CLUSTER", "KEYSLOT", FLEET])
+        .await?;
+    Ok((from, told.trim().trim_start_matches(':').to_owned()))
+}
+
+#[tokio::test]
+async fn the_log_is_read_and_duties_are_planned_on_one_server_while_a_slot_moves() -> Result<()> {
+    let (cluster, fixture) = own().await?;
+    fixture.say("a", "b", "hello").await?;
+    let whole = fixture.store.audit(0, 100).await?;
+    let (from, slot) = place_of_fleet(&cluster).await?;
+    let (here, there) = (&cluster.masters[from], &cluster.masters[(from + 1) % 3]);
+    let to_id = begin_move(&slot, here, there).await?;
+
+    // No key is there yet: a call that ran there would find nothing.
+    match fixture.store.audit(0, 100).await {
+        Ok(page) => assert_eq!(page.len(), whole.len()),
+        Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
+    }
+    let duty = Duty::withdraw(&id("early"));
+    let planned = fixture.store.plan(&duty, Timestamp::now()).await;
+    assert!(matches!(planned, Ok(()) | Err(StoreError::Unavailable(_))));
+    let keys = ["CLUSTER", "COUNTKEYSINSLOT", &slot];
+    assert_eq!(there.tell(&keys).await?.trim(), ":0");
+
+    end_move(&slot, here, there, &to_id).await?;
+    assert_eq!(fixture.store.audit(0, 100).await?.len(), whole.len());
     Ok(())
 }
 
@@ -329,11 +374,7 @@ async fn a_slot_that_moves_is_followed_and_nothing_is_half_done() -> Result<()> 
     const MESSAGES: usize = 60;
     let (cluster, fixture) = own().await?;
     let tenure = fixture.take(&claim("x")).await?;
-    let from = cluster.master_of(FLEET).await?;
-    let told = cluster.masters[from]
-        .tell(&["CLUSTER", "KEYSLOT", FLEET])
-        .await?;
-    let slot = told.trim().trim_start_matches(':').to_owned();
+    let (from, slot) = place_of_fleet(&cluster).await?;
     let mut sent = Vec::new();
     for n in 0..MESSAGES {
         sent.push(fixture.say("a", "x", &n.to_string()).await?);

@@ -1,7 +1,8 @@
 //! Calls that are made while others are in flight go to Redis in batches.
 //!
 //! A call costs Redis as much for itself as for its commands: reading it, the look at the clock, an entry of the log's stream
-//! and its transaction in the file. The calls of a batch share that. A call that is alone goes at once and as it is.
+//! and its transaction in the file. The calls of a batch share that. A call that is alone goes at once and as it is, and so does
+//! one about many messages: in the queue, others would wait for it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +18,11 @@ use super::servers::Servers;
 
 /// The most messages that the calls of a batch change, so that no batch has more than 500 commands.
 const BATCH_MAX: usize = 16;
+/// The most messages that a call in a batch changes.
+const BATCHED_MAX: usize = BATCH_MAX / 4;
 /// How many batches are in flight at once: the fewer, the larger they are.
 const IN_FLIGHT: usize = 2;
-/// How many are in flight while so many calls are queued, so that a distant Redis does not limit them.
+/// How many are in flight while calls about so many messages are queued, so that a distant Redis does not limit them.
 const CROWDED_IN_FLIGHT: usize = 16;
 const CROWDED: usize = 4 * BATCH_MAX;
 /// The error code of a call that needs memory, when Redis is full.
@@ -66,6 +69,9 @@ impl Batcher {
         messages: usize,
         latest: Timestamp,
     ) -> RedisResult<Value> {
+        if messages > BATCHED_MAX {
+            return self.servers.run(&call.command(latest)).await;
+        }
         let (answer, answered) = oneshot::channel();
         let queued = Queued {
             call,
@@ -82,7 +88,7 @@ impl Batcher {
 
     /// Returns a permit for batches, unless enough are in flight.
     fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        let queued = self.lock().len();
+        let queued: usize = self.lock().iter().map(|queued| queued.messages).sum();
         let in_flight = CROWDED_IN_FLIGHT - self.permits.available_permits();
         let is_due = queued > 0 && (in_flight < IN_FLIGHT || queued >= CROWDED);
         is_due
@@ -102,8 +108,7 @@ impl Batcher {
         }
     }
 
-    /// Takes the next batch from the queue, without the calls whose callers have given up. A call about more messages than a batch
-    /// may have is a batch of its own.
+    /// Takes the next batch from the queue, without the calls whose callers have given up.
     fn next(&self) -> Option<Vec<Queued>> {
         let mut queue = self.lock();
         queue.retain(|queued| !queued.answer.is_closed());
@@ -112,7 +117,7 @@ impl Batcher {
             messages += queued.messages;
             messages <= BATCH_MAX
         };
-        let count = queue.iter().take_while(fits).count().max(1);
+        let count = queue.iter().take_while(fits).count();
         (!queue.is_empty()).then(|| queue.drain(..count).collect())
     }
 
@@ -120,8 +125,15 @@ impl Batcher {
         if batch.len() == 1 {
             return self.run_alone(batch.remove(0)).await;
         }
-        let command = library::batch(batch.iter().map(|queued| (&*queued.call, queued.latest)));
-        match self.servers.run::<Vec<Value>>(&command).await {
+        let calls: Vec<_> = batch
+            .iter()
+            .map(|queued| (&*queued.call, queued.latest))
+            .collect();
+        match self
+            .servers
+            .run::<Vec<Value>>(&library::batch(&calls))
+            .await
+        {
             Ok(results) => self.distribute(batch, results),
             // Some of them may need no memory.
             Err(error) if error.code() == Some(OUT_OF_MEMORY) => {

@@ -1,6 +1,8 @@
 //! The names of all keys. The keys of one fleet begin with `{FLEET}:`, so they share one hash slot. Every change is therefore
 //! one atomic step, on one server and on a cluster.
 
+use std::sync::Arc;
+
 use c3po_shared::ids::{AgentId, MessageId};
 
 use super::library::Call;
@@ -15,13 +17,18 @@ pub(super) const CHANGES: &str = "changes";
 #[derive(Debug, Clone)]
 pub(super) struct KeyNames {
     prefix: String,
+    /// The keys of a call that names no others.
+    guards: Arc<[String]>,
 }
 
 impl KeyNames {
     /// Makes the names for that fleet.
     pub(super) fn of(fleet: &Fleet) -> Self {
+        let prefix = format!("{{{fleet}}}:");
+        let guards = ["-", "--"].map(|name| format!("{prefix}{name}"));
         Self {
-            prefix: format!("{{{fleet}}}:"),
+            prefix,
+            guards: guards.into(),
         }
     }
 
@@ -53,10 +60,22 @@ impl KeyNames {
         [key("agent"), key("unshown"), key("shown"), key("repeated")]
     }
 
-    /// Begins a function call with these keys. The first key never exists: see `base.lua`.
+    /// Begins a function call with these keys. The first key never exists, and neither does the second one of a call without
+    /// further keys: see `base.lua`.
     pub(super) fn call<K: IntoIterator<Item = String>>(&self, function: &str, keys: K) -> Call {
-        let keys = std::iter::once(self.key("-")).chain(keys).collect();
-        Call::new(function, keys)
+        let keys: Arc<[_]> = self.guards.iter().take(1).cloned().chain(keys).collect();
+        match keys.len() {
+            1 => Call::new(function, Arc::clone(&self.guards)),
+            _ => Call::new(function, keys),
+        }
+    }
+
+    /// Begins a call of a function that may run in a batch: it makes its keys of names. Its first argument is the origin of its
+    /// wakes, which the calls of a batch share.
+    pub(super) fn batched_call(&self, function: &str, origin: &str) -> Call {
+        let mut call = Call::new(function, Arc::clone(&self.guards));
+        call.arg(origin);
+        call
     }
 
     /// Begins a function call about an agent.

@@ -1,13 +1,14 @@
 //! The Redis functions, each one atomic step, and calls to them.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use c3po_shared::time::Timestamp;
 use redis::{Arg, Cmd, ToRedisArgs};
 
-/// The source of the functions. They are loaded once as a library. A script would define them at each call, which took a
-/// third of its time.
-const TEXT: &str = concat!(
+use crate::store::REPEAT_MARGIN;
+
+/// The definitions of the functions.
+const DEFINITIONS: &str = concat!(
     include_str!("library/base.lua"),
     include_str!("library/duties.lua"),
     include_str!("library/sessions.lua"),
@@ -24,17 +25,22 @@ const TEXT: &str = concat!(
     include_str!("library/register.lua"),
 );
 
+/// The source of the functions. They are loaded once as a library. A script would define them at each call, which took a
+/// third of its time.
+static SOURCE: LazyLock<String> =
+    LazyLock::new(|| format!("local REPEAT_MARGIN = {REPEAT_MARGIN}\n{DEFINITIONS}"));
+
 /// The name of the library. It contains a hash of the source, so that coordinators of different builds use their own
 /// functions.
 static NAME: LazyLock<String> =
-    LazyLock::new(|| format!("c3po_{}", &blake3::hash(TEXT.as_bytes()).to_hex()[..12]));
+    LazyLock::new(|| format!("c3po_{}", &blake3::hash(SOURCE.as_bytes()).to_hex()[..12]));
 
 /// Returns the command that loads the library.
 pub(super) fn load() -> Cmd {
     let mut load = redis::cmd("FUNCTION");
     load.arg("LOAD").arg(format!(
-        "#!lua name={0}\nlocal LIBRARY = '{0}'\n{TEXT}",
-        *NAME
+        "#!lua name={0}\nlocal LIBRARY = '{0}'\n{1}",
+        *NAME, *SOURCE
     ));
     load
 }
@@ -45,22 +51,26 @@ pub(super) const AGAIN: &str = "AGAIN";
 /// milliseconds.
 pub(super) const LATE: &str = "LATE";
 
+/// How many arguments a usual call has, and their bytes.
+const ARGS_USUAL: usize = 16;
+const BYTES_USUAL: usize = 1_024;
+
 /// A call of a function.
 #[derive(Debug)]
 pub(super) struct Call {
     function: String,
-    keys: Vec<String>,
+    keys: Arc<[String]>,
     /// The arguments alone, without the name of a command.
     args: Cmd,
 }
 
 impl Call {
     /// Begins a call of this function.
-    pub(super) fn new(function: &str, keys: Vec<String>) -> Self {
+    pub(super) fn new(function: &str, keys: Arc<[String]>) -> Self {
         Self {
             function: function.to_owned(),
             keys,
-            args: Cmd::new(),
+            args: Cmd::with_capacity(ARGS_USUAL, BYTES_USUAL),
         }
     }
 
@@ -72,42 +82,50 @@ impl Call {
 
     /// Returns the command, which does nothing if it begins after that time of the server's clock.
     pub(super) fn command(&self, latest: Timestamp) -> Cmd {
-        let mut command = fcall(&self.function, self.keys.len());
-        command.arg(&self.keys);
-        self.write_args(&mut command);
+        let mut command = fcall(&self.function, &self.keys, 1);
+        for argument in self.written_args() {
+            command.arg(argument);
+        }
         command.arg(latest.millis());
         command
     }
 
-    fn write_args(&self, command: &mut Cmd) {
-        for argument in self.args.args_iter() {
-            if let Arg::Simple(argument) = argument {
-                command.arg(argument);
-            }
-        }
+    fn written_args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.args.args_iter().map(|argument| match argument {
+            Arg::Simple(argument) => argument,
+            // The cursor of a SCAN, which is no call of a function.
+            _ => &[],
+        })
     }
 }
 
-/// Returns the command for a batch of calls, each with its latest time.
-pub(super) fn batch<'a>(calls: impl Iterator<Item = (&'a Call, Timestamp)> + Clone) -> Cmd {
-    let keys = calls.clone().map(|(call, _)| call.keys.len()).sum();
-    let mut command = fcall("batch", keys);
-    for (call, _) in calls.clone() {
-        command.arg(&call.keys);
+/// Returns the command for a batch of calls, each with its latest time. Their keys and their first arguments are the same.
+pub(super) fn batch(calls: &[(&Call, Timestamp)]) -> Cmd {
+    let first = calls.first().map(|(call, _)| *call);
+    let mut command = fcall("batch", first.map_or(&[], |call| &call.keys), calls.len());
+    for argument in first.iter().flat_map(|call| call.written_args().take(1)) {
+        command.arg(argument);
     }
     for (call, latest) in calls {
+        let args = call.written_args().skip(1);
         command
             .arg(&call.function)
             .arg(latest.millis())
-            .arg(call.keys.len())
-            .arg(call.args.args_iter().len());
-        call.write_args(&mut command);
+            .arg(args.len());
+        for argument in args {
+            command.arg(argument);
+        }
     }
     command
 }
 
-fn fcall(function: &str, keys: usize) -> Cmd {
-    let mut command = redis::cmd("FCALL");
-    command.arg(format!("{}_{function}", *NAME)).arg(keys);
+/// Begins the command for so many calls.
+fn fcall(function: &str, keys: &[String], calls: usize) -> Cmd {
+    let mut command = Cmd::with_capacity(calls * ARGS_USUAL, calls * BYTES_USUAL);
+    command
+        .arg("FCALL")
+        .arg(format!("{}_{function}", *NAME))
+        .arg(keys.len())
+        .arg(keys);
     command
 }

@@ -26,11 +26,8 @@ const STEP: usize = 32;
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
-    let inbox = store.names.agent(&message.to_agent);
-    let mut call = store
-        .names
-        .call("send", inbox.into_iter().chain(places(store, send)));
-    call.arg(store.wakes.origin());
+    let mut call = store.names.batched_call("send", store.wakes.origin());
+    call.arg(message.to_agent.as_str());
     let envelope = records::write(message)?;
     describe(&mut call, send, &envelope)?;
     // A message to people costs more than others.
@@ -78,7 +75,7 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
         .chain([store.names.message(question)]);
     let keys: Vec<_> = keys
         .chain(store.names.agent(&reply.to_agent))
-        .chain(places(store, answer))
+        .chain([store.names.message(&reply.id)])
         .collect();
     let envelope = records::write(reply)?;
     let call = |function| -> Result<Call> {
@@ -170,33 +167,23 @@ pub(super) async fn conclude(store: &RedisStore, conclusion: &Conclusion) -> Res
     Ok(recorded)
 }
 
-/// Returns the key of the message, and of its thread unless the message begins the thread.
-fn places(store: &RedisStore, send: &Send) -> impl Iterator<Item = String> {
-    let message = &send.message;
-    let thread = (message.thread_id != message.id).then(|| store.names.thread(&message.thread_id));
-    std::iter::once(store.names.message(&message.id)).chain(thread)
-}
-
 /// Adds the arguments that describe a message to be sent.
 fn describe(call: &mut Call, send: &Send, envelope: &str) -> Result<()> {
     let message = &send.message;
     let kept_until = message.expires_at + send.kept;
-    let limit = send.quota.bytes;
+    let charge = send.quota.bytes.map(|limit| {
+        let bytes = quota::cost(envelope.len());
+        format!("{} {bytes} {limit}", send.quota.key)
+    });
     call.arg(message.id.as_str())
-        .arg(send.call.to_string())
         .arg(send.bound)
-        .arg(u8::from(send.spares_away))
         .arg(envelope)
         .arg(records::facts(message, send.call, kept_until))
         .arg(message.expires_at.millis())
         .arg(kept_until.millis())
-        .arg(message.timestamp.millis())
-        .arg(u8::from(send.one_shot && message.requires_response))
-        .arg(limit.map_or("", |_| send.quota.key.as_str()))
-        .arg(quota::cost(envelope.len()))
-        .arg(limit.unwrap_or_default())
-        .arg(records::entry(&send.entry())?)
-        .arg(REPEAT_MARGIN);
+        .arg(flags_of(send))
+        .arg(charge.unwrap_or_default())
+        .arg(records::entry(&send.entry())?);
     describe_speaker(call, send.speaker.as_ref());
     if message.to_agent == AgentId::human() {
         call.arg(QUESTIONS_PER_AGENT)
@@ -211,6 +198,20 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) -> Result<()> {
             });
     }
     Ok(())
+}
+
+/// Returns the letters of what is special about a message, as `put` expects them.
+fn flags_of(send: &Send) -> String {
+    let message = &send.message;
+    let special = [
+        ('a', send.spares_away),
+        ('o', send.one_shot && message.requires_response),
+        ('t', message.thread_id != message.id),
+    ];
+    special
+        .iter()
+        .filter_map(|&(letter, is_so)| is_so.then_some(letter))
+        .collect()
 }
 
 /// Parses the outcome of a send, and wakes the affected listeners of this process.
@@ -320,7 +321,10 @@ pub(super) async fn acknowledge(
 ) -> Result<Settled> {
     let mut settled = Settled::default();
     for step in messages.chunks(STEP) {
-        let mut call = store.names.call_about("acknowledge", agent);
+        let mut call = store
+            .names
+            .batched_call("acknowledge", store.wakes.origin());
+        call.arg(agent.as_str());
         describe_speaker(&mut call, actor.speaker.as_ref());
         for id in step {
             call.arg(id.as_str())
@@ -355,18 +359,16 @@ pub(super) async fn advance(
     }
     let mut recorded = Vec::new();
     for step in progress.message_ids.chunks(STEP) {
-        let mut call = store.names.call_about("advance", recipient);
-        call.arg(store.wakes.origin()).arg(progress.context);
+        let mut call = store.names.batched_call("advance", store.wakes.origin());
+        call.arg(recipient.as_str()).arg(progress.context);
         call.arg(progress.stage.as_str()).arg(progress.via.as_str());
         call.arg(progress.seen_via.map_or("", Via::as_str));
         describe_speaker(&mut call, actor.speaker.as_ref());
         for id in step {
             call.arg(id.as_str());
-            let mut entries = progress
-                .stages()
-                .map(|(stage, via)| records::entry(&actor.received(recipient, id, stage, via)));
-            call.arg(entries.next().transpose()?.unwrap_or_default())
-                .arg(entries.next().transpose()?.unwrap_or_default());
+            for (stage, via) in progress.stages() {
+                call.arg(records::entry(&actor.received(recipient, id, stage, via))?);
+            }
         }
         for (id, flags) in step
             .iter()

@@ -1,6 +1,7 @@
 -- Shared definitions: the keys of a fleet, the server's clock, and the expiry of messages.
 -- All keys of a fleet begin with {FLEET}:, so they are in one hash slot. KEYS[1] is {FLEET}:-, a key that never exists:
--- while a cluster moves the slot, it refuses each call that names a missing key as a whole, so no call is half done.
+-- while a cluster moves the slot, it refuses each call that names several keys of which one is missing as a whole, so no call is
+-- half done.
 -- The library is loaded once, so calls do not send its text.
 
 -- A time that is never reached.
@@ -12,11 +13,13 @@ local EXPIRED_MAX, EXPIRED_OF_PEOPLE_MAX, EXPIRED_FEW = 60, 45, 5
 local EXPIRED_OF_BATCH_MAX = 20
 
 -- The state of the call that runs: the key prefix of its fleet, the time, the agent in use, the agents to wake, whether
--- the wakes go to the calling coordinator too, which does not know them itself. And the new entries of the log, of the whole step.
+-- the wakes go to the calling coordinator too, which does not know them itself. Tables that grow cost as much as a command, so one
+-- is used by all calls, with the number of its present values.
 local fleet, now
-local name, agent, unshown, shown, repeated
-local woken, is_news
-local logged = {}
+local name, agent, unshown, shown
+local woken, woken_count, is_news = {}, 0, false
+-- The new entries of the log, of the whole step: texts that follow each other, their number, and how many entries they are.
+local log_texts, log_size, logged = {}, 0, 0
 -- The agent that was checked to be the caller's, its session, and since when its host has had the name.
 local speaking, speaking_session, speaking_since
 -- Most steps need these at their end, and read them at once: whether another coordinator is there, and the position of the last
@@ -29,13 +32,15 @@ local AHEAD_MAX = 2000
 -- How many messages the step expired, and whether it is a batch.
 local expired, is_batch
 
+-- Redis gets numbers as text of '%d': its own conversion of a number takes five times as long.
+
 -- The time as text, and the beginning of the entries of the log, once one is needed.
 local now_text, entry_head
 
 -- Begins a step, which runs one call or several.
 local function begin(keys)
   fleet = string.sub(keys[1], 1, -2)
-  logged, expired, is_batch = {}, 0, false
+  log_size, logged, expired, is_batch = 0, 0, 0, false
   has_peers, log_end, entry_head = nil, nil, nil
   -- Lua writes numbers of up to 14 digits without an exponent, which is enough for times in milliseconds.
   local clock = redis.call('TIME')
@@ -44,14 +49,14 @@ local function begin(keys)
 end
 
 -- Runs a call, unless it is late: it would act by rights that may have ended, and its caller waits no longer. `last` is the time
--- after which it is. Its keys and arguments follow these positions: copies of them would cost as much as two commands.
-local function run(body, last, keys, key_at, key_count, args, arg_at, arg_count)
-  woken, is_news, speaking = {}, false, nil
+-- after which it is. `...` is for `body`.
+local function run(body, last, ...)
+  woken_count, is_news, speaking = 0, false, nil
   last = tonumber(last)
   if now > last or last > now + AHEAD_MAX then
     return { err = 'LATE ' .. now .. ' it was under way for too long, and was not done' }
   end
-  return body(keys, args, key_at, key_count, arg_at, arg_count)
+  return body(...)
 end
 
 local function read_end()
@@ -61,12 +66,22 @@ local function read_end()
   end
 end
 
--- Selects the agent of the call by the position of its four keys.
+-- Selects the agent of the call by the position of its keys: its record and its inbox.
 -- Its inbox is two sorted sets by position: the messages that the present session was not shown, and the others. Each member
 -- is 'id end'. A further set, which seldom exists, has the messages that an earlier session or context was shown.
 local function use(keys, at)
-  agent, unshown, shown, repeated = keys[at], keys[at + 1], keys[at + 2], keys[at + 3]
+  agent, unshown, shown = keys[at], keys[at + 1], keys[at + 2]
   name = string.sub(agent, #fleet + 7)
+end
+
+-- Selects an agent by its name.
+local function use_named(title)
+  name, agent = title, fleet .. 'agent:' .. title
+  unshown, shown = fleet .. 'unshown:' .. title, fleet .. 'shown:' .. title
+end
+
+local function repeated_key()
+  return fleet .. 'repeated:' .. name
 end
 
 -- By the number of the id alone: a repeated call has the same number, also under another sender's name.
@@ -81,6 +96,11 @@ local function read_facts(facts, id)
     local from, wants, kept_until, expires = string.match(facts, '^ (%S+) (%d) (%d+) (%d+)', #id + 1)
     return from and { from = from, wants = wants == '1', kept_until = kept_until, expires = expires }
   end
+end
+
+-- Returns the call in facts without the time of storing.
+local function call_of(facts)
+  return string.match(facts, ' (%S+)$')
 end
 
 -- Returns the other facts: {time of acceptance, kind, thread, call, time of storing}.
@@ -114,8 +134,8 @@ end
 
 -- Records that waits for this agent's inbox or receipts look again after the call.
 local function wake(what, whom)
-  local at = #woken
-  woken[at + 1], woken[at + 2] = what, whom
+  woken[woken_count + 1], woken[woken_count + 2] = what, whom
+  woken_count = woken_count + 2
 end
 
 -- The latest second that was written as text, and that text: many calls write the same one.
@@ -142,14 +162,20 @@ local function time_text(millis)
   return second_text .. string.format('.%03dZ', millis % 1000)
 end
 
--- Adds a complete entry to the log, as JSON, unless it is ''.
+-- Adds an entry to the log, in two parts, as JSON.
+local function log_parts(head, rest)
+  log_texts[log_size + 1], log_texts[log_size + 2], log_texts[log_size + 3] = logged == 0 and '[' or ',', head, rest
+  log_size, logged = log_size + 3, logged + 1
+  -- One wake is enough for the readers of all entries of the step, which are appended together.
+  if logged == 1 then
+    wake('log', '-')
+  end
+end
+
+-- Adds a complete entry to the log, unless it is ''.
 local function log_whole(entry)
   if entry ~= '' then
-    logged[#logged + 1] = entry
-    -- One wake is enough for the readers of all entries of the call, which are appended together.
-    if #logged == 1 then
-      wake('log', '-')
-    end
+    log_parts(entry, '')
   end
 end
 
@@ -166,7 +192,7 @@ end
 -- Adds an entry of which the coordinator made all that follows its time.
 local function log_rest(rest)
   entry_head = entry_head or '{"at":"' .. time_text(now)
-  log_whole(entry_head .. rest)
+  log_parts(entry_head, rest)
 end
 
 -- Adds an entry about an agent to the log, with further fields. They are JSON already, as `field` returns it: ids and words of
@@ -195,20 +221,21 @@ end
 -- Returns the error if the log cannot be written: the change of the call stays, and readers notice that positions are missing.
 local function append_log()
   local entries, log_key = logged, fleet .. 'audit'
-  logged = {}
-  if #entries == 0 then
+  logged = 0
+  if entries == 0 then
     return
   end
   read_end()
   if not log_end then
     return
   end
-  local position = tonumber(log_end) + #entries
+  local position = tonumber(log_end) + entries
   local written = string.format('%.0f', position)
   redis.call('SET', fleet .. 'audit_end', written)
-  local text = '[' .. table.concat(entries, ',') .. ']'
+  log_texts[log_size + 1] = ']'
+  local text = table.concat(log_texts, '', 1, log_size + 1)
   local added = redis.pcall('XADD', log_key, written .. '-0', 'e', text)
-  if position % SHORTENED_EVERY < #entries then
+  if position % SHORTENED_EVERY < entries then
     shorten_log(log_key, position, redis.call('GET', fleet .. 'audit_most'))
   end
   return type(added) == 'table' and added.err and added or nil
@@ -231,12 +258,12 @@ end
 
 -- Publishes the wakes if another coordinator of the fleet is there. Wakes without an origin are for all coordinators.
 local function publish(origin)
-  if #woken == 0 then
+  if woken_count == 0 then
     return
   end
   read_end()
   if is_news or has_peers then
-    redis.call('SPUBLISH', fleet .. 'wake', (is_news and '-' or origin) .. ' ' .. table.concat(woken, ' '))
+    redis.call('SPUBLISH', fleet .. 'wake', (is_news and '-' or origin) .. ' ' .. table.concat(woken, ' ', 1, woken_count))
   end
 end
 
@@ -285,7 +312,7 @@ local function take_out(place)
     redis.call('ZREM', groups_key(), grouped(place, position, host, is_question))
   end
   if redis.call('ZREM', shown, place) == 1 or redis.call('ZREM', unshown, place) == 1 then
-    redis.call('SREM', repeated, place)
+    redis.call('SREM', repeated_key(), place)
     return true
   end
 end
@@ -306,7 +333,7 @@ end
 local function settle(id, facts)
   local was_open = take_out(member(id, facts))
   if was_open then
-    redis.call('PEXPIREAT', message_key(id), now + facts.kept_until - facts.expires)
+    redis.call('PEXPIREAT', message_key(id), string.format('%d', now + facts.kept_until - facts.expires))
     if name == 'human' then
       hasten('push ' .. id)
     end
@@ -358,7 +385,7 @@ local function expire(due)
   next_due, left = expire_from(shown, next_due, left)
   redis.call('HSET', agent, 'due', next_due)
   publish('-')
-  woken = {}
+  woken_count = 0
   return most - left <= EXPIRED_FEW and next_due or nil
 end
 
@@ -376,8 +403,7 @@ local functions = {}
 local function define(title, flags, body)
   functions[#functions + 1] = { title, flags, function(keys, args)
     begin(keys)
-    local last = table.remove(args)
-    local result = run(body, last, keys, 0, #keys, args, 0, #args)
+    local result = run(body, table.remove(args), keys, args)
     append_log()
     return result
   end }
@@ -386,10 +412,12 @@ end
 -- The functions that run in batches, by their titles.
 local batched = {}
 
--- Defines a function that may run in a batch. `body` gets the keys and the arguments of the whole batch, and the positions before
--- its own and their numbers: body(keys, args, key_at, key_count, arg_at, arg_count).
+-- Defines a function that may run in a batch: body(origin of its wakes, arguments of the whole batch, position before its own, their
+-- number). Copies of its arguments would cost as much as two commands, and so would its keys, so it makes them of names.
 local function define_batched(title, flags, body)
   batched[title] = body
-  define(title, flags, body)
+  define(title, flags, function(_, args)
+    return body(args[1], args, 1, #args - 1)
+  end)
 end
 local SMALL, LARGE = { 'allow-oom' }, {}

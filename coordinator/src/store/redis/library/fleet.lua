@@ -15,9 +15,10 @@ end)
 
 -- Adds entries to the log, for what changes nothing else. Each is JSON. KEYS: -. ARGV: entries
 define('audit', LARGE, function(keys, args)
-  logged = args
+  for i = 1, #args do
+    log_whole(args[i])
+  end
   local failed = append_log()
-  wake('log', '-')
   publish('-')
   return failed or 1
 end)

@@ -1,9 +1,9 @@
 -- Messages: sending, replies, receipts and acknowledgements.
 
 -- Returns the outcome of a repeated call: {'repeated', envelope}, or {'call_taken'} if the message that is stored there is longer
--- by more than `margin`, so another one.
-local function repeated_call(key, envelope, margin)
-  if redis.call('HSTRLEN', key, 'env') > #envelope + tonumber(margin) then
+-- by more than REPEAT_MARGIN, so another one.
+local function repeated_call(key, envelope)
+  if redis.call('HSTRLEN', key, 'env') > #envelope + REPEAT_MARGIN then
     return { 'call_taken' }
   end
   return { 'repeated', redis.call('HGET', key, 'env') }
@@ -15,14 +15,14 @@ end
 local function refusal(key, args, at)
   local before = redis.call('HGET', key, 'facts')
   if before then
-    local same = read_further_facts(before).call == args[at + 1]
-    return nil, same and repeated_call(key, args[at + 4], args[at + 14]) or { 'taken' }
+    local same = read_further_facts(before).call == call_of(args[at + 3])
+    return nil, same and repeated_call(key, args[at + 2]) or { 'taken' }
   end
   local record = redis.call('HMGET', agent, 'due', 'state', 'held_until', 'session')
   if not record[1] then
     return nil, { 'nobody' }
   end
-  if args[at + 3] == '1' and record[2] == 'away' and tonumber(record[3]) > now then
+  if record[2] == 'away' and string.find(args[at + 6], 'a', 1, true) and tonumber(record[3]) > now then
     return nil, { 'away' }
   end
   local due = expire(record[1])
@@ -33,41 +33,42 @@ local function refusal(key, args, at)
   local count = others + redis.call('ZCARD', shown)
   if name == 'human' then
     check_groups(count)
-    local facts = read_facts(args[at + 5], args[at])
-    local limits = { tonumber(args[at + 18]), tonumber(args[at + 19]), tonumber(args[at + 20]) }
-    local refused = facts.wants and refuse_question(args[at], args[at + 23], limits)
+    local facts = read_facts(args[at + 3], args[at])
+    local limits = { tonumber(args[at + 12]), tonumber(args[at + 13]), tonumber(args[at + 14]) }
+    local refused = facts.wants and refuse_question(args[at], args[at + 17], limits)
     if refused then
       return nil, refused
     end
-  elseif count >= tonumber(args[at + 2]) then
+  elseif count >= tonumber(args[at + 1]) then
     return nil, { 'full', count }
   end
-  local over = charge(args, at + 10)
+  local over = charge(args[at + 7])
   if over then
     return nil, over
   end
-  if name == 'human' and not read_facts(args[at + 5], args[at]).wants then
-    replace_notices(args[at + 23], tonumber(args[at + 21]), tonumber(args[at + 22]))
+  if name == 'human' and not read_facts(args[at + 3], args[at]).wants then
+    replace_notices(args[at + 17], tonumber(args[at + 15]), tonumber(args[at + 16]))
   end
   return due, nil, others == 0 and 1 or 0, record[4]
 end
 
 -- Puts the message there. Returns its position.
--- ARGV from `at` on: id, call, limit of the inbox, whether an agent that is away is skipped, envelope, facts without the time
--- of storing, expires at, stored until, accepted at, whether it is a question of a one-shot session, key of the quota or '',
--- bytes, limit of bytes, its entry of the log after the time, margin of a repeated call, the speaker as for
--- `refused_speaker`, limits of the inbox of people: questions of one agent, of one host and of all, notices of one host and of all;
--- the host of the sender; in how many milliseconds a request of a client is first checked, or ''.
--- `thread` is the key of its thread, or nothing if the message begins one.
-local function put(key, thread, due, args, at)
-  local id, ends, kept = args[at], args[at + 6], args[at + 7]
+-- ARGV from `at` on: id, limit of the inbox, envelope, facts without the time of storing, expires at, stored until, flags, price
+-- as for `charge`, its entry of the log after the time, the speaker as for `refused_speaker`, limits of the inbox of people:
+-- questions of one agent, of one host and of all, notices of one host and of all; the host of the sender; in how many
+-- milliseconds a request of a client is first checked, or ''.
+-- Flags are letters: `a` if an agent that is away is skipped, `o` for a question of a one-shot session, `t` if the message
+-- continues a thread.
+local function put(key, due, args, at)
+  local id, ends, kept, flags = args[at], args[at + 4], args[at + 5], args[at + 6]
   local position = redis.call('HINCRBY', agent, 'seq', 1)
-  redis.call('HSET', key, 'facts', args[at + 5] .. ' ' .. now_text, 'env', args[at + 4])
+  local facts = args[at + 3] .. ' ' .. now_text
+  redis.call('HSET', key, 'facts', facts, 'env', args[at + 2])
   redis.call('PEXPIREAT', key, kept)
-  redis.call('ZADD', unshown, position, id .. ' ' .. ends)
+  redis.call('ZADD', unshown, string.format('%d', position), id .. ' ' .. ends)
   due_from(ends, due)
   if name == 'human' then
-    local host, wants = args[at + 23], read_facts(args[at + 5], id).wants
+    local host, wants = args[at + 17], read_facts(facts, id).wants
     local one, other = grouped(id .. ' ' .. ends, position, host, wants)
     redis.call('HSET', hosts_key(), id, host)
     redis.call('ZADD', groups_key(), 0, one, 0, other)
@@ -76,22 +77,24 @@ local function put(key, thread, due, args, at)
       redis.call('ZADD', questions_key(), position, id .. ' ' .. ends)
     end
     plan('push', id, now)
-    if args[at + 24] ~= '' then
-      plan('end_request', id, now + args[at + 24])
+    if args[at + 18] ~= '' then
+      plan('end_request', id, now + args[at + 18])
     end
   end
-  if thread then
-    redis.call('ZADD', thread, args[at + 8], id)
+  if string.find(flags, 't', 1, true) then
+    local further = read_further_facts(facts)
+    local thread = fleet .. 't:' .. further.thread
+    redis.call('ZADD', thread, further.at, id)
     -- Never earlier than for the messages that it has: news is stored for less time than a question before it.
     if redis.call('PEXPIREAT', thread, kept, 'GT') == 0 then
       redis.call('PEXPIREAT', thread, kept, 'NX')
     end
   end
   note_charge()
-  if args[at + 9] == '1' then
+  if string.find(flags, 'o', 1, true) then
     redis.call('SADD', asked_key(string.match(id, '^(.-)::')), id)
   end
-  log_rest(args[at + 13])
+  log_rest(args[at + 8])
   wake('inbox', name)
   return position
 end
@@ -99,21 +102,20 @@ end
 -- Sends a message. Returns {'stored', position, whether it is the only one that was not shown, session of the recipient},
 -- {'repeated', envelope}, {'call_taken'}, {'full', count}, {'nobody'}, {'away'}, {'taken'}, or the result of `refused_speaker`,
 -- `refuse_question` or `charge`.
--- KEYS: -, agent, unshown, shown, repeated, message, and its thread unless the message begins one
--- ARGV: origin of the wake, then as for `put`
-define_batched('send', LARGE, function(keys, args, key_at, key_count, at)
-  use(keys, key_at + 2)
-  local outdated = refused_speaker(args, at + 17)
+-- ARGV: recipient, then as for `put`
+define_batched('send', LARGE, function(origin, args, at)
+  use_named(args[at + 1])
+  local outdated = refused_speaker(args, at + 11)
   if outdated then
     return outdated
   end
-  local due, refused, is_sole, session = refusal(keys[key_at + 6], args, at + 2)
+  local key = message_key(args[at + 2])
+  local due, refused, is_sole, session = refusal(key, args, at + 2)
   if refused then
     return refused
   end
-  local thread = key_count > 6 and keys[key_at + 7]
-  local position = put(keys[key_at + 6], thread, due, args, at + 2)
-  publish(args[at + 1])
+  local position = put(key, due, args, at + 2)
+  publish(origin)
   return { 'stored', position, is_sole, session }
 end)
 
@@ -141,12 +143,12 @@ local function has_received(id, kept, facts, since)
 end
 
 -- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'}, {'withdrawn'} or {'answered', reply}.
--- KEYS: -, keys of the agent that answers, the question, keys of the agent that asked, the reply, its thread
+-- KEYS: -, keys of the agent that answers, the question, keys of the agent that asked, the reply
 -- ARGV: origin of the wake, question, then of the reply as for `put`
 local function answer(keys, args)
   use(keys, 2)
   local question, reply = args[2], args[3]
-  local outdated = refused_speaker(args, 18)
+  local outdated = refused_speaker(args, 12)
   if outdated then
     return outdated
   end
@@ -158,8 +160,8 @@ local function answer(keys, args)
   if kept[2] then
     use(keys, 7)
     local key = message_key(kept[2])
-    local is_same = kept[3] == args[4] and redis.call('HEXISTS', key, 'env') == 1
-    return is_same and repeated_call(key, args[7], args[17]) or { 'answered', kept[2] }
+    local is_same = kept[3] == call_of(args[6]) and redis.call('HEXISTS', key, 'env') == 1
+    return is_same and repeated_call(key, args[5]) or { 'answered', kept[2] }
   end
   if not expire_due() then
     return AGAIN
@@ -175,12 +177,12 @@ local function answer(keys, args)
   if refused then
     return refused
   end
-  local position = put(keys[11], keys[12], due, args, 3)
+  local position = put(keys[11], due, args, 3)
   wake('receipt', name)
   redis.call('HDEL', waits_key(facts.from), question)
   use(keys, 2)
-  local history = (redis.call('HGET', keys[6], 'history') or '') .. step('answered', now, 'reply', '-', reply)
-  redis.call('HSET', keys[6], 'reply', reply, 'reply_call', args[4], 'history', history)
+  local history = (redis.call('HGET', keys[6], 'history') or '') .. step('answered', now_text, 'reply', '-', reply)
+  redis.call('HSET', keys[6], 'reply', reply, 'reply_call', call_of(args[6]), 'history', history)
   settle(question, facts)
   publish(args[1])
   return { 'stored', position, is_sole, session }
@@ -224,7 +226,7 @@ define('conclude', SMALL, function(keys, args)
   if not follows then
     return 0
   end
-  redis.call('HSET', keys[6], 'history', history .. step(stage, now, args[4], '-', '-'))
+  redis.call('HSET', keys[6], 'history', history .. step(stage, now_text, args[4], '-', '-'))
   if stage == 'withdrawn' then
     settle(question, facts)
     redis.call('HDEL', waits_key(facts.from), question)
@@ -237,16 +239,15 @@ define('conclude', SMALL, function(keys, args)
 end)
 
 -- Removes messages from the inbox. Returns for each message 1 if it was removed, or 0; or the result of `refused_speaker`.
--- KEYS: -, agent, unshown, shown, repeated
--- ARGV: the speaker, then of each message its id and its entry of the log after the time
-define_batched('acknowledge', SMALL, function(keys, args, key_at, _, at, arg_count)
-  use(keys, key_at + 2)
-  local refused = refused_speaker(args, at + 1)
+-- ARGV: agent, the speaker, then of each message its id and its entry of the log after the time
+define_batched('acknowledge', SMALL, function(_, args, at, count)
+  use_named(args[at + 1])
+  local refused = refused_speaker(args, at + 2)
   if refused then
     return refused
   end
   local settled, since = {}, held_since()
-  for i = at + 4, at + arg_count, 2 do
+  for i = at + 5, at + count, 2 do
     local id = args[i]
     local kept = redis.call('HGET', message_key(id), 'facts')
     local facts = read_facts(kept, id)
@@ -281,7 +282,7 @@ define('reach_person', SMALL, function(keys, args)
       return 0
     end
   end
-  redis.call('HSET', keys[6], 'history', history .. step(stage, now, via, who, '-'))
+  redis.call('HSET', keys[6], 'history', history .. step(stage, now_text, via, who, '-'))
   log('receipt', name, about_message(facts.from, id) .. field('stage', stage) .. field('via', via))
   wake('receipt', facts.from)
   publish(args[1])
@@ -294,6 +295,9 @@ local RANK = { stored = 1, on_host = 2, in_session = 3, seen = 4 }
 -- evidence counts; and whether the host, any session, and this session had the message. An expired message no longer reaches
 -- a host, because that shows it to nobody.
 local function progress(history, session)
+  if history == '' then
+    return RANK.stored, false, false, false
+  end
   local furthest, on_host, was_shown, here = RANK.stored, false, false, false
   for passed, whose in string.gmatch(history, '([%a_]+) %d+ %S+ (%S+) %S+') do
     if not RANK[passed] and passed ~= 'expired' then
@@ -337,7 +341,7 @@ local function show(id, facts, is_over)
   local place = member(id, facts)
   if is_over then
     if in_inbox(id, facts) then
-      redis.call('SADD', repeated, place)
+      redis.call('SADD', repeated_key(), place)
     end
     return
   end
@@ -350,7 +354,7 @@ end
 
 -- Records that a message reached a stage, if the agent in use received it, whose host has had the name since that time, and,
 -- with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2 if only `seen` was recorded, 3 if both were,
--- else 0. The entries are those of the log after the time.
+-- else 0. The entries are those of the log after the time, the second one for `seen`.
 local function advance(id, since, stage, via, seen_via, session, is_over, entry, seen_entry)
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')
@@ -372,15 +376,15 @@ local function advance(id, since, stage, via, seen_via, session, is_over, entry,
   end
   if proves(stage, furthest, was_shown, here) then
     if stage == 'in_session' and not on_host then
-      history = history .. step('on_host', now, via, session, '-')
+      history = history .. step('on_host', now_text, via, session, '-')
     end
-    history = history .. step(stage, now, via, session, '-')
+    history = history .. step(stage, now_text, via, session, '-')
     furthest, here = math.max(furthest, RANK[stage]), here or stage == 'in_session'
     recorded = 1
     log_rest(entry)
   end
   if seen_via ~= '' and proves('seen', furthest, was_shown, here) then
-    history = history .. step('seen', now, seen_via, session, '-')
+    history = history .. step('seen', now_text, seen_via, session, '-')
     recorded = recorded + 2
     log_rest(seen_entry)
   end
@@ -396,11 +400,10 @@ local function advance(id, since, stage, via, seen_via, session, is_over, entry,
 end
 
 -- Records the progress of messages. Returns the result of `advance` for each, or that of `refused_speaker`.
--- KEYS: -, agent, unshown, shown, repeated
--- ARGV: origin of the wake, context, stage, via, seen via or '', the speaker, then of each message its id and its entries of the
--- log after the time: that of the stage, and that of `seen` or ''
-define_batched('advance', SMALL, function(keys, args, key_at, _, at, arg_count)
-  use(keys, key_at + 2)
+-- ARGV: agent, context, stage, via, seen via or '', the speaker, then of each message its id and its entries of the log after the
+-- time: that of the stage and, with `seen via`, that of `seen`
+define_batched('advance', SMALL, function(origin, args, at, count)
+  use_named(args[at + 1])
   local refused = refused_speaker(args, at + 6)
   if refused then
     return refused
@@ -421,10 +424,10 @@ define_batched('advance', SMALL, function(keys, args, key_at, _, at, arg_count)
     session = which == 0 and generation or generation .. '.' .. which
     is_over = which < present
   end
-  local advanced, since = {}, held_since()
-  for i = at + 9, at + arg_count, 3 do
+  local advanced, since, width = {}, held_since(), seen_via == '' and 2 or 3
+  for i = at + 9, at + count, width do
     advanced[#advanced + 1] = advance(args[i], since, stage, via, seen_via, session, is_over, args[i + 1], args[i + 2])
   end
-  publish(args[at + 1])
+  publish(origin)
   return advanced
 end)

@@ -31,14 +31,16 @@ local function next_hour(hour, hours)
 end
 
 -- Checks whether a quota has room. Returns nothing, or the refusal: {'over', bytes of the last day, time from which there is
--- room}. ARGV from `at` on: key or '', bytes, limit of bytes
-local function charge(args, at)
+-- room}. `price` is 'key bytes limit', in bytes, or ''.
+local function charge(price)
   charged = nil
-  if args[at] == '' then
+  if price == '' then
     return
   end
-  charged_key = fleet .. 'quota:' .. args[at]
-  local bytes, most, hour = tonumber(args[at + 1]), tonumber(args[at + 2]), math.floor(now / HOUR)
+  local key, bytes, most = string.match(price, '^(%S+) (%d+) (%d+)$')
+  bytes, most = tonumber(bytes), tonumber(most)
+  charged_key = fleet .. 'quota:' .. key
+  local hour = math.floor(now / HOUR)
   local kept = redis.call('GET', charged_key) or '0 0 0'
   local last, latest, before, hours = string.match(kept, '^(%d+) (%d+) (%d+)(.*)$')
   last, latest, before = tonumber(last), tonumber(latest), tonumber(before)

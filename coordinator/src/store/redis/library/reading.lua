@@ -58,7 +58,7 @@ define('page', SMALL, function(keys, args)
   local limit, room = tonumber(args[3]), tonumber(args[7])
   local lists = args[1] == 'inbox' and { unshown, shown } or { unshown }
   local found, more = candidates(lists, known_position(args[2]), tonumber(args[6]))
-  local some_repeated = #found > 0 and redis.call('EXISTS', repeated) == 1
+  local some_repeated = #found > 0 and redis.call('EXISTS', repeated_key()) == 1
   local page = { more and tostring(found[#found].position) or '' }
   for _, place in ipairs(found) do
     if #page > limit * 3 or room < 0 then
@@ -70,7 +70,7 @@ define('page', SMALL, function(keys, args)
       room = room - #envelope
       page[#page + 1] = tostring(place.position)
       page[#page + 1] = envelope
-      page[#page + 1] = some_repeated and redis.call('SISMEMBER', repeated, place.member) == 1 and '1' or ''
+      page[#page + 1] = some_repeated and redis.call('SISMEMBER', repeated_key(), place.member) == 1 and '1' or ''
     end
   end
   return page

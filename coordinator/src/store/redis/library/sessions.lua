@@ -94,7 +94,8 @@ local function refused_speaker(args, at)
   if title == '' then
     return
   end
-  local kept = redis.call('HMGET', fleet .. 'agent:' .. title, 'session', 'host', 'registered_at')
+  local record = title == name and agent or fleet .. 'agent:' .. title
+  local kept = redis.call('HMGET', record, 'session', 'host', 'registered_at')
   local session, of = kept[1], kept[2]
   speaking, speaking_session, speaking_since = title, session, kept[3]
   if not session or whose ~= '' and not is_of(session, whose) then
@@ -109,7 +110,7 @@ end
 local function unshow()
   local marked = redis.call('ZRANGE', shown, 0, -1)
   if #marked > 0 then
-    redis.call('SADD', repeated, unpack(marked))
+    redis.call('SADD', repeated_key(), unpack(marked))
     redis.call('ZUNIONSTORE', unshown, 2, unshown, shown)
     redis.call('DEL', shown)
   end
@@ -198,7 +199,7 @@ local function forget(life)
   if record[6] == '1' then
     reserve(record[3], record[4] or '', record[7], life)
   end
-  redis.call('DEL', agent, unshown, shown, repeated, asked_key(name), waits_key(name))
+  redis.call('DEL', agent, unshown, shown, repeated_key(), asked_key(name), waits_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
   cancel('expire', name)
   if redis.call('HEXISTS', claims_key(), 'withdraw ' .. name) == 0 then
@@ -232,7 +233,7 @@ local ENDED_MAX = 50
 -- Removes the messages to a one-shot session, and its questions, from all inboxes. Returns nothing if there may be more; then
 -- the call is repeated.
 local function end_one_shot()
-  local own, left = { agent, unshown, shown, repeated }, ENDED_MAX
+  local own, left = name, ENDED_MAX
   for _, list in ipairs({ unshown, shown }) do
     for _, place in ipairs(left > 0 and redis.call('ZRANGE', list, 0, left - 1) or {}) do
       local id, expires = string.match(place, '^(%S+) (%d+)$')
@@ -243,15 +244,15 @@ local function end_one_shot()
   for _, id in ipairs(redis.call('SPOP', asked_key(name), left)) do
     left = left - 1
     local to = string.match(id, '^.-::(.-)::')
-    use({ fleet .. 'agent:' .. to, fleet .. 'unshown:' .. to, fleet .. 'shown:' .. to, fleet .. 'repeated:' .. to }, 1)
+    use_named(to)
     local facts = read_facts(redis.call('HGET', message_key(id), 'facts'), id)
     if facts then
       expire_one(id, facts.expires, now)
     end
   end
-  use(own, 1)
+  use_named(own)
   publish('-')
-  woken = {}
+  woken_count = 0
   return left > 0 or nil
 end
 
