@@ -24,6 +24,8 @@ pub(super) const ID_TRIES: u32 = 8;
 
 /// Replies may exceed the quota by the quota divided by this number, because other agents wait for them.
 pub(super) const REPLY_MARGIN: u64 = 8;
+/// How many calls a message to people costs: it changes their indexes too, and plans a push.
+const TO_PEOPLE: u32 = 8;
 
 /// An accepted message and its receipt.
 pub(super) type Accepted = (Message, Receipt);
@@ -219,6 +221,9 @@ pub(super) async fn sent(
                 .is_some_and(|asked| asked.to().is_human());
             if answers || message.to_agent.is_human() {
                 services.duties_due.notify_one();
+            }
+            if message.to_agent.is_human() {
+                caller.principal.note_calls(TO_PEOPLE - 1);
             }
             services.metrics.messages_stored.inc();
             let receipt = Receipt {

@@ -7,7 +7,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
-use super::{CHANGED_AT_ONCE, Caller, Services, begin_read};
+use super::{CHANGED_AT_ONCE, CHANGED_BY_CALL, Caller, Services, begin_read};
 use crate::store::{Placed, Selection, Store, StoreError};
 
 /// How many bytes of messages are read at once: the store does nothing else meanwhile.
@@ -119,7 +119,7 @@ async fn check_no_question(
 ) -> Result<(), Refusal> {
     // A longer call has such a place already.
     let _reading = match ids.len() {
-        ..=CHANGED_AT_ONCE => Some(begin_read(&caller.principal).await?),
+        ..=CHANGED_BY_CALL => Some(begin_read(&caller.principal).await?),
         _ => None,
     };
     for id in ids {

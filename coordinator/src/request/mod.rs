@@ -87,9 +87,10 @@ const COPIES_CHARGE: usize = 512 << 10;
 
 /// How long a read waits for its place. It is shorter than the deadline of a call, so that the refusal names the reason.
 const PLACE_DEADLINE: Duration = Duration::from_millis(1_500);
-/// How many messages are changed at once: others wait meanwhile, and the store may rewrite each with its texts. A change of
-/// more needs a place, like a read of texts.
+/// How many messages are changed at once: others wait meanwhile, and the store may rewrite each with its texts.
 const CHANGED_AT_ONCE: usize = 25;
+/// How many messages a short call changes. A change of more needs a place, like a read of texts.
+const CHANGED_BY_CALL: usize = 4;
 
 /// The dependencies of every call.
 #[derive(Debug)]
@@ -310,6 +311,21 @@ pub(crate) async fn begin_call(principal: &Principal) -> Result<SemaphorePermit<
     begin(principal, Work::Call).await
 }
 
+/// Takes a place of the principal for a change of so many messages, which costs as much as so many calls.
+///
+/// Errors as for [`begin_read`].
+async fn begin_change(
+    principal: &Principal,
+    messages: usize,
+) -> Result<SemaphorePermit<'_>, Refusal> {
+    let (place, unpaid) = match messages {
+        ..=CHANGED_BY_CALL => (begin_call(principal).await?, messages.saturating_sub(1)),
+        _ => (begin_read(principal).await?, messages),
+    };
+    principal.note_calls(u32::try_from(unpaid).unwrap_or(u32::MAX));
+    Ok(place)
+}
+
 /// Records the progress of messages, a few at a time. If that fails, its host repeats it, and recorded stages are ignored.
 ///
 /// Errors: `Unavailable` also if the principal changes too many messages at a time.
@@ -318,12 +334,9 @@ pub(crate) async fn progress(
     caller: &Caller,
     progress: &Progress,
 ) -> Result<(), StoreError> {
-    let principal = &caller.principal;
-    let begun = match progress.message_ids.len() {
-        ..=CHANGED_AT_ONCE => begin_call(principal).await,
-        _ => begin_read(principal).await,
-    };
-    let _place = begun.map_err(|refusal| StoreError::Unavailable(refusal.error))?;
+    let _place = begin_change(&caller.principal, progress.message_ids.len())
+        .await
+        .map_err(|refusal| StoreError::Unavailable(refusal.error))?;
     check_speaker(services, caller).await?;
     let all = &progress.message_ids[..];
     for message_ids in all
@@ -350,9 +363,7 @@ async fn place_for<'a>(
         Call::GetMessages(_) | Call::GetThread(_) | Call::MessageStatus(_) => {
             Some(begin_read(principal).await?)
         }
-        Call::AckMessages(call) if call.message_ids.len() > CHANGED_AT_ONCE => {
-            Some(begin_read(principal).await?)
-        }
+        Call::AckMessages(call) => Some(begin_change(principal, call.message_ids.len()).await?),
         // It reads that message whole.
         Call::EscalateToHuman(call) if call.question_id.is_some() => {
             Some(begin_read(principal).await?)

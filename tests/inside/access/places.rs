@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use c3po_coordinator::config::Config;
-use c3po_shared::limits::{CALLS_PER_KEY, READS_PER_KEY};
+use c3po_shared::limits::{CALLS_PER_KEY, CALLS_PER_SECOND, IDS_MAX, READS_PER_KEY};
 use futures_util::future::{join_all, try_join_all};
 use harness::breaker::Breaker;
 use harness::http;
@@ -59,6 +59,26 @@ async fn a_key_has_few_reads_in_the_store_and_others_have_their_own() -> Result<
         "{codes:?}"
     );
     redis.resume()?;
+    Ok(())
+}
+
+/// Else a few calls about many messages would keep the others waiting.
+#[tokio::test]
+async fn a_change_costs_its_key_a_call_for_each_message() -> Result<()> {
+    const CHANGES: u32 = 20;
+    let gate = Gate::start().await?;
+    let mut link = linked(&gate, &gate.key("agent", "web", &[]).await?, "web").await?;
+    let unknown: Vec<_> = (0..IDS_MAX)
+        .map(|number| format!("api::web::{number:08x}"))
+        .collect();
+    let began = Instant::now();
+    for _ in 0..CHANGES {
+        link.call("ack_messages", json!({"message_ids": unknown}))
+            .await?;
+    }
+    // Those before the last one are paid, but for the burst of a second.
+    let paid = (CHANGES - 1) * u32::try_from(IDS_MAX)? / CALLS_PER_SECOND - 1;
+    assert!(began.elapsed() >= Duration::from_secs(paid.into()));
     Ok(())
 }
 
