@@ -32,7 +32,7 @@ local AHEAD_MAX = 2000
 -- How many messages the step expired, and whether it is a batch.
 local expired, is_batch
 
--- Redis gets numbers as text of '%d': its own conversion of a number takes five times as long.
+-- Redis gets numbers as text of '%d': its own conversion of a number takes as long as a command.
 
 -- The time as text, and the beginning of the entries of the log, once one is needed.
 local now_text, entry_head
