@@ -76,7 +76,7 @@ async fn a_change_costs_its_key_a_call_for_each_message() -> Result<()> {
         link.call("ack_messages", json!({"message_ids": unknown}))
             .await?;
     }
-    // Those before the last one are paid, but for the burst of a second.
+    // The calls before the last one are paid, except for a second of burst.
     let paid = (CHANGES - 1) * u32::try_from(IDS_MAX)? / CALLS_PER_SECOND - 1;
     assert!(began.elapsed() >= Duration::from_secs(paid.into()));
     Ok(())
