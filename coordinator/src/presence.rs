@@ -49,6 +49,8 @@ pub(crate) enum News {
 /// The queued news of one listener.
 #[derive(Debug, Default)]
 struct Ear {
+    /// Whether receipts alone are no news for it.
+    of_inbox: bool,
     heard: Mutex<Heard>,
     rung: Notify,
 }
@@ -92,6 +94,9 @@ impl Heard {
 
 impl Ear {
     fn hear(&self, news: &News) {
+        if self.of_inbox && *news == News::Receipt {
+            return;
+        }
         lock(&self.heard).add(news);
         self.rung.notify_one();
     }
@@ -162,7 +167,21 @@ impl Presence {
 
     /// Starts to listen for news of an agent. Listen before reading the store, so that no news is lost in between.
     pub(crate) fn listen(&self, agent: &AgentId) -> Listener {
-        let ear = Arc::new(Ear::default());
+        self.listen_with(agent, Ear::default())
+    }
+
+    /// Starts to listen for news of the inbox of an agent, without those of receipts alone: a busy session would be woken for
+    /// each.
+    pub(crate) fn listen_to_inbox(&self, agent: &AgentId) -> Listener {
+        let ear = Ear {
+            of_inbox: true,
+            ..Ear::default()
+        };
+        self.listen_with(agent, ear)
+    }
+
+    fn listen_with(&self, agent: &AgentId, ear: Ear) -> Listener {
+        let ear = Arc::new(ear);
         lock(&self.shared.listeners)
             .entry(agent.clone())
             .or_default()
@@ -411,6 +430,16 @@ mod tests {
                 "{rung:?}"
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn receipts_alone_do_not_wake_a_listener_to_an_inbox() {
+        let presence = Presence::default();
+        let mut listener = presence.listen_to_inbox(&agent("a"));
+        presence.wake(&agent("a"), &News::Receipt);
+        assert!(timeout(SOON, listener.news()).await.is_err());
+        presence.wake(&agent("a"), &unknown());
+        assert_eq!(timeout(SOON, listener.news()).await, Ok(unknown()));
     }
 
     #[tokio::test]

@@ -160,7 +160,7 @@ impl Session {
         } = admitted;
         let now = Instant::now();
         Self {
-            listener: services.presence.listen(&caller.agent),
+            listener: services.presence.listen_to_inbox(&caller.agent),
             delivery: Delivery::new(delivered, pushes),
             connection,
             stay,
@@ -473,7 +473,7 @@ impl Session {
     fn become_other(&mut self, caller: Caller) {
         tracing::info!(agent.id = %caller.agent, "agent {} is now {}", self.caller.agent, caller.agent);
         self.present = Some(self.services.presence.enter(&caller.agent));
-        self.listener = self.services.presence.listen(&caller.agent);
+        self.listener = self.services.presence.listen_to_inbox(&caller.agent);
         self.delivery.begin_again();
         // A renewal for the old name could end the session under the new one.
         self.renewal = None;
