@@ -16,7 +16,7 @@ use harness::redis::Redis;
 use tokio::time::timeout;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, id, message, reply, send, woken};
+use super::fixture::{SOON, brief, claim, id, message, reply, send, woken};
 
 /// The time within which an operation must return, whatever Redis does.
 pub(super) const ANSWERED: Duration = Duration::from_secs(2);
@@ -339,6 +339,29 @@ async fn two_fleets_on_one_redis_see_nothing_of_each_other() -> Result<()> {
     let first = fixture_on(redis.url(), ()).await?;
     let second = fixture_of("home-2".parse()?, address(&redis.url()), ()).await?;
     keep_apart(&first, &second).await
+}
+
+/// The functions of all fleets share their state.
+#[tokio::test]
+async fn a_wait_in_one_fleet_looks_at_no_session_of_another() -> Result<()> {
+    let redis = Redis::start().await?;
+    let first = fixture_on(redis.url(), ()).await?;
+    let second = fixture_of("home-2".parse()?, address(&redis.url()), ()).await?;
+    let mut waits = Vec::new();
+    for fixture in [&first, &second] {
+        fixture.agent("b").await?;
+        waits.push((fixture, fixture.take(&claim("a")).await?));
+    }
+    for (fixture, tenure) in waits {
+        let asked = fixture.say("a", "b", "and you?").await?;
+        for latest in [&first, &second] {
+            latest.pending("a").await?;
+            let lease = Duration::from_secs(1);
+            let waiting = fixture.store.await_answer(&asked.id, Some(&tenure), lease);
+            assert!(waiting.await?.cycle.is_empty());
+        }
+    }
+    Ok(())
 }
 
 /// Fills both stores in the same way and checks that neither sees the other's data.

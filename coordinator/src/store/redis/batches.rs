@@ -31,7 +31,7 @@ const OUT_OF_MEMORY: &str = "OOM";
 /// A call that waits for a batch. Its caller has a deadline, so the queue is as long as there are callers.
 struct Queued {
     call: Arc<Call>,
-    /// How many messages it changes.
+    /// How many messages it changes, or 1.
     messages: usize,
     latest: Timestamp,
     answer: oneshot::Sender<RedisResult<Value>>,
@@ -75,7 +75,7 @@ impl Batcher {
         let (answer, answered) = oneshot::channel();
         let queued = Queued {
             call,
-            messages,
+            messages: messages.max(1),
             latest,
             answer,
         };
@@ -88,7 +88,9 @@ impl Batcher {
 
     /// Returns a permit for batches, unless enough are in flight.
     fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        let queued: usize = self.lock().iter().map(|queued| queued.messages).sum();
+        let sizes =
+            |queue: &VecDeque<Queued>| queue.iter().take(CROWDED).map(|call| call.messages).sum();
+        let queued: usize = sizes(&self.lock());
         let in_flight = CROWDED_IN_FLIGHT - self.permits.available_permits();
         let is_due = queued > 0 && (in_flight < IN_FLIGHT || queued >= CROWDED);
         is_due
@@ -117,7 +119,7 @@ impl Batcher {
             messages += queued.messages;
             messages <= BATCH_MAX
         };
-        let count = queue.iter().take_while(fits).count();
+        let count = queue.iter().take_while(fits).count().max(1);
         (!queue.is_empty()).then(|| queue.drain(..count).collect())
     }
 

@@ -63,11 +63,12 @@ impl KeyNames {
     /// Begins a function call with these keys. The first key never exists, and neither does the second one of a call without
     /// further keys: see `base.lua`.
     pub(super) fn call<K: IntoIterator<Item = String>>(&self, function: &str, keys: K) -> Call {
-        let keys: Arc<[_]> = self.guards.iter().take(1).cloned().chain(keys).collect();
-        match keys.len() {
-            1 => Call::new(function, Arc::clone(&self.guards)),
-            _ => Call::new(function, keys),
+        let mut keys = keys.into_iter().peekable();
+        if keys.peek().is_none() {
+            return Call::new(function, Arc::clone(&self.guards));
         }
+        let guard = self.guards.iter().take(1).cloned();
+        Call::new(function, guard.chain(keys).collect())
     }
 
     /// Begins a call of a function that may run in a batch: it makes its keys of names. Its first argument is the origin of its

@@ -173,7 +173,7 @@ fn describe(call: &mut Call, send: &Send, envelope: &str) -> Result<()> {
     let kept_until = message.expires_at + send.kept;
     let charge = send.quota.bytes.map(|limit| {
         let bytes = quota::cost(envelope.len());
-        format!("{} {bytes} {limit}", send.quota.key)
+        format!("{bytes} {limit} {}", send.quota.key)
     });
     call.arg(message.id.as_str())
         .arg(send.bound)

@@ -32,8 +32,6 @@ local AHEAD_MAX = 2000
 -- How many messages the step expired, and whether it is a batch.
 local expired, is_batch
 
--- Redis gets numbers as text of '%d': its own conversion of a number takes as long as a command.
-
 -- The time as text, and the beginning of the entries of the log, once one is needed.
 local now_text, entry_head
 
@@ -51,6 +49,8 @@ end
 -- Runs a call, unless it is late: it would act by rights that may have ended, and its caller waits no longer. `last` is the time
 -- after which it is. `...` is for `body`.
 local function run(body, last, ...)
+  -- Calls of other fleets share this state: one that selects no agent must not find theirs.
+  name, agent, unshown, shown = nil, nil, nil, nil
   woken_count, is_news, speaking = 0, false, nil
   last = tonumber(last)
   if now > last or last > now + AHEAD_MAX then
@@ -220,8 +220,8 @@ end
 -- of an entry of the stream is the position of the last log entry in it, so that the id serves to trim and to find both.
 -- Returns the error if the log cannot be written: the change of the call stays, and readers notice that positions are missing.
 local function append_log()
-  local entries, log_key = logged, fleet .. 'audit'
-  logged = 0
+  local entries, size, log_key = logged, log_size, fleet .. 'audit'
+  log_size, logged = 0, 0
   if entries == 0 then
     return
   end
@@ -232,8 +232,8 @@ local function append_log()
   local position = tonumber(log_end) + entries
   local written = string.format('%.0f', position)
   redis.call('SET', fleet .. 'audit_end', written)
-  log_texts[log_size + 1] = ']'
-  local text = table.concat(log_texts, '', 1, log_size + 1)
+  log_texts[size + 1] = ']'
+  local text = table.concat(log_texts, '', 1, size + 1)
   local added = redis.pcall('XADD', log_key, written .. '-0', 'e', text)
   if position % SHORTENED_EVERY < entries then
     shorten_log(log_key, position, redis.call('GET', fleet .. 'audit_most'))
@@ -333,6 +333,7 @@ end
 local function settle(id, facts)
   local was_open = take_out(member(id, facts))
   if was_open then
+    -- As text: the conversion of a number by Redis takes as long as a command.
     redis.call('PEXPIREAT', message_key(id), string.format('%d', now + facts.kept_until - facts.expires))
     if name == 'human' then
       hasten('push ' .. id)

@@ -18,7 +18,7 @@ end
 
 -- Runs batched functions, in their order. Returns the results of `part`. Once they have expired more than a few messages, the rest
 -- of them are not begun, and have no result.
--- ARGV: origin of the wakes, then for each call its function, its last time, the number of its arguments, and its arguments
+-- KEYS: -, --. ARGV: origin of the wakes, then for each call its function, its last time, the number of its arguments, and its arguments
 functions[#functions + 1] = { 'batch', LARGE, function(keys, args)
   begin(keys)
   is_batch = true

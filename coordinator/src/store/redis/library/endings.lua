@@ -45,7 +45,7 @@ define('adopt', SMALL, function(keys, args)
   local from = args[1] == '' and '-' or '(' .. args[1]
   local titles = redis.call('ZRANGEBYLEX', keys[2], from, '+', 'LIMIT', 0, args[2])
   for _, title in ipairs(titles) do
-    use({ fleet .. 'agent:' .. title }, 1)
+    use_named(title)
     local due, ends = redis.call('HGET', agent, 'due'), end_of_name(args[3], args[4])
     if due and due ~= NEVER then
       plan('expire', title, due)

@@ -57,7 +57,7 @@ end
 -- as for `charge`, its entry of the log after the time, the speaker as for `refused_speaker`, limits of the inbox of people:
 -- questions of one agent, of one host and of all, notices of one host and of all; the host of the sender; in how many
 -- milliseconds a request of a client is first checked, or ''.
--- Flags are letters: `a` if an agent that is away is skipped, `o` for a question of a one-shot session, `t` if the message
+-- Flags are letters: `a` for `refusal` if an agent that is away is skipped, `o` for a question of a one-shot session, `t` if the message
 -- continues a thread.
 local function put(key, due, args, at)
   local id, ends, kept, flags = args[at], args[at + 4], args[at + 5], args[at + 6]

@@ -31,13 +31,13 @@ local function next_hour(hour, hours)
 end
 
 -- Checks whether a quota has room. Returns nothing, or the refusal: {'over', bytes of the last day, time from which there is
--- room}. `price` is 'key bytes limit', in bytes, or ''.
+-- room}. `price` is 'bytes limit key', or ''.
 local function charge(price)
   charged = nil
   if price == '' then
     return
   end
-  local key, bytes, most = string.match(price, '^(%S+) (%d+) (%d+)$')
+  local bytes, most, key = string.match(price, '^(%d+) (%d+) (.*)$')
   bytes, most = tonumber(bytes), tonumber(most)
   charged_key = fleet .. 'quota:' .. key
   local hour = math.floor(now / HOUR)

@@ -106,8 +106,9 @@ define('open_questions', SMALL, function(keys, args)
   return open
 end)
 
--- Returns the times of acceptance of messages, or '' for one that is not stored. KEYS: -. ARGV: ids
+-- Returns the times of acceptance of messages to people, or '' for one that is not stored. KEYS: -, --. ARGV: ids
 define('times', SMALL, function(_, args)
+  use_named('human')
   local times = {}
   for i, id in ipairs(args) do
     local facts = redis.call('HGET', message_key(id), 'facts')
