@@ -119,12 +119,13 @@ pub const AT_ONCE_PER_KEY: usize = 2_000;
 pub const CALLS_PER_KEY: usize = 64;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub const CALLS_WITHOUT_KEY: usize = 256;
-/// The rate of calls and receipts of one key, per second. A receipt or an acknowledgement counts once for each of its messages, a
+/// The rate of calls and receipts of one key, per second. A request by REST or to `/mcp` counts twice, a receipt or an acknowledgement counts once for each of its messages, a
 /// message to people 8 times, a wait once more for each 8 waits that its check for cycles looks at, and a request whose client leaves
 /// before the answer 32 times.
 pub const CALLS_PER_SECOND: u32 = 5_000;
 
-/// The most simultaneous reads of texts and long lists, changes of many messages, and sends of many copies, under one key.
+/// The most simultaneous reads of texts and long lists, acknowledgements of more than four messages, and sends of many copies, under
+/// one key.
 /// A further one waits as above.
 pub const READS_PER_KEY: usize = 2;
 /// The same for all clients without a key of their own: they may be many hosts.

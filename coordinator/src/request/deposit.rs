@@ -163,7 +163,7 @@ pub(super) async fn store(services: &Services, send: &Send) -> Result<SendOutcom
     services.store.send(send).await
 }
 
-/// Waits for the store to take a message. If the outcome stays unknown, the audit records that, because it may have been
+/// Waits for the store to take a message, and counts its price. If the outcome stays unknown, the audit records that, because it may have been
 /// stored.
 pub(super) async fn heard<T>(
     services: &Services,
@@ -171,6 +171,9 @@ pub(super) async fn heard<T>(
     message: &Message,
     taking: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
+    if message.to_agent.is_human() {
+        caller.principal.note_calls(TO_PEOPLE - 1);
+    }
     let mut unheard = Unheard {
         services,
         caller,
@@ -221,9 +224,6 @@ pub(super) async fn sent(
                 .is_some_and(|asked| asked.to().is_human());
             if answers || message.to_agent.is_human() {
                 services.duties_due.notify_one();
-            }
-            if message.to_agent.is_human() {
-                caller.principal.note_calls(TO_PEOPLE - 1);
             }
             services.metrics.messages_stored.inc();
             let receipt = Receipt {

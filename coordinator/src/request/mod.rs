@@ -326,23 +326,23 @@ async fn begin_change(
     Ok(place)
 }
 
-/// Records the progress of messages, a few at a time. If that fails, its host repeats it, and recorded stages are ignored.
+/// Records the progress of messages in short calls. Recorded stages are ignored if a part fails and all is repeated.
 ///
-/// Errors: `Unavailable` also if the principal changes too many messages at a time.
+/// Errors: `Unavailable` also if the principal makes too many calls at a time.
 pub(crate) async fn progress(
     services: &Services,
     caller: &Caller,
     progress: &Progress,
 ) -> Result<(), StoreError> {
-    let _place = begin_change(&caller.principal, progress.message_ids.len())
-        .await
-        .map_err(|refusal| StoreError::Unavailable(refusal.error))?;
-    check_speaker(services, caller).await?;
     let all = &progress.message_ids[..];
     for message_ids in all
-        .chunks(CHANGED_AT_ONCE)
+        .chunks(CHANGED_BY_CALL)
         .chain(all.is_empty().then_some(all))
     {
+        let _place = begin_change(&caller.principal, message_ids.len())
+            .await
+            .map_err(|refusal| StoreError::Unavailable(refusal.error))?;
+        check_speaker(services, caller).await?;
         let some = Progress {
             message_ids: message_ids.to_vec(),
             ..*progress
