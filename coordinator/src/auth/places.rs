@@ -13,6 +13,8 @@ use super::work::{CALL, Work};
 
 /// How many calls a request costs whose client left: as many as a read of the longest messages.
 const ABANDONED: u32 = 32;
+/// How many messages a short call changes. A change of more needs a place like a read of texts.
+pub(crate) const CHANGED_BY_CALL: usize = 4;
 /// When a client may repeat a read that found no place, in seconds.
 const RETRY_AFTER: u64 = 2;
 
@@ -90,6 +92,23 @@ impl Principal {
             return Ok(place);
         }
         Err(self.no_place(work.limits(), work.plural()))
+    }
+
+    /// Takes a place for a change of so many messages, which costs as much as so many calls.
+    ///
+    /// Errors as for [`Self::begin`].
+    pub(crate) async fn begin_change(
+        &self,
+        messages: usize,
+        within: Duration,
+    ) -> Result<SemaphorePermit<'_>, Refusal> {
+        let (work, unpaid) = match messages {
+            ..=CHANGED_BY_CALL => (Work::Call, messages.saturating_sub(1)),
+            _ => (Work::Read, messages),
+        };
+        let place = self.begin(work, within).await?;
+        self.note_calls(u32::try_from(unpaid).unwrap_or(u32::MAX));
+        Ok(place)
     }
 
     /// Waits while its calls are beyond their rate.
@@ -173,6 +192,28 @@ mod tests {
             let rested = began.elapsed();
             assert!(rested >= rests && rested <= 2 * rests, "{rested:?}");
             drop(principal.begin(Work::Read, second).await.expect("a place"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_costs_a_call_for_each_message() {
+        let second = Duration::from_secs(1);
+        for messages in [0, 1, CHANGED_BY_CALL, CHANGED_BY_CALL + 1, 1_000] {
+            let principal = key(Scope::Agent, "*");
+            // The burst is used up.
+            principal.note_calls(CALLS_PER_SECOND);
+            let began = Instant::now();
+            let place = principal.begin_change(messages, second).await;
+            let rested = began.elapsed();
+            drop(place.expect("a place"));
+            principal.rest().await;
+            let price = u32::try_from(messages.max(1)).expect("few") * CALL;
+            let slack = Duration::from_millis(2);
+            let all = began.elapsed();
+            assert!(
+                all >= price && all <= price + slack && rested < slack,
+                "{messages}: {all:?}"
+            );
         }
     }
 

@@ -7,7 +7,8 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
-use super::{CHANGED_AT_ONCE, CHANGED_BY_CALL, Caller, Services, begin_read};
+use super::{CHANGED_AT_ONCE, Caller, Services, begin_read};
+use crate::auth::CHANGED_BY_CALL;
 use crate::store::{Placed, Selection, Store, StoreError};
 
 /// How many bytes of messages are read at once: the store does nothing else meanwhile.

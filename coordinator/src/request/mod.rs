@@ -70,7 +70,7 @@ pub(crate) use triage::{end as end_triage, hold as hold_for_triage};
 pub(crate) use triage_agents::watch as watch_triage;
 
 use crate::audit::Audit;
-use crate::auth::{Principal, Work};
+use crate::auth::{CHANGED_BY_CALL, Principal, Work};
 use crate::guard::Guard;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
@@ -89,8 +89,6 @@ const COPIES_CHARGE: usize = 512 << 10;
 const PLACE_DEADLINE: Duration = Duration::from_millis(1_500);
 /// How many messages are changed at once: others wait meanwhile, and the store may rewrite each with its texts.
 const CHANGED_AT_ONCE: usize = 25;
-/// How many messages a short call changes. A change of more needs a place, like a read of texts.
-const CHANGED_BY_CALL: usize = 4;
 
 /// The dependencies of every call.
 #[derive(Debug)]
@@ -311,19 +309,14 @@ pub(crate) async fn begin_call(principal: &Principal) -> Result<SemaphorePermit<
     begin(principal, Work::Call).await
 }
 
-/// Takes a place of the principal for a change of so many messages, which costs as much as so many calls.
+/// Takes a place of the principal for a change of so many messages.
 ///
 /// Errors as for [`begin_read`].
 async fn begin_change(
     principal: &Principal,
     messages: usize,
 ) -> Result<SemaphorePermit<'_>, Refusal> {
-    let (place, unpaid) = match messages {
-        ..=CHANGED_BY_CALL => (begin_call(principal).await?, messages.saturating_sub(1)),
-        _ => (begin_read(principal).await?, messages),
-    };
-    principal.note_calls(u32::try_from(unpaid).unwrap_or(u32::MAX));
-    Ok(place)
+    principal.begin_change(messages, PLACE_DEADLINE).await
 }
 
 /// Records the progress of messages in short calls. Recorded stages are ignored if a part fails and all is repeated.
