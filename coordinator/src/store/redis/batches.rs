@@ -88,9 +88,10 @@ impl Batcher {
 
     /// Returns a permit for batches, unless enough are in flight.
     fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        let sizes =
-            |queue: &VecDeque<Queued>| queue.iter().take(CROWDED).map(|call| call.messages).sum();
-        let queued: usize = sizes(&self.lock());
+        let queue = self.lock();
+        // Each counts, so the first ones decide whether it is crowded.
+        let queued: usize = queue.iter().take(CROWDED).map(|call| call.messages).sum();
+        drop(queue);
         let in_flight = CROWDED_IN_FLIGHT - self.permits.available_permits();
         let is_due = queued > 0 && (in_flight < IN_FLIGHT || queued >= CROWDED);
         is_due

@@ -54,7 +54,7 @@ impl KeyNames {
     }
 
     /// Returns the keys of an agent in the order that functions expect: its record, and its unshown, shown and repeated
-    /// messages.
+    /// messages. Batched functions make them of its name.
     pub(super) fn agent(&self, id: &AgentId) -> [String; 4] {
         let key = |part: &str| format!("{}{part}:{id}", self.prefix);
         [key("agent"), key("unshown"), key("shown"), key("repeated")]

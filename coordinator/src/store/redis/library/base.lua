@@ -1,7 +1,7 @@
 -- Shared definitions: the keys of a fleet, the server's clock, and the expiry of messages.
 -- All keys of a fleet begin with {FLEET}:, so they are in one hash slot. KEYS[1] is {FLEET}:-, a key that never exists:
 -- while a cluster moves the slot, it refuses each call that names several keys of which one is missing as a whole, so no call is
--- half done.
+-- half done. A call that needs no other key names {FLEET}:-- too, which never exists either.
 -- The library is loaded once, so calls do not send its text.
 
 -- A time that is never reached.
