@@ -9,9 +9,9 @@ use c3po_shared::receipt::{Receipt, Stage};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 
+use super::about_question::{bare, call_about, sending};
 use super::deposit::ID_TRIES;
 use super::questions::{self, Asked};
-use super::triage::{bare, call_about, sending};
 use super::{Services, begin_read};
 use crate::auth::Principal;
 use crate::clock;

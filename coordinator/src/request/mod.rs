@@ -1,5 +1,6 @@
 //! Performs calls, independent of their transport: takes a checked call, returns a reply or a refusal.
 
+mod about_question;
 mod agents;
 mod answers;
 mod ask;

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use c3po_shared::catalogue::{Reply, Sent};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
-use c3po_shared::limits::{
-    ARCHIVE_LIFE, CORRECTED_WITHIN, INBOX_MAX, TITLE_MAX, TRIAGE_CLAIM, TRIAGE_WITHIN,
-};
+use c3po_shared::limits::{TITLE_MAX, TRIAGE_CLAIM, TRIAGE_WITHIN};
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
 use c3po_shared::question::Answer;
@@ -20,8 +18,8 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, Priority, State};
 use futures_util::future::try_join_all;
-use uuid::Uuid;
 
+use super::about_question::{bare, call_about, sending};
 use super::deposit::take_turn;
 use super::permission::Permission;
 use super::questions::{self, Asked};
@@ -111,12 +109,6 @@ async fn withdraw(services: &Services, offer: &MessageId) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Returns the id of the call for that purpose about a question: always the same one.
-pub(super) fn call_about(question: &MessageId, purpose: &str) -> CallId {
-    let name = format!("{purpose} {question}");
-    CallId(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
-}
-
 fn offer_id(agent: &AgentId, question: &MessageId) -> MessageId {
     let call = call_about(question, "offer");
     MessageId::of_call(&AgentId::system(), agent, call, 0)
@@ -201,12 +193,21 @@ fn claim(offer: &TriageOffer, now: Timestamp) -> Option<Duration> {
     Some(left).filter(|left| !left.is_zero())
 }
 
-/// Offers the question to the triage agent with the least to do that had no offer of it. Returns whether there is one.
+/// Offers the question to the triage agent with the least to do that had no offer of it. Returns whether there is one, and the
+/// quota of the key that made the asker has room for the offer.
 async fn offer(
     services: &Services,
     question: &Message,
     offers: impl Iterator<Item = &TriageOffer>,
 ) -> Result<bool, StoreError> {
+    let Some(asker) = services.store.agent(&question.from_agent).await? else {
+        return Ok(false);
+    };
+    let quota = Quota {
+        key: asker.made_by,
+        bytes: services.store_quota,
+        ..Quota::default()
+    };
     let now = clock::now();
     let is_free = |agent: &Agent| agent.is_online(now) && agent.state != State::Away;
     let free = offers.filter(|offer| offer.history.is_none() && is_free(&offer.agent));
@@ -218,15 +219,17 @@ async fn offer(
     let mut free = try_join_all(loads).await?;
     free.sort_by_key(|(load, _)| *load);
     for (_, agent) in free {
-        let outcome = services.store.send(&offer_to(agent, question)).await?;
-        if matches!(outcome, SendOutcome::Stored | SendOutcome::Repeated(_)) {
-            return Ok(true);
+        let offer = offer_to(agent, question, quota.clone());
+        match services.store.send(&offer).await {
+            Ok(SendOutcome::Stored | SendOutcome::Repeated(_)) => return Ok(true),
+            Err(StoreError::OverQuota(_)) => return Ok(false),
+            refused => refused.map(drop)?,
         }
     }
     Ok(false)
 }
 
-fn offer_to(agent: &AgentId, question: &Message) -> Send {
+fn offer_to(agent: &AgentId, question: &Message, quota: Quota) -> Send {
     let (id, now) = (offer_id(agent, &question.id), clock::now());
     let asker = &question.from_agent;
     let title = format!(
@@ -248,7 +251,10 @@ fn offer_to(agent: &AgentId, question: &Message) -> Send {
         expires_at: question.expires_at,
         ..message
     };
-    sending(message, call_about(&question.id, "offer"), None)
+    Send {
+        quota,
+        ..sending(message, call_about(&question.id, "offer"), None)
+    }
 }
 
 /// Returns the question with its title and its options.
@@ -263,49 +269,6 @@ fn text_of(question: &Message) -> String {
         return text;
     }
     format!("{text}\n\nOptions:{options}")
-}
-
-/// Returns a message in the thread of a question, without a text.
-pub(super) fn bare(id: MessageId, from: AgentId, question: &Message, now: Timestamp) -> Message {
-    Message {
-        thread_id: question.thread_id.clone(),
-        kind: Kind::Message,
-        from_agent: from,
-        from_host: None,
-        to_agent: id.to(),
-        id,
-        title: None,
-        message: None,
-        context: None,
-        priority: Priority::High,
-        requires_response: false,
-        reply_to: None,
-        message_id: None,
-        response: None,
-        status: None,
-        awaited: false,
-        question: None,
-        answer: None,
-        timestamp: now,
-        expires_at: now + CORRECTED_WITHIN,
-        repeated: false,
-        rest: None,
-    }
-}
-
-pub(super) fn sending(message: Message, call: CallId, login: Option<String>) -> Send {
-    Send {
-        message,
-        call,
-        bound: INBOX_MAX,
-        kept: ARCHIVE_LIFE,
-        spares_away: false,
-        one_shot: false,
-        quota: Quota::default(),
-        key: None,
-        login,
-        speaker: None,
-    }
 }
 
 /// Returns the question that was offered to the caller by this message, or `None` if the message is no offer.

@@ -129,6 +129,46 @@ async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> R
     Ok(())
 }
 
+/// Returns the bytes that count for a key, according to the refusal of a message beyond its quota.
+async fn used(link: &mut Link) -> Result<u64> {
+    let huge = json!({"target": "web", "message": "x".repeat(usize::try_from(LIMIT)?)});
+    let refused = link.try_call("send_message", huge).await?;
+    let refusal = refused.err().context("a message beyond the quota")?;
+    refusal["details"]["count"].as_u64().context("a count")
+}
+
+#[tokio::test]
+async fn an_offer_of_a_question_counts_for_the_key_of_its_asker() -> Result<()> {
+    let gate = Gate::start_with(|config| {
+        config.store_quota = Some(LIMIT);
+        let policy = "[triage]\nagents = [\"first@testhost\"]\n";
+        std::fs::write(config.data_dir.join("policy.toml"), policy).expect("a policy");
+    })
+    .await?;
+    let (asking, other) = (
+        gate.key("agent", "web", &[]).await?,
+        gate.key("agent", "*", &[]).await?,
+    );
+    let mut web = linked(&gate, &asking, "web").await?;
+    let mut first = linked(&gate, &other, "first").await?;
+    let question = json!({"question": "x".repeat(12_000), "wait": false});
+
+    web.call("ask_user", question.clone()).await?;
+    let offer = json!({"timeout_seconds": 20});
+    let offered = first.call("wait_for_message", offer).await?;
+    assert_eq!(offered["message"]["kind"], "system", "{offered}");
+    let count = used(&mut web).await?;
+    assert!((24_000..40_000).contains(&count), "{count} bytes");
+
+    // The next question has room, and its offer has not: people get it at once.
+    let long =
+        json!({"question": "x".repeat(usize::try_from(LIMIT - count)? - 8_000), "wait": false});
+    web.call("ask_user", long).await?;
+    let none = first.call("wait_for_message", json!({"timeout_seconds": 4}));
+    assert_eq!(none.await?["message"], Value::Null);
+    Ok(())
+}
+
 #[tokio::test]
 async fn clients_without_a_key_share_one_quota() -> Result<()> {
     let gate = Gate::start_with(|config| {
