@@ -30,7 +30,6 @@ use subtle::ConstantTimeEq;
 
 pub(crate) use self::hosts::check_free;
 use self::keyring::{Found, Keyring};
-pub(crate) use self::places::CHANGED_BY_CALL;
 #[cfg(test)]
 pub(crate) use self::principal::Reach;
 #[cfg(test)]

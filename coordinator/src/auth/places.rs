@@ -10,11 +10,10 @@ use tokio::time::timeout;
 
 use super::principal::{Principal, Who, crowded};
 use super::work::{CALL, Work};
+use crate::store::CHANGED_BY_CALL;
 
 /// How many calls a request costs whose client left: as many as a read of the longest messages.
 const ABANDONED: u32 = 32;
-/// How many messages a short call changes. A change of more needs a place like a read of texts.
-pub(crate) const CHANGED_BY_CALL: usize = 4;
 /// When a client may repeat a read that found no place, in seconds.
 const RETRY_AFTER: u64 = 2;
 
@@ -94,7 +93,8 @@ impl Principal {
         Err(self.no_place(work.limits(), work.plural()))
     }
 
-    /// Takes a place for a change of so many messages, which costs as much as so many calls.
+    /// Takes a place for a change of so many messages, which costs as much as so many calls. A long one needs a place like a read
+    /// of texts.
     ///
     /// Errors as for [`Self::begin`].
     pub(crate) async fn begin_change(

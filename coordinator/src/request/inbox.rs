@@ -8,8 +8,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
 use super::{CHANGED_AT_ONCE, Caller, Services, begin_read};
-use crate::auth::CHANGED_BY_CALL;
-use crate::store::{Placed, Selection, Store, StoreError};
+use crate::store::{CHANGED_BY_CALL, Placed, Selection, Store, StoreError};
 
 /// How many bytes of messages are read at once: the store does nothing else meanwhile.
 pub(super) const READ_AT_ONCE: usize = 8 << 10;

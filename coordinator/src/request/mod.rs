@@ -71,13 +71,13 @@ pub(crate) use triage::{end as end_triage, hold as hold_for_triage};
 pub(crate) use triage_agents::watch as watch_triage;
 
 use crate::audit::Audit;
-use crate::auth::{CHANGED_BY_CALL, Principal, Work};
+use crate::auth::{Principal, Work};
 use crate::guard::Guard;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::Presence;
-use crate::store::{Agent, Namesake, Quota, Store, StoreError};
+use crate::store::{Agent, CHANGED_BY_CALL, Namesake, Quota, Store, StoreError};
 use crate::unfinished::{Budget, Charge, unread};
 
 /// The deadline for all store operations of one call, except waits.

@@ -161,6 +161,9 @@ pub enum SendOutcome {
 /// How many bytes longer the envelope of a message may be than that of its repetition, whose sender may be renamed.
 const REPEAT_MARGIN: usize = 1_024;
 
+/// How many messages a short call changes. It may be one step with other calls, which a longer one would keep waiting.
+pub(crate) const CHANGED_BY_CALL: usize = 4;
+
 /// Returns the host that a message to people counts for, also after its agent was deleted. The coordinator counts as a host.
 fn counted_host(message: &Message) -> &str {
     if message.from_agent == AgentId::system() {

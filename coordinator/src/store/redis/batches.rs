@@ -15,11 +15,10 @@ use tokio_util::task::TaskTracker;
 
 use super::library::{self, Call};
 use super::servers::Servers;
+use crate::store::CHANGED_BY_CALL;
 
 /// The most messages that the calls of a batch change, so that no batch has more than 500 commands.
-const BATCH_MAX: usize = 16;
-/// The most messages that a call in a batch changes.
-const BATCHED_MAX: usize = BATCH_MAX / 4;
+const BATCH_MAX: usize = 4 * CHANGED_BY_CALL;
 /// How many batches are in flight at once: the fewer, the larger they are.
 const IN_FLIGHT: usize = 2;
 /// How many are in flight while calls about so many messages are queued, so that a distant Redis does not limit them.
@@ -69,7 +68,7 @@ impl Batcher {
         messages: usize,
         latest: Timestamp,
     ) -> RedisResult<Value> {
-        if messages > BATCHED_MAX {
+        if messages > CHANGED_BY_CALL {
             return self.servers.run(&call.command(latest)).await;
         }
         let (answer, answered) = oneshot::channel();
