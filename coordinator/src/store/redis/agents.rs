@@ -188,10 +188,8 @@ pub(super) async fn move_host(
     from: &str,
     to: &str,
 ) -> Result<usize> {
-    let [record, ..] = store.names.agent(base);
-    let mut call = store
-        .names
-        .call("move_host", [store.names.namesakes(base), record]);
+    let keys = [store.names.namesakes(base), store.names.agent(base)];
+    let mut call = store.names.call("move_host", keys);
     call.arg(from).arg(to);
     let mut moved = 0;
     loop {
@@ -248,7 +246,7 @@ pub(super) async fn namesakes(store: &RedisStore, base: &AgentId) -> Result<Vec<
 
 /// Reads an agent.
 pub(super) async fn agent(store: &RedisStore, id: &AgentId) -> Result<Option<Agent>> {
-    let [record, ..] = store.names.agent(id);
+    let record = store.names.agent(id);
     let fields: Fields = store
         .connection
         .run(redis::cmd("HMGET").arg(record).arg(&records::AGENT_FIELDS))

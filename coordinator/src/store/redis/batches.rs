@@ -127,15 +127,11 @@ impl Batcher {
         if batch.len() == 1 {
             return self.run_alone(batch.remove(0)).await;
         }
-        let calls: Vec<_> = batch
-            .iter()
-            .map(|queued| (&*queued.call, queued.latest))
-            .collect();
-        match self
-            .servers
-            .run::<Vec<Value>>(&library::batch(&calls))
-            .await
-        {
+        let calls: Vec<_> = batch.iter().map(|queued| &*queued.call).collect();
+        // A call that is late only because an earlier one is, is repeated by its caller.
+        let latest = batch.iter().map(|queued| queued.latest).min();
+        let command = library::batch(&calls, latest.unwrap_or_default());
+        match self.servers.run::<Vec<Value>>(&command).await {
             Ok(results) => self.distribute(batch, results),
             // Some of them may need no memory.
             Err(error) if error.code() == Some(OUT_OF_MEMORY) => {

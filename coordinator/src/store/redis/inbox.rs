@@ -9,7 +9,7 @@ use super::RedisStore;
 use super::records::{self, corrupt};
 use crate::store::{Backlog, Placed, Result, Selection};
 
-/// How many messages one call scans, with up to three commands each: no call runs more than 500.
+/// How many messages one call scans, with up to two commands each: no call runs more than 500.
 pub(super) const STEP: usize = 150;
 
 /// The lists of an inbox.

@@ -53,11 +53,9 @@ impl KeyNames {
         format!("{}names:{base}", self.prefix)
     }
 
-    /// Returns the keys of an agent in the order that functions expect: its record, and its unshown, shown and repeated
-    /// messages. Batched functions make them of its name.
-    pub(super) fn agent(&self, id: &AgentId) -> [String; 4] {
-        let key = |part: &str| format!("{}{part}:{id}", self.prefix);
-        [key("agent"), key("unshown"), key("shown"), key("repeated")]
+    /// Returns the key of the record of an agent. Functions make its other keys of its name.
+    pub(super) fn agent(&self, id: &AgentId) -> String {
+        format!("{}agent:{id}", self.prefix)
     }
 
     /// Begins a function call with these keys. The first key never exists, and neither does the second one of a call without
@@ -81,6 +79,11 @@ impl KeyNames {
 
     /// Begins a function call about an agent.
     pub(super) fn call_about(&self, function: &str, id: &AgentId) -> Call {
-        self.call(function, self.agent(id))
+        self.call(function, [self.agent(id)])
+    }
+
+    /// Begins a function call about a message, and the agent that received it.
+    pub(super) fn call_about_message(&self, function: &str, id: &MessageId) -> Call {
+        self.call(function, [self.agent(&id.to()), self.message(id)])
     }
 }

@@ -99,19 +99,18 @@ impl Call {
     }
 }
 
-/// Returns the command for a batch of calls, each with its latest time. Their keys and their first arguments are the same.
-pub(super) fn batch(calls: &[(&Call, Timestamp)]) -> Cmd {
-    let first = calls.first().map(|(call, _)| *call);
+/// Returns the command for a batch of calls, which do nothing if they begin after that time of the server's clock. Their keys and their
+/// first arguments are the same.
+pub(super) fn batch(calls: &[&Call], latest: Timestamp) -> Cmd {
+    let first = calls.first();
     let mut command = fcall("batch", first.map_or(&[], |call| &call.keys), calls.len());
     for argument in first.iter().flat_map(|call| call.written_args().take(1)) {
         command.arg(argument);
     }
-    for (call, latest) in calls {
+    command.arg(latest.millis());
+    for call in calls {
         let args = call.written_args().skip(1);
-        command
-            .arg(&call.function)
-            .arg(latest.millis())
-            .arg(args.len());
+        command.arg(&call.function).arg(args.len());
         for argument in args {
             command.arg(argument);
         }

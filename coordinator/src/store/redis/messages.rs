@@ -51,8 +51,7 @@ pub(super) async fn announce(
     speaker: Option<&Speaker>,
     text: &str,
 ) -> Result<()> {
-    let [record, ..] = store.names.agent(from);
-    let mut call = store.names.call("announce", [record]);
+    let mut call = store.names.call_about("announce", from);
     call.arg(text);
     describe_speaker(&mut call, speaker);
     unless_refused(speaker, store.connection.invoke(&call).await?).map(drop)
@@ -68,15 +67,12 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
     else {
         return Ok(AnswerOutcome::NotFound);
     };
-    let keys = store
-        .names
-        .agent(&reply.from_agent)
-        .into_iter()
-        .chain([store.names.message(question)]);
-    let keys: Vec<_> = keys
-        .chain(store.names.agent(&reply.to_agent))
-        .chain([store.names.message(&reply.id)])
-        .collect();
+    let keys = [
+        store.names.agent(&reply.from_agent),
+        store.names.message(question),
+        store.names.agent(&reply.to_agent),
+        store.names.message(&reply.id),
+    ];
     let envelope = records::write(reply)?;
     let call = |function| -> Result<Call> {
         let mut call = store.names.call(function, keys.clone());
@@ -124,9 +120,9 @@ pub(super) async fn reach_person(store: &RedisStore, reached: &PersonReached) ->
     if !reached.message.to().is_human() {
         return Ok(false);
     }
-    let keys = store.names.agent(&AgentId::human()).into_iter();
-    let keys = keys.chain([store.names.message(&reached.message)]);
-    let mut call = store.names.call("reach_person", keys);
+    let mut call = store
+        .names
+        .call_about_message("reach_person", &reached.message);
     call.arg(store.wakes.origin())
         .arg(reached.message.as_str())
         .arg(reached.stage.as_str())
@@ -146,9 +142,7 @@ pub(super) async fn conclude(store: &RedisStore, conclusion: &Conclusion) -> Res
     if question.from() != conclusion.asker {
         return Ok(None);
     }
-    let keys = store.names.agent(&question.to()).into_iter();
-    let keys = keys.chain([store.names.message(question)]);
-    let mut call = store.names.call("conclude", keys);
+    let mut call = store.names.call_about_message("conclude", question);
     call.arg(store.wakes.origin())
         .arg(question.as_str())
         .arg(conclusion.stage.as_str())
@@ -428,9 +422,7 @@ async fn read_message(
     id: &MessageId,
     field: &str,
 ) -> Result<Option<(String, String, Option<String>)>> {
-    let keys = store.names.agent(&id.to()).into_iter();
-    let keys = keys.chain([store.names.message(id)]);
-    let mut call = store.names.call("message", keys);
+    let mut call = store.names.call_about_message("message", id);
     store
         .connection
         .invoke(call.arg(id.as_str()).arg(field))

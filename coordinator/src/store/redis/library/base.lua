@@ -32,18 +32,18 @@ local AHEAD_MAX = 2000
 -- How many messages the step expired, and whether it is a batch.
 local expired, is_batch
 
--- The time as text, and the beginning of the entries of the log, once one is needed.
-local now_text, entry_head
+-- The time as text, the last time that a call may have, and the beginning of the entries of the log, once one is needed.
+-- Times have 13 digits, and NEVER begins with a 9, so texts have their order: the conversion to a number takes longer.
+local now_text, ahead_text, entry_head
 
 -- Begins a step, which runs one call or several.
 local function begin(keys)
   fleet = string.sub(keys[1], 1, -2)
   log_size, logged, expired, is_batch = 0, 0, 0, false
   has_peers, log_end, entry_head = nil, nil, nil
-  -- Lua writes numbers of up to 14 digits without an exponent, which is enough for times in milliseconds.
   local clock = redis.call('TIME')
   now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-  now_text = string.format('%.0f', now)
+  now_text, ahead_text = string.format('%d', now), string.format('%d', now + AHEAD_MAX)
 end
 
 -- Runs a call, unless it is late: it would act by rights that may have ended, and its caller waits no longer. `last` is the time
@@ -52,8 +52,7 @@ local function run(body, last, ...)
   -- Calls of other fleets share this state: one that selects no agent must not find theirs.
   name, agent, unshown, shown = nil, nil, nil, nil
   woken_count, is_news, speaking = 0, false, nil
-  last = tonumber(last)
-  if now > last or last > now + AHEAD_MAX then
+  if now_text > last or last > ahead_text then
     return { err = 'LATE ' .. now .. ' it was under way for too long, and was not done' }
   end
   return body(...)
@@ -66,22 +65,17 @@ local function read_end()
   end
 end
 
--- Selects the agent of the call by the position of its keys: its record and its inbox.
+-- Selects an agent by its name: its record and its inbox.
 -- Its inbox is two sorted sets by position: the messages that the present session was not shown, and the others. Each member
--- is 'id end'. A further set, which seldom exists, has the messages that an earlier session or context was shown.
-local function use(keys, at)
-  agent, unshown, shown = keys[at], keys[at + 1], keys[at + 2]
-  name = string.sub(agent, #fleet + 7)
-end
-
--- Selects an agent by its name.
+-- is 'id end'.
 local function use_named(title)
   name, agent = title, fleet .. 'agent:' .. title
   unshown, shown = fleet .. 'unshown:' .. title, fleet .. 'shown:' .. title
 end
 
-local function repeated_key()
-  return fleet .. 'repeated:' .. name
+-- Selects an agent by the key of its record.
+local function use(key)
+  use_named(string.sub(key, #fleet + 7))
 end
 
 -- By the number of the id alone: a repeated call has the same number, also under another sender's name.
@@ -299,6 +293,9 @@ local function grouped(place, position, host, is_question)
   return (from == 'system' and 'alarms' or 'notices') .. rest, 'notices ' .. host .. rest
 end
 
+-- Whether the last message that left an inbox had been shown: the next one is in the same list more often than not.
+local was_last_shown = true
+
 -- Removes a message from the inbox. Returns whether it was there.
 local function take_out(place)
   if name == 'human' then
@@ -311,8 +308,15 @@ local function take_out(place)
     redis.call('HDEL', hosts_key(), id)
     redis.call('ZREM', groups_key(), grouped(place, position, host, is_question))
   end
-  if redis.call('ZREM', shown, place) == 1 or redis.call('ZREM', unshown, place) == 1 then
-    redis.call('SREM', repeated_key(), place)
+  local first, second = shown, unshown
+  if not was_last_shown then
+    first, second = unshown, shown
+  end
+  if redis.call('ZREM', first, place) == 1 then
+    return true
+  end
+  if redis.call('ZREM', second, place) == 1 then
+    was_last_shown = not was_last_shown
     return true
   end
 end
@@ -378,7 +382,7 @@ end
 -- writes for every message. Returns the new time to record, or nothing if it expired more than a few messages; then the call
 -- is repeated.
 local function expire(due)
-  if not due or now < tonumber(due) then
+  if not due or now_text < due then
     return due or NEVER
   end
   local most = is_batch and EXPIRED_OF_BATCH_MAX - expired or name == 'human' and EXPIRED_OF_PEOPLE_MAX or EXPIRED_MAX

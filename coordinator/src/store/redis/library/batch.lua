@@ -18,15 +18,16 @@ end
 
 -- Runs batched functions, in their order. Returns the results of `part`. Once they have expired more than a few messages, the rest
 -- of them are not begun, and have no result.
--- KEYS: -, --. ARGV: origin of the wakes, then for each call its function, its last time, the number of its arguments, and its arguments
+-- KEYS: -, --. ARGV: origin of the wakes, the last time of all calls, then of each its function, the number of its arguments, and its
+-- arguments
 functions[#functions + 1] = { 'batch', LARGE, function(keys, args)
   begin(keys)
   is_batch = true
-  local results, origin, at, count = {}, args[1], 2, #args
+  local results, origin, last, at, count = {}, args[1], args[2], 3, #args
   while at <= count and expired <= EXPIRED_FEW do
-    local own = tonumber(args[at + 2])
-    results[#results + 1] = part(args[at], args[at + 1], origin, args, at + 2, own)
-    at = at + 3 + own
+    local own = tonumber(args[at + 1])
+    results[#results + 1] = part(args[at], last, origin, args, at + 1, own)
+    at = at + 2 + own
   end
   append_log()
   return results

@@ -35,7 +35,7 @@ end
 
 -- Records that the inbox may have an expired message from that time on. Most messages expire later than an earlier one.
 local function due_from(expires, due)
-  if tonumber(expires) < tonumber(due) then
+  if expires < due then
     redis.call('HSET', agent, 'due', expires)
     plan('expire', name, expires)
   end

@@ -1,9 +1,9 @@
 -- The work of duties: messages whose life is over leave their inboxes, and agents that did not come back are deleted.
 
 -- Expires messages of an inbox. Returns how long until the next one expires, or nothing if the inbox is empty.
--- KEYS: -, agent, unshown, shown, repeated
+-- KEYS: -, agent
 define('expire', SMALL, function(keys)
-  use(keys, 2)
+  use(keys[2])
   local due = redis.call('HGET', agent, 'due')
   if not due then
     return false
@@ -17,10 +17,10 @@ end)
 
 -- Deletes an agent that did not come back and leaves nothing, and a one-shot session whose hold has ended. Returns how long
 -- until it must be checked again, or nothing if the agent is gone or stays for good.
--- KEYS: -, agent, unshown, shown, repeated. ARGV: how long a fleeting agent may take to come back, how long any other one may,
+-- KEYS: -, agent. ARGV: how long a fleeting agent may take to come back, how long any other one may,
 -- how long positions are stored
 define('withdraw', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local due = redis.call('HGET', agent, 'due')
   local ends, is_one_shot = end_of_name(args[1], args[2])
   if not due or not ends then

@@ -123,7 +123,7 @@ end)
 local function is_asker_gone(key)
   local record = redis.call('HMGET', agent, 'registered_at', 'host')
   local stored = read_further_facts(redis.call('HGET', key, 'facts')).stored
-  if not record[1] or tonumber(record[1]) <= tonumber(stored) then
+  if not record[1] or record[1] <= stored then
     return not record[1]
   end
   local host = cjson.decode(redis.call('HGET', key, 'env')).from_host
@@ -132,33 +132,32 @@ end
 
 -- Returns since when the host of the agent in use has had the name.
 local function held_since()
-  local since = speaking == name and speaking_since or redis.call('HGET', agent, 'registered_at')
-  return tonumber(since or NEVER)
+  return speaking == name and speaking_since or redis.call('HGET', agent, 'registered_at') or NEVER
 end
 
 -- Returns whether the agent in use received the message with these facts: it was stored since that time, or is in the inbox.
 local function has_received(id, kept, facts, since)
   -- The time of storing is the end of the facts, and has 13 digits.
-  return since <= tonumber(string.sub(kept, -13)) or in_inbox(id, facts)
+  return since <= string.sub(kept, -13) or in_inbox(id, facts)
 end
 
 -- Sends a reply and settles the question in one step. Returns as `send` does, or {'unknown'}, {'withdrawn'} or {'answered', reply}.
--- KEYS: -, keys of the agent that answers, the question, keys of the agent that asked, the reply
+-- KEYS: -, the agent that answers, the question, the agent that asked, the reply
 -- ARGV: origin of the wake, question, then of the reply as for `put`
 local function answer(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local question, reply = args[2], args[3]
   local outdated = refused_speaker(args, 12)
   if outdated then
     return outdated
   end
-  local kept = redis.call('HMGET', keys[6], 'facts', 'reply', 'reply_call')
+  local kept = redis.call('HMGET', keys[3], 'facts', 'reply', 'reply_call')
   local facts = read_facts(kept[1], question)
   if not facts or not has_received(question, kept[1], facts, held_since()) then
     return { 'unknown' }
   end
   if kept[2] then
-    use(keys, 7)
+    use(keys[4])
     local key = message_key(kept[2])
     local is_same = kept[3] == call_of(args[6]) and redis.call('HEXISTS', key, 'env') == 1
     return is_same and repeated_call(key, args[5]) or { 'answered', kept[2] }
@@ -166,23 +165,23 @@ local function answer(keys, args)
   if not expire_due() then
     return AGAIN
   end
-  if string.find(redis.call('HGET', keys[6], 'history') or '', '\nwithdrawn ', 1, true) then
+  if string.find(redis.call('HGET', keys[3], 'history') or '', '\nwithdrawn ', 1, true) then
     return { 'withdrawn' }
   end
-  use(keys, 7)
-  if is_asker_gone(keys[6]) then
+  use(keys[4])
+  if is_asker_gone(keys[3]) then
     return { 'nobody' }
   end
-  local due, refused, is_sole, session = refusal(keys[11], args, 3)
+  local due, refused, is_sole, session = refusal(keys[5], args, 3)
   if refused then
     return refused
   end
-  local position = put(keys[11], due, args, 3)
+  local position = put(keys[5], due, args, 3)
   wake('receipt', name)
   redis.call('HDEL', waits_key(facts.from), question)
-  use(keys, 2)
-  local history = (redis.call('HGET', keys[6], 'history') or '') .. step('answered', now_text, 'reply', '-', reply)
-  redis.call('HSET', keys[6], 'reply', reply, 'reply_call', call_of(args[6]), 'history', history)
+  use(keys[2])
+  local history = (redis.call('HGET', keys[3], 'history') or '') .. step('answered', now_text, 'reply', '-', reply)
+  redis.call('HSET', keys[3], 'reply', reply, 'reply_call', call_of(args[6]), 'history', history)
   settle(question, facts)
   publish(args[1])
   return { 'stored', position, is_sole, session }
@@ -197,23 +196,23 @@ local ENDS = { answered = true, taken = true, applied = true, withdrawn = true, 
 
 -- Records the outcome of a question. Returns 1 if that was news, else 0, nothing without such a question, or the result of
 -- `refused_speaker`.
--- KEYS: -, keys of the agent that was asked, the question
+-- KEYS: -, the agent that was asked, the question
 -- ARGV: origin of the wake, question, stage, via, the key that is used or '', the speaker
 define('conclude', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local outdated = refused_speaker(args, 6)
   if outdated then
     return outdated
   end
   local question, stage = args[2], args[3]
-  local kept = redis.call('HMGET', keys[6], 'facts', 'history')
+  local kept = redis.call('HMGET', keys[3], 'facts', 'history')
   local facts = read_facts(kept[1], question)
   if not facts then
     return false
   end
-  if tonumber(facts.expires) <= now then
+  if facts.expires <= now_text then
     expire_one(question, facts.expires, facts.expires)
-    kept[2] = redis.call('HGET', keys[6], 'history')
+    kept[2] = redis.call('HGET', keys[3], 'history')
   end
   local history = kept[2] or ''
   local last = string.match(history, '([%a_]+) %d+ %S+ %S+ %S+$')
@@ -226,7 +225,7 @@ define('conclude', SMALL, function(keys, args)
   if not follows then
     return 0
   end
-  redis.call('HSET', keys[6], 'history', history .. step(stage, now_text, args[4], '-', '-'))
+  redis.call('HSET', keys[3], 'history', history .. step(stage, now_text, args[4], '-', '-'))
   if stage == 'withdrawn' then
     settle(question, facts)
     redis.call('HDEL', waits_key(facts.from), question)
@@ -253,7 +252,7 @@ define_batched('acknowledge', SMALL, function(_, args, at, count)
     local facts = read_facts(kept, id)
     local is_own = facts and has_received(id, kept, facts, since)
     if is_own then
-      if tonumber(facts.expires) <= now then
+      if facts.expires <= now_text then
         expire_one(id, facts.expires, facts.expires)
       end
       if settle(id, facts) then
@@ -267,14 +266,14 @@ define_batched('acknowledge', SMALL, function(_, args, at, count)
 end)
 
 -- Records that a message reached a person. Returns 1 if that was news, else 0.
--- KEYS: -, keys of `human`, the message. ARGV: origin of the wake, message, stage, via, '@' and the name
+-- KEYS: -, `human`, the message. ARGV: origin of the wake, message, stage, via, '@' and the name
 define('reach_person', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local id, stage, via, who = args[2], args[3], args[4], args[5]
-  local kept = redis.call('HMGET', keys[6], 'facts', 'history')
+  local kept = redis.call('HMGET', keys[3], 'facts', 'history')
   local facts, history = read_facts(kept[1], id), kept[2] or ''
   local last = string.match(history, '([%a_]+) %d+ %S+ %S+ %S+$')
-  if not facts or tonumber(facts.expires) <= now or ENDS[last] then
+  if not facts or facts.expires <= now_text or ENDS[last] then
     return 0
   end
   for passed, way, person in string.gmatch(history, '([%a_]+) %d+ (%S+) (%S+) %S+') do
@@ -282,7 +281,7 @@ define('reach_person', SMALL, function(keys, args)
       return 0
     end
   end
-  redis.call('HSET', keys[6], 'history', history .. step(stage, now_text, via, who, '-'))
+  redis.call('HSET', keys[3], 'history', history .. step(stage, now_text, via, who, '-'))
   log('receipt', name, about_message(facts.from, id) .. field('stage', stage) .. field('via', via))
   wake('receipt', facts.from)
   publish(args[1])
@@ -336,15 +335,9 @@ local function proves(stage, furthest, was_shown, here)
   return beyond and (stage ~= 'seen' or here)
 end
 
--- Moves a message of the inbox to those that were shown, or marks one that an earlier context was shown.
-local function show(id, facts, is_over)
+-- Moves a message of the inbox to those that were shown.
+local function show(id, facts)
   local place = member(id, facts)
-  if is_over then
-    if in_inbox(id, facts) then
-      redis.call('SADD', repeated_key(), place)
-    end
-    return
-  end
   local position = redis.call('ZSCORE', unshown, place)
   if position then
     redis.call('ZREM', unshown, place)
@@ -362,7 +355,7 @@ local function advance(id, since, stage, via, seen_via, session, is_over, entry,
   if not facts or not has_received(id, kept[1], facts, since) then
     return 0
   end
-  if tonumber(facts.expires) <= now then
+  if facts.expires <= now_text then
     expire_one(id, facts.expires, facts.expires)
     history = redis.call('HGET', key, 'history') or ''
   end
@@ -371,8 +364,8 @@ local function advance(id, since, stage, via, seen_via, session, is_over, entry,
     return 0
   end
   local recorded = 0
-  if stage == 'in_session' then
-    show(id, facts, is_over)
+  if stage == 'in_session' and not is_over then
+    show(id, facts)
   end
   if proves(stage, furthest, was_shown, here) then
     if stage == 'in_session' and not on_host then
@@ -420,8 +413,7 @@ define_batched('advance', SMALL, function(origin, args, at, count)
       end
       enter_context(context)
     end
-    local generation = string.match(whose, '^%d+')
-    session = which == 0 and generation or generation .. '.' .. which
+    session = session_name(string.match(whose, '^%d+'), context)
     is_over = which < present
   end
   local advanced, since, width = {}, held_since(), seen_via == '' and 2 or 3

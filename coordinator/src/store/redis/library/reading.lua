@@ -32,53 +32,65 @@ local function candidates(lists, after, most)
   return places, true
 end
 
--- Returns the envelope, if the message matches.
-local function wanted_envelope(id, kind, thread)
+-- Returns whether a message is of the wanted kind and thread.
+local function is_wanted(id, kind, thread)
   if kind == 'any' and thread == '' then
-    return redis.call('HGET', message_key(id), 'env')
+    return true
   end
-  -- The envelopes of the others may be long.
   local kept = redis.call('HGET', message_key(id), 'facts')
   local facts = kept and read_further_facts(kept)
   if not facts or (thread ~= '' and facts.thread ~= thread) then
     return false
   end
-  return (kind == 'any' or (kind == 'reply') == (facts.kind == 'reply')) and redis.call('HGET', message_key(id), 'env')
+  return kind == 'any' or (kind == 'reply') == (facts.kind == 'reply')
+end
+
+-- Returns whether an earlier session or context was shown the message with that history.
+local function was_shown_before(history, session)
+  for whose in string.gmatch(history or '', '\nin_session %d+ %S+ (%S+)') do
+    if whose ~= session then
+      return true
+    end
+  end
+  return false
 end
 
 -- Reads a part of the inbox. Returns {position to continue at, or '' at the end, position, envelope, '1' if repeated or '',
 -- position, ...}.
--- KEYS: -, agent, unshown, shown, repeated. ARGV: 'inbox' or 'unshown', after, limit, 'any', 'message' or 'reply', thread or '',
+-- KEYS: -, agent. ARGV: 'inbox' or 'unshown', after, limit, 'any', 'message' or 'reply', thread or '',
 -- limit of messages to look at, bytes after which to stop
 define('page', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   if not expire_due() then
     return AGAIN
   end
   local limit, room = tonumber(args[3]), tonumber(args[7])
   local lists = args[1] == 'inbox' and { unshown, shown } or { unshown }
   local found, more = candidates(lists, known_position(args[2]), tonumber(args[6]))
-  local some_repeated = #found > 0 and redis.call('EXISTS', repeated_key()) == 1
   local page = { more and tostring(found[#found].position) or '' }
+  local generation, context = string.match(redis.call('HGET', agent, 'session') or '', '^(%d+) %S+ (%d+)$')
+  local session = generation and session_name(generation, context)
   for _, place in ipairs(found) do
     if #page > limit * 3 or room < 0 then
       page[1] = room < 0 and page[#page - 2] or ''
       break
     end
-    local envelope = wanted_envelope(string.match(place.member, '^%S+'), args[4], args[5])
-    if envelope then
-      room = room - #envelope
+    local id = string.match(place.member, '^%S+')
+    -- The envelopes of the others may be long.
+    local kept = is_wanted(id, args[4], args[5]) and redis.call('HMGET', message_key(id), 'env', 'history') or {}
+    if kept[1] then
+      room = room - #kept[1]
       page[#page + 1] = tostring(place.position)
-      page[#page + 1] = envelope
-      page[#page + 1] = some_repeated and redis.call('SISMEMBER', repeated_key(), place.member) == 1 and '1' or ''
+      page[#page + 1] = kept[1]
+      page[#page + 1] = was_shown_before(kept[2], session) and '1' or ''
     end
   end
   return page
 end)
 
--- Counts the inbox. Returns {count, time of acceptance of the oldest or nothing}. KEYS: -, agent, unshown, shown, repeated
+-- Counts the inbox. Returns {count, time of acceptance of the oldest or nothing}. KEYS: -, agent
 define('pending', SMALL, function(keys)
-  use(keys, 2)
+  use(keys[2])
   if not expire_due() then
     return AGAIN
   end
@@ -89,10 +101,10 @@ end)
 
 -- Reads the open questions to people, unless they are those with the known mark: their number and the latest. No other questions
 -- have both, because each later one is the latest. Returns {mark, place, place, ...}, without places if the mark is the known one.
--- A place is the id and the time of expiry: an agent can use an id again. KEYS: -, human, unshown, shown, repeated.
+-- A place is the id and the time of expiry: an agent can use an id again. KEYS: -, human.
 -- ARGV: known mark or ''
 define('open_questions', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   if not expire_due() then
     return AGAIN
   end
@@ -118,19 +130,19 @@ define('times', SMALL, function(_, args)
 end)
 
 -- Reads a message. Returns {that field of it, history, reply}, or nothing if it is not stored.
--- KEYS: -, agent, unshown, shown, repeated, message. ARGV: id, field
+-- KEYS: -, agent, message. ARGV: id, field
 define('message', SMALL, function(keys, args)
-  use(keys, 2)
-  local facts = redis.call('HGET', keys[6], 'facts')
+  use(keys[2])
+  local facts = redis.call('HGET', keys[3], 'facts')
   local found = read_facts(facts, args[1])
   if not found then
     return false
   end
-  if tonumber(found.expires) <= now then
+  if found.expires <= now_text then
     expire_one(args[1], found.expires, found.expires)
     publish('-')
   end
-  local kept = redis.call('HMGET', keys[6], args[2], 'history', 'reply')
+  local kept = redis.call('HMGET', keys[3], args[2], 'history', 'reply')
   return { kept[1], 'stored ' .. read_further_facts(facts).stored .. ' - - -' .. (kept[2] or ''), kept[3] }
 end)
 
@@ -248,7 +260,7 @@ end)
 -- when; or nothing.
 -- KEYS: -, agent
 define('holder', SMALL, function(keys)
-  use(keys, 2)
+  use(keys[2])
   local known = redis.call('HGET', folded_key(), string.lower(name)) or name
   local kept = redis.call('HMGET', fleet .. 'agent:' .. known, 'host', 'registered_at')
   if kept[1] and kept[1] ~= '' then

@@ -74,6 +74,11 @@ local function is_of(session, whose)
   return string.find(session, whose, 1, true) == 1 and string.byte(session, #whose + 1) == 32
 end
 
+-- Returns the name of a session in histories: its generation and, but for the first one, its context.
+local function session_name(generation, context)
+  return context == '0' and generation or generation .. '.' .. context
+end
+
 -- Returns the present context as text, or nothing if the session is outdated.
 local function context_of(whose)
   local session = speaking == name and speaking_session or redis.call('HGET', agent, 'session') or ''
@@ -95,22 +100,21 @@ local function refused_speaker(args, at)
     return
   end
   local record = title == name and agent or fleet .. 'agent:' .. title
-  local kept = redis.call('HMGET', record, 'session', 'host', 'registered_at')
-  local session, of = kept[1], kept[2]
-  speaking, speaking_session, speaking_since = title, session, kept[3]
+  local kept = redis.call('HMGET', record, 'session', 'registered_at')
+  local session = kept[1]
+  speaking, speaking_session, speaking_since = title, session, kept[2]
   if not session or whose ~= '' and not is_of(session, whose) then
     return { 'outdated' }
   end
-  if whose == '' and of and of ~= '' and of ~= host then
+  local of = whose == '' and redis.call('HGET', record, 'host')
+  if of and of ~= '' and of ~= host then
     return { 'reserved', of }
   end
 end
 
--- Marks every message of the inbox as not shown; those that were shown come to the session as repeated.
+-- Makes every message of the inbox one that was not shown; those that were come to the session as repeated.
 local function unshow()
-  local marked = redis.call('ZRANGE', shown, 0, -1)
-  if #marked > 0 then
-    redis.call('SADD', repeated_key(), unpack(marked))
+  if redis.call('EXISTS', shown) == 1 then
     redis.call('ZUNIONSTORE', unshown, 2, unshown, shown)
     redis.call('DEL', shown)
   end
@@ -199,7 +203,8 @@ local function forget(life)
   if record[6] == '1' then
     reserve(record[3], record[4] or '', record[7], life)
   end
-  redis.call('DEL', agent, unshown, shown, repeated_key(), asked_key(name), waits_key(name))
+  -- Earlier builds had a set of repeated messages.
+  redis.call('DEL', agent, unshown, shown, fleet .. 'repeated:' .. name, asked_key(name), waits_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
   cancel('expire', name)
   if redis.call('HEXISTS', claims_key(), 'withdraw ' .. name) == 0 then
@@ -267,7 +272,7 @@ end
 -- agents of the key, whether the name stays reserved when the agent is deleted, the key that is used or '', the word for the
 -- connection, how long a fleeting agent may take to come back, how long any other one may
 define('claim', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local instance, context, host, base, slot = args[1], args[8], args[4], args[12], args[13]
   if not may_have(base, slot, host) then
     return false
@@ -326,7 +331,7 @@ end)
 
 -- Renews a hold. Returns 1, or 0 if the session is outdated. KEYS: -, agent. ARGV: whose, lease
 define('renew', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   if is_outdated(args[1]) then
     return 0
   end
@@ -339,7 +344,7 @@ end)
 -- KEYS: -, agent. ARGV: whose, link, whether the session is over, how long positions are stored, the key that is used or '',
 -- the word for the end, the new name of the session or ''
 define('release', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local record = redis.call('HMGET', agent, 'link', 'due', 'fleeting', 'one_shot', 'uid', 'state')
   local is_over, is_one_shot = args[3] == '1', record[4] == '1'
   if is_outdated(args[1]) or record[1] ~= args[2] or (is_one_shot and not is_over) then
@@ -372,7 +377,7 @@ end
 -- another one.
 -- KEYS: -, agent. ARGV: how long positions are stored, host or '', entry of the log or ''
 define('unregister', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local due = redis.call('HGET', agent, 'due')
   if not due then
     return 0
@@ -399,7 +404,7 @@ end)
 -- deleted before ends too.
 -- KEYS: -, agent. ARGV: how long positions are stored, host or '', whether the name is free for all hosts, entry of the log or ''
 define('remove', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local held = redis.call('HGET', agent, 'held_until')
   if not held and (args[3] == '0' or redis.call('DEL', former_key(name)) == 0) then
     return 0
@@ -500,7 +505,7 @@ end)
 -- KEYS: -, agent. ARGV: uid for a new name, host, the key or '', limit of agents of the key, whether the name stays reserved
 -- for the host
 define('introduce', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local is_known = redis.call('EXISTS', agent) == 1
   local of = is_known and other_host(args[2]) or not is_known and args[2] ~= '' and former_host()
   if of and of ~= args[2] then
@@ -529,7 +534,7 @@ end)
 -- ARGV: the speaker, context or '', how long it counts as online or '', the key that is used or '', the new state or '', field,
 -- value, field, value, ...
 define('amend', SMALL, function(keys, args)
-  use(keys, 2)
+  use(keys[2])
   local refused = refused_speaker(args, 1)
   if refused then
     return refused
