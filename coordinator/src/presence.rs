@@ -230,8 +230,8 @@ pub(crate) struct Present {
 
 impl Present {
     /// Waits until another connection has replaced this one.
-    pub(crate) async fn replaced(&self) {
-        self.replaced.cancelled().await;
+    pub(crate) fn replaced(&self) -> impl Future<Output = ()> + use<> {
+        self.replaced.clone().cancelled_owned()
     }
 
     /// Records how many milliseconds the clock of the connection's host is ahead of ours.

@@ -50,6 +50,9 @@ impl From<Gone> for EndReason {
 impl Session {
     /// Lets running calls finish, and ends the link then.
     pub(super) fn drain(&mut self) {
+        if self.drain_until.is_some() {
+            return;
+        }
         self.drain_until = Some(Instant::now() + DRAIN);
         self.outbox
             .push(Outgoing::notification("draining", &Empty {}).text());

@@ -9,6 +9,7 @@ mod end;
 mod finished;
 mod hello;
 mod incoming;
+mod interruptions;
 mod ledger;
 mod missing;
 mod outbox;
@@ -37,6 +38,7 @@ use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::end::EndReason;
 use self::finished::{Calls, Finished, Running, beside};
+use self::interruptions::{Interruption, Interruptions};
 use self::ledger::{Ledger, Noted};
 use self::outbox::Outbox;
 use crate::auth::Stay;
@@ -57,12 +59,12 @@ pub(crate) fn serve(
     services: Arc<Services>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> {
-    let greeting = Box::pin(greet(upgraded, stay, services, stop.clone()));
+    let greeting = Box::pin(greet(upgraded, stay, services, stop));
     async move {
         let Some(mut session) = greeting.await else {
             return;
         };
-        let end = session.run(&stop).await;
+        let end = session.run().await;
         // Pending store calls have their own deadline, which is no later than this.
         let _ = timeout(CALL_DEADLINE, Box::pin(session.finish())).await;
         session.note_end(&end);
@@ -90,7 +92,7 @@ async fn greet(
     };
     let agent = &admitted.caller.agent;
     tracing::info!(agent.id = %agent, "agent {agent} connected");
-    Some(Session::new(connection, stay, services, admitted))
+    Some(Session::new(connection, stay, services, admitted, stop))
 }
 
 /// The events of the loop.
@@ -101,9 +103,7 @@ enum Woken {
     Delivery(delivery::PushedPage),
     Renewed(Result<bool, StoreError>),
     News(News),
-    Replaced,
-    Revoked,
-    Stop,
+    Interrupted(Interruption),
     Tick,
 }
 
@@ -116,7 +116,11 @@ struct Session {
     alarm: Pin<Box<Sleep>>,
     services: Arc<Services>,
     caller: Caller,
+    stop: CancellationToken,
     present: Option<Present>,
+    interruptions: Interruptions,
+    /// One that came while the link waited for its turn.
+    interrupted: Option<Interruption>,
     /// Set if a terminal prints the messages of `human` as they arrive.
     reading_along: Option<ReadingAlong>,
     listener: Listener,
@@ -148,6 +152,7 @@ impl Session {
         stay: Stay,
         services: Arc<Services>,
         admitted: hello::Admitted,
+        stop: CancellationToken,
     ) -> Self {
         let hello::Admitted {
             caller,
@@ -158,8 +163,11 @@ impl Session {
             is_new,
             context,
         } = admitted;
-        let now = Instant::now();
+        let (now, principal) = (Instant::now(), Arc::clone(stay.principal()));
         Self {
+            interruptions: Interruptions::new(stop.clone(), present.as_ref(), principal),
+            interrupted: None,
+            stop,
             listener: services.presence.listen_to_inbox(&caller.agent),
             delivery: Delivery::new(delivered, pushes),
             connection,
@@ -187,14 +195,14 @@ impl Session {
         }
     }
 
-    async fn run(&mut self, stop: &CancellationToken) -> EndReason {
+    async fn run(&mut self) -> EndReason {
         let principal = Arc::clone(self.stay.principal());
         self.delivery.ring(self.waits());
         self.pump();
         loop {
-            let event = self.next_event(stop).await;
+            let event = self.next_event().await;
             let began = Instant::now();
-            let handled = self.handle(event, stop);
+            let handled = self.handle(event);
             principal.turns().note(began.elapsed());
             let written = self.write().await;
             match handled {
@@ -203,15 +211,11 @@ impl Session {
                 Ok(_) if written.is_err() || self.is_over() => return EndReason::Gone,
                 Ok(has_more) if has_more || principal.turns().is_busy() => {
                     // The end of the credential or of the coordinator does not wait for it.
-                    let ends = async {
-                        tokio::select! {
-                            () = principal.ended() => {}
-                            () = stop.cancelled(), if self.drain_until.is_none() => {}
-                        }
-                    };
+                    let (interruptions, interrupted) =
+                        (&mut self.interruptions, &mut self.interrupted);
                     let turn = async {
                         tokio::select! {
-                            () = ends => {}
+                            interruption = interruptions.next() => *interrupted = Some(interruption),
                             _ = principal.turns().next() => {}
                         }
                     };
@@ -224,10 +228,10 @@ impl Session {
     }
 
     /// Handles an event, and more that are ready, as many as are handled together. Returns whether there may be more.
-    fn handle(&mut self, first: Woken, stop: &CancellationToken) -> Result<bool, EndReason> {
+    fn handle(&mut self, first: Woken) -> Result<bool, EndReason> {
         let mut event = Some(first);
         for _ in 0..TOGETHER {
-            let ready = || self.next_event(stop).now_or_never();
+            let ready = || self.next_event().now_or_never();
             let Some(event) = event.take().or_else(ready) else {
                 return Ok(false);
             };
@@ -262,7 +266,10 @@ impl Session {
         beside(writing, calls, ledger, &mut self.finished, &mut self.noted).await
     }
 
-    async fn next_event(&mut self, stop: &CancellationToken) -> Woken {
+    async fn next_event(&mut self) -> Woken {
+        if let Some(interruption) = self.interrupted.take() {
+            return Woken::Interrupted(interruption);
+        }
         // First, so that no entry of the ledger starts before it.
         if let Some(noted) = self.noted.take() {
             return Woken::Noted(noted);
@@ -279,9 +286,7 @@ impl Session {
         }
         tokio::select! {
             biased;
-            () = stop.cancelled(), if self.drain_until.is_none() => Woken::Stop,
-            () = replaced(self.present.as_ref()) => Woken::Replaced,
-            () = self.stay.principal().ended() => Woken::Revoked,
+            interruption = self.interruptions.next() => Woken::Interrupted(interruption),
             Some(finished) = self.calls.next(), if !self.calls.is_empty() => Woken::Finished(finished),
             noted = self.ledger.noted() => Woken::Noted(noted),
             page = self.delivery.page() => Woken::Delivery(page),
@@ -328,9 +333,9 @@ impl Session {
             Woken::Renewed(renewed) => self.on_renewed(renewed)?,
             Woken::News(News::Receipt) => {}
             Woken::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
-            Woken::Replaced => return Err(EndReason::TakenOver),
-            Woken::Revoked => return Err(EndReason::Revoked),
-            Woken::Stop => self.drain(),
+            Woken::Interrupted(Interruption::Replaced) => return Err(EndReason::TakenOver),
+            Woken::Interrupted(Interruption::Revoked) => return Err(EndReason::Revoked),
+            Woken::Interrupted(Interruption::Stop) => self.drain(),
             Woken::Tick => {}
         }
         let drained = self.calls_at_work() == 0 && self.ledger.is_empty();
@@ -472,7 +477,10 @@ impl Session {
     /// Continues the session as another agent; running calls end as the agent that started them.
     fn become_other(&mut self, caller: Caller) {
         tracing::info!(agent.id = %caller.agent, "agent {} is now {}", self.caller.agent, caller.agent);
-        self.present = Some(self.services.presence.enter(&caller.agent));
+        let present = self.services.presence.enter(&caller.agent);
+        let principal = Arc::clone(self.stay.principal());
+        self.interruptions = Interruptions::new(self.stop.clone(), Some(&present), principal);
+        self.present = Some(present);
         self.listener = self.services.presence.listen_to_inbox(&caller.agent);
         self.delivery.begin_again();
         // A renewal for the old name could end the session under the new one.
@@ -480,13 +488,6 @@ impl Session {
         self.delivery.ring(0);
         self.renewed = Instant::now();
         self.caller = caller;
-    }
-}
-
-async fn replaced(present: Option<&Present>) {
-    match present {
-        Some(present) => present.replaced().await,
-        None => std::future::pending().await,
     }
 }
 
