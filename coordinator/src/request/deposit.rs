@@ -1,5 +1,6 @@
 //! Storing one message or reply, and reporting it to its sender.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use c3po_shared::audit::{Entry, Event};
@@ -100,7 +101,8 @@ pub(super) async fn deposit(
     to: &AgentId,
 ) -> Result<Accepted, Refusal> {
     draft.permission.check(services, caller, to).await?;
-    let storing = store_draft(services, caller, call, draft, to);
+    // Pinned here: a future that is passed as an argument takes its size twice.
+    let storing = pin!(store_draft(services, caller, call, draft, to));
     if draft.kind == Kind::Broadcast {
         // A broadcast needs no answer, so it cannot continue a loop.
         return storing.await;
@@ -141,7 +143,10 @@ async fn store_draft(
             login,
             speaker: caller.speaker(),
         };
-        let outcome = heard(services, caller, &send.message, store(services, &send)).await?;
+        let outcome = {
+            let taking = pin!(store(services, &send));
+            heard(services, caller, &send.message, taking).await?
+        };
         if let Some(sent) = sent(services, caller, send.message, outcome).await? {
             return Ok(sent);
         }

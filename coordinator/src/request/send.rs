@@ -11,6 +11,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::{Kind, ReplyStatus};
 use futures_util::StreamExt;
 use futures_util::stream;
+use std::pin::pin;
 use std::time::Duration;
 
 use super::deposit::{
@@ -158,7 +159,8 @@ async fn send_to_one(
             outcome => return outcome,
         }
     }
-    let recipient = target::recipient(services, &caller.principal, &name, host).await?;
+    let looking = target::recipient(services, &caller.principal, &name, host);
+    let recipient = Box::pin(looking).await?;
     deposit(services, caller, id, draft, &recipient.id).await
 }
 
@@ -277,15 +279,13 @@ pub(super) async fn reply(
         verb: Verb::Reply,
         thread: Some(&question.thread_id),
     };
-    let (message, receipt) = guard::bounded(
-        services,
-        caller,
-        turn,
-        store_reply(services, caller, id, caller.speaker(), &question, |reply| {
-            envelope_of_reply(caller, &question, &call, reply, services.message_life)
-        }),
-    )
-    .await?;
+    let envelope =
+        |reply| envelope_of_reply(caller, &question, &call, reply, services.message_life);
+    let speaker = caller.speaker();
+    let storing = pin!(store_reply(
+        services, caller, id, speaker, &question, envelope
+    ));
+    let (message, receipt) = guard::bounded(services, caller, turn, storing).await?;
     Ok(Reply::Sent(Sent { message, receipt }))
 }
 

@@ -69,7 +69,7 @@ impl Batcher {
         latest: Timestamp,
     ) -> RedisResult<Value> {
         if messages > CHANGED_BY_CALL {
-            return self.servers.run(&call.command(latest)).await;
+            return Box::pin(self.servers.run(&call.command(latest))).await;
         }
         let (answer, answered) = oneshot::channel();
         let queued = Queued {

@@ -90,7 +90,8 @@ impl RedisConnection {
             .call(Arc::clone(&call), messages, latest())
             .await;
         if must_repeat(&answer, began) {
-            return self.invoke(&call).await;
+            // In a box, because it is rare: each call in a batch would be as large.
+            return Box::pin(self.invoke(&call)).await;
         }
         answer.map_err(|error| store_error(&error))
     }

@@ -177,7 +177,7 @@ impl Hashes {
         store.logged(call, entry).await
     }
 
-    fn call(self, store: &RedisStore, function: &str, names: &[&str]) -> Call {
+    fn call(self, store: &RedisStore, function: &'static str, names: &[&str]) -> Call {
         store
             .names
             .call(function, names.iter().map(|name| store.names.key(name)))

@@ -60,7 +60,11 @@ impl KeyNames {
 
     /// Begins a function call with these keys. The first key never exists, and neither does the second one of a call without
     /// further keys: see `base.lua`.
-    pub(super) fn call<K: IntoIterator<Item = String>>(&self, function: &str, keys: K) -> Call {
+    pub(super) fn call<K: IntoIterator<Item = String>>(
+        &self,
+        function: &'static str,
+        keys: K,
+    ) -> Call {
         let mut keys = keys.into_iter().peekable();
         if keys.peek().is_none() {
             return Call::new(function, Arc::clone(&self.guards));
@@ -71,19 +75,19 @@ impl KeyNames {
 
     /// Begins a call of a function that may run in a batch: it makes its keys of names. Its first argument is the origin of its
     /// wakes, which the calls of a batch share.
-    pub(super) fn batched_call(&self, function: &str, origin: &str) -> Call {
+    pub(super) fn batched_call(&self, function: &'static str, origin: &str) -> Call {
         let mut call = Call::new(function, Arc::clone(&self.guards));
         call.arg(origin);
         call
     }
 
     /// Begins a function call about an agent.
-    pub(super) fn call_about(&self, function: &str, id: &AgentId) -> Call {
+    pub(super) fn call_about(&self, function: &'static str, id: &AgentId) -> Call {
         self.call(function, [self.agent(id)])
     }
 
     /// Begins a function call about a message, and the agent that received it.
-    pub(super) fn call_about_message(&self, function: &str, id: &MessageId) -> Call {
+    pub(super) fn call_about_message(&self, function: &'static str, id: &MessageId) -> Call {
         self.call(function, [self.agent(&id.to()), self.message(id)])
     }
 }

@@ -58,7 +58,7 @@ const BYTES_USUAL: usize = 1_024;
 /// A call of a function.
 #[derive(Debug)]
 pub(super) struct Call {
-    function: String,
+    function: &'static str,
     keys: Arc<[String]>,
     /// The arguments alone, without the name of a command.
     args: Cmd,
@@ -66,9 +66,9 @@ pub(super) struct Call {
 
 impl Call {
     /// Begins a call of this function.
-    pub(super) fn new(function: &str, keys: Arc<[String]>) -> Self {
+    pub(super) fn new(function: &'static str, keys: Arc<[String]>) -> Self {
         Self {
-            function: function.to_owned(),
+            function,
             keys,
             args: Cmd::with_capacity(ARGS_USUAL, BYTES_USUAL),
         }
@@ -82,7 +82,7 @@ impl Call {
 
     /// Returns the command, which does nothing if it begins after that time of the server's clock.
     pub(super) fn command(&self, latest: Timestamp) -> Cmd {
-        let mut command = fcall(&self.function, &self.keys, 1);
+        let mut command = fcall(self.function, &self.keys, 1);
         for argument in self.written_args() {
             command.arg(argument);
         }
@@ -110,7 +110,7 @@ pub(super) fn batch(calls: &[&Call], latest: Timestamp) -> Cmd {
     command.arg(latest.millis());
     for call in calls {
         let args = call.written_args().skip(1);
-        command.arg(&call.function).arg(args.len());
+        command.arg(call.function).arg(args.len());
         for argument in args {
             command.arg(argument);
         }

@@ -32,12 +32,12 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
     describe(&mut call, send, &envelope)?;
     // A message to people costs more than others.
     let stored = match message.to_agent.is_human() {
-        true => store.connection.invoke(&call).await,
+        true => Box::pin(store.connection.invoke(&call)).await,
         false => store.connection.invoke_batched(call, 1).await,
     };
     match stored {
         // A full Redis refuses the call before it checks whether this call was sent before.
-        Err(StoreError::Full(why)) => sent_before(store, send, &envelope)
+        Err(StoreError::Full(why)) => Box::pin(sent_before(store, send, &envelope))
             .await?
             .ok_or(StoreError::Full(why)),
         answer => outcome(store, send, read(&answer?)?),

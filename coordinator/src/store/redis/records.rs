@@ -243,14 +243,19 @@ pub(super) fn read<T: FromRedisValue>(value: &Value) -> Result<T> {
     redis::from_redis_value_ref(value).map_err(corrupt)
 }
 
-/// Returns an entry of the log as functions expect it: all that follows its time, which is the one of the step. Nothing but the
-/// time is before the event.
+/// The length of the time of an entry of the log, which is its beginning.
+const TIME: usize = "{\"at\":\"2026-01-15T10:30:00.000Z".len();
+
+/// Returns an entry of the log as functions expect it: all that follows its time, which is the one of the step.
 pub(super) fn entry(entry: &Entry) -> Result<String> {
-    let text = write(entry)?;
-    let time = text
-        .find("\",\"event\":")
-        .ok_or_else(|| corrupt("an entry without a time"))?;
-    Ok(text[time..].to_owned())
+    let mut text = write(entry)?;
+    if !text
+        .get(TIME..)
+        .is_some_and(|rest| rest.starts_with("\",\"event\":"))
+    {
+        return Err(corrupt("an entry of another form"));
+    }
+    Ok(text.split_off(TIME))
 }
 
 /// Returns the error for data that cannot be parsed.
