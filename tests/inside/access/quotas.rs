@@ -1,14 +1,17 @@
 //! The quota of a key: it applies to every tool, and does not affect other keys.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use c3po_coordinator::store::Quota;
-use c3po_shared::limits::AGENTS_PER_KEY;
+use c3po_shared::limits::{AGENTS_PER_KEY, TEXT_MAX};
 use futures_util::future::try_join_all;
 use harness::link::{Link, Who};
 use inside::gate::{Gate, id};
 use serde_json::{Value, json};
 
 use super::call;
+use crate::triage::{inbox, offer};
 
 const LIMIT: u64 = 60_000;
 
@@ -131,7 +134,7 @@ async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> R
 
 /// Returns the bytes that count for a key, according to the refusal of a message beyond its quota.
 async fn used(link: &mut Link) -> Result<u64> {
-    let huge = json!({"target": "web", "message": "x".repeat(usize::try_from(LIMIT)?)});
+    let huge = json!({"target": "web", "message": "x".repeat(TEXT_MAX)});
     let refused = link.try_call("send_message", huge).await?;
     let refusal = refused.err().context("a message beyond the quota")?;
     refusal["details"]["count"].as_u64().context("a count")
@@ -139,33 +142,41 @@ async fn used(link: &mut Link) -> Result<u64> {
 
 #[tokio::test]
 async fn an_offer_of_a_question_counts_for_the_key_of_its_asker() -> Result<()> {
+    const TEXT: usize = 6_000;
     let gate = Gate::start_with(|config| {
         config.store_quota = Some(LIMIT);
-        let policy = "[triage]\nagents = [\"first@testhost\"]\n";
+        let policy = "[triage]\nagents = [\"first@nas\"]\n";
         std::fs::write(config.data_dir.join("policy.toml"), policy).expect("a policy");
     })
     .await?;
-    let (asking, other) = (
+    let asking = |length| json!({"question": "x".repeat(length), "wait": false});
+    let (of_web, of_api) = (
         gate.key("agent", "web", &[]).await?,
-        gate.key("agent", "*", &[]).await?,
+        gate.key("agent", "api", &[]).await?,
     );
-    let mut web = linked(&gate, &asking, "web").await?;
-    let mut first = linked(&gate, &other, "first").await?;
-    let question = json!({"question": "x".repeat(12_000), "wait": false});
+    let (mut web, mut api) = (
+        linked(&gate, &of_web, "web").await?,
+        linked(&gate, &of_api, "api").await?,
+    );
+    api.call("ask_user", asking(TEXT)).await?;
+    let without = used(&mut api).await?;
+    let of_first = gate.key("agent", "*", &["--host", "nas"]).await?;
+    let mut first = linked(&gate, &of_first, "first").await?;
+    let asked = web.call("ask_user", asking(TEXT)).await?;
+    let asked = asked["id"].as_str().context("an id")?;
+    offer(&mut first, asked).await?;
+    let with = used(&mut web).await?;
+    let size = u64::try_from(TEXT)?;
+    assert!(with > without + size, "{with} and {without} bytes");
 
-    web.call("ask_user", question.clone()).await?;
-    let offer = json!({"timeout_seconds": 20});
-    let offered = first.call("wait_for_message", offer).await?;
-    assert_eq!(offered["message"]["kind"], "system", "{offered}");
-    let count = used(&mut web).await?;
-    assert!((24_000..40_000).contains(&count), "{count} bytes");
-
-    // The next question has room, and its offer has not: people get it at once.
-    let long =
-        json!({"question": "x".repeat(usize::try_from(LIMIT - count)? - 8_000), "wait": false});
-    web.call("ask_user", long).await?;
-    let none = first.call("wait_for_message", json!({"timeout_seconds": 4}));
-    assert_eq!(none.await?["message"], Value::Null);
+    // The next question has room, and its offer has none: people get it at once.
+    let length = (LIMIT - with) * 4 / 5 * size / without;
+    let asked = web
+        .call("ask_user", asking(usize::try_from(length)?))
+        .await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let offered = inbox(&mut first).await?;
+    assert!(offered.iter().all(|offer| offer["reply_to"] != asked["id"]));
     Ok(())
 }
 
