@@ -370,29 +370,28 @@ impl Link {
             shared.wanted.notify_one();
             return Err(refusal);
         }
-        let (until, called) = (outgoing.waits_until(), Instant::now());
+        let until = outgoing.waits_until();
         let (number, mut reply) = shared.pending().add_call(outgoing)?;
         let _ticket = Ticket { shared, number };
         shared.to_write.notify_one();
         loop {
             let gives_up = {
                 let now = status.borrow_and_update();
-                let written = shared.pending().written_at(number);
+                let written = shared.pending().is_written(number);
                 if let Some(refusal) = &now.refusal {
-                    let applied = rules::applied(written.is_some());
-                    return Err(refusal.clone().detail("applied", applied));
+                    return Err(refusal.clone().detail("applied", rules::applied(written)));
                 }
-                rules::gives_up_at(now.down_since, called, written, until)
+                rules::gives_up_at(now.down_since, written, until)
             };
             tokio::select! {
                 biased;
                 outcome = &mut reply => return outcome.unwrap_or_else(|_| Err(rules::ending())),
                 // The sender lives as long as `shared`.
                 _ = status.changed() => {}
-                () = tokio::time::sleep_until(gives_up) => break,
+                () = sleep_until(gives_up) => break,
             }
         }
-        let written = shared.pending().written_at(number).is_some();
+        let written = shared.pending().is_written(number);
         let timed_out = shared.pending().timed_out(number, Instant::now());
         timed_out
             .filter(|_| written)

@@ -232,9 +232,11 @@ impl Pending {
         Some(Answered { call, reply })
     }
 
-    /// Returns when a call was last written.
-    pub(super) fn written_at(&self, number: i64) -> Option<Instant> {
-        self.entries.get(&number)?.written
+    /// Returns whether a call was ever written.
+    pub(super) fn is_written(&self, number: i64) -> bool {
+        self.entries
+            .get(&number)
+            .is_some_and(|entry| entry.writes > 0)
     }
 
     /// Returns the reply of a wait that timed out; `None` for any other request.
@@ -383,7 +385,7 @@ mod tests {
         assert!(frames(&mut pending, now).is_empty());
         let (second, _two) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
         let call = frames(&mut pending, now).remove(0);
-        assert!(pending.written_at(second).is_some() && pending.forget(second));
+        assert!(pending.is_written(second) && pending.forget(second));
         let cancel = frames(&mut pending, now).remove(0);
         assert_eq!(cancel["params"]["call_id"], call["params"]["call_id"]);
         assert_eq!(cancel["method"], "cancel");

@@ -10,8 +10,7 @@ use super::Kind;
 
 /// How long a call waits for a link that is down, counted from when it went down.
 const WAITS_FOR_LINK: Duration = Duration::from_secs(2);
-/// How long a call that was written waits for its answer, counted from the end of the link if there is none: longer than any
-/// coordinator works on one.
+/// How long a call that was written waits for its answer without a link.
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 /// How long a wait may last beyond its timeout while the link is up, because the coordinator's answer is on its way.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
@@ -24,19 +23,17 @@ const ELSEWHERE: Duration = Duration::from_millis(200);
 /// How long a connection must last to count as stable, so that the next back-off starts with the shortest delay.
 pub(super) const STABLE: Duration = Duration::from_secs(10);
 
-/// Returns when a call of that time gives up, unless the link changes before. `written` is when it was last written.
+/// Returns when a call gives up, unless the link changes before. `None` means never.
 pub(super) fn gives_up_at(
     down_since: Option<Instant>,
-    called: Instant,
-    written: Option<Instant>,
+    written: bool,
     wait_until: Option<Instant>,
-) -> Instant {
+) -> Option<Instant> {
     match (down_since, written, wait_until) {
-        (None, _, Some(until)) => until + WAIT_GRACE,
-        (None, written, None) => written.unwrap_or(called) + UNANSWERED_MAX,
-        (Some(since), None, _) => since + WAITS_FOR_LINK,
-        (Some(_), Some(_), Some(until)) => until,
-        (Some(since), Some(_), None) => since + UNANSWERED_MAX,
+        (None, _, until) => until.map(|until| until + WAIT_GRACE),
+        (Some(since), false, _) => Some(since + WAITS_FOR_LINK),
+        (Some(_), true, Some(until)) => Some(until),
+        (Some(since), true, None) => Some(since + UNANSWERED_MAX),
     }
 }
 
@@ -110,16 +107,15 @@ mod tests {
     #[test]
     fn calls_give_up_by_the_state_of_the_link_and_their_own_deadline() {
         let now = Instant::now();
-        let later = |seconds| now + Duration::from_secs(seconds);
-        let (down, until) = (Some(now), Some(later(60)));
-        let gives_up = |down, written, until| gives_up_at(down, now, written, until);
-        assert_eq!(gives_up(None, None, None), later(30));
-        assert_eq!(gives_up(None, Some(later(10)), None), later(40));
-        assert_eq!(gives_up(None, Some(now), until), later(65));
-        assert_eq!(gives_up(down, None, None), later(2));
-        assert_eq!(gives_up(down, None, until), later(2));
-        assert_eq!(gives_up(down, Some(now), None), later(30));
-        assert_eq!(gives_up(down, Some(now), until), later(60));
+        let later = |seconds| Some(now + Duration::from_secs(seconds));
+        let down = Some(now);
+        assert_eq!(gives_up_at(None, true, None), None);
+        assert_eq!(gives_up_at(None, false, None), None);
+        assert_eq!(gives_up_at(None, true, later(60)), later(65));
+        assert_eq!(gives_up_at(down, false, None), later(2));
+        assert_eq!(gives_up_at(down, false, later(60)), later(2));
+        assert_eq!(gives_up_at(down, true, None), later(30));
+        assert_eq!(gives_up_at(down, true, later(60)), later(60));
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl LinkStatus {
         if let Some(refusal) = &self.refusal {
             return Some(refusal.clone());
         }
-        let gives_up = rules::gives_up_at(self.down_since, now, None, None);
+        let gives_up = rules::gives_up_at(self.down_since, false, None)?;
         (gives_up <= now).then(|| self.down(false))
     }
 
