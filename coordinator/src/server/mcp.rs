@@ -49,8 +49,6 @@ const WAIT_BODY_MAX: BodySize = BodySize {
 };
 /// How many characters of an unknown tool's name are repeated.
 const NAME_SHOWN: usize = 100;
-/// How many calls a list of the tools costs: it is long, and a client reads it once.
-const LIST_PRICE: u32 = 32;
 /// The interval of progress notifications to a client that requested them.
 const PROGRESS: Duration = Duration::from_secs(25);
 
@@ -197,17 +195,8 @@ impl ServerHandler for Handler {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
+        _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let parts = context.extensions.get::<Parts>();
-        if let Some(principal) = parts.and_then(|parts| parts.extensions.get::<Arc<Principal>>()) {
-            let refused = |refusal: Refusal| {
-                let details = serde_json::to_value(&refusal).ok();
-                ErrorData::internal_error(refusal.error, details)
-            };
-            let _place = request::begin_call(principal).await.map_err(refused)?;
-            principal.note_calls(LIST_PRICE - 1);
-        }
         Ok(ListToolsResult::with_all_items(listed().to_vec()))
     }
 

@@ -82,24 +82,6 @@ async fn a_change_costs_its_key_a_call_for_each_message() -> Result<()> {
     Ok(())
 }
 
-/// A list is long, and clients read it once.
-#[tokio::test]
-async fn a_list_of_the_tools_costs_its_key_many_calls() -> Result<()> {
-    const LISTS: u32 = 800;
-    const PRICE: u32 = 32;
-    let gate = Gate::start().await?;
-    let key = gate.key("agent", "web", &[]).await?;
-    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
-    let began = Instant::now();
-    for _ in 0..LISTS {
-        let answer = ask(&gate, "POST", "/mcp", Some(&key), Some("web"), &list).await?;
-        assert!(answer.body.contains("wait_for_message"), "{}", answer.body);
-    }
-    let paid = LISTS * PRICE / CALLS_PER_SECOND - 1;
-    assert!(began.elapsed() >= Duration::from_secs(paid.into()));
-    Ok(())
-}
-
 /// Checks that another read without a key finds its place beside a flood of these, of which each read fails after a second.
 async fn leaves_room(flood: &str, other: &str) -> Result<()> {
     let redis = Redis::start().await?;
