@@ -112,12 +112,21 @@ local function refused_speaker(args, at)
   end
 end
 
--- Makes every message of the inbox one that was not shown; those that were come to the session as repeated.
+-- How many messages one command moves: Lua passes up to 8,000 arguments.
+local MOVED_MAX = 500
+
+-- Makes every message of the inbox one that was not shown; those that were come to the session as repeated. It costs as much as
+-- they are, and each of them a receipt: a union of both lists would copy the whole inbox for each new context.
 local function unshow()
-  if redis.call('EXISTS', shown) == 1 then
-    redis.call('ZUNIONSTORE', unshown, 2, unshown, shown)
-    redis.call('DEL', shown)
+  local marked = redis.call('ZRANGE', shown, 0, -1, 'WITHSCORES')
+  for first = 1, #marked, 2 * MOVED_MAX do
+    local moved = {}
+    for i = first, math.min(first + 2 * MOVED_MAX, #marked + 1) - 1, 2 do
+      moved[#moved + 1], moved[#moved + 2] = marked[i + 1], marked[i]
+    end
+    redis.call('ZADD', unshown, unpack(moved))
   end
+  redis.call('DEL', shown)
 end
 
 -- Makes a newer context the present one: it was shown nothing.
@@ -164,7 +173,7 @@ local function create(uid)
   local positions = redis.call('GET', fleet .. 'seq:' .. name) or '0'
   local _, since, host = reservation(name)
   redis.call('HSET', agent, 'uid', uid, 'session', '0 - 0', 'held_until', '0', 'state', 'stopped', 'registered_at',
-    host and (tonumber(since) or 0) or now, 'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
+    host and (tonumber(since) or 0) or now_text, 'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
   if host then
     redis.call('HSET', agent, 'host', host, 'reserved', '1')
     redis.call('DEL', former_key(name))
