@@ -86,7 +86,8 @@ macro_rules! every_promise {
                 an_expired_message_no_longer_reaches_a_host,
                 others_mail_and_unknown_messages_do_not_advance,
                 an_outdated_session_advances_nothing,
-                evidence_without_a_session_is_recorded;
+                evidence_without_a_session_is_recorded,
+                a_message_that_a_person_was_shown_is_not_repeated;
             contexts:
                 a_larger_context_is_shown_everything_again_and_no_other,
                 the_same_process_may_come_back_in_a_larger_context,

@@ -6,7 +6,9 @@ use c3po_shared::receipt::{Stage, Via};
 use harness::eventually::eventually;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, by, claim, id, message, news, progress, seen_at_once, woken};
+use super::fixture::{
+    SOON, brief, by, claim, everything, id, message, news, progress, seen_at_once, woken,
+};
 
 pub(crate) async fn a_history_has_each_step_once_in_order_with_its_evidence(
     fixture: Fixture,
@@ -380,5 +382,23 @@ pub(crate) async fn a_combined_receipt_adds_the_missing_stages_of_each_message(
         [Via::Deliver, Via::GetMessages, Via::Hook],
         "the evidence that came first stays"
     );
+    Ok(())
+}
+
+/// A person has no session, so its reading repeats nothing.
+pub(crate) async fn a_message_that_a_person_was_shown_is_not_repeated(
+    fixture: Fixture,
+) -> Result<()> {
+    fixture.pair().await?;
+    let sent = fixture.say("a", "b", "hello").await?;
+    let read = progress(&[sent.id.clone()], Stage::InSession, Via::GetMessages);
+    let recorded = fixture
+        .store
+        .advance(&id("b"), &Actor::default(), &read)
+        .await?;
+    assert_eq!(recorded.len(), 1);
+    let inbox = fixture.store.inbox(&id("b"), everything()).await?;
+    assert_eq!(inbox.len(), 1);
+    assert!(!inbox[0].message.repeated);
     Ok(())
 }

@@ -43,7 +43,7 @@ pub(super) fn bare(id: MessageId, from: AgentId, question: &Message, now: Timest
     }
 }
 
-/// Returns the sending of such a message, which counts for no quota.
+/// Returns the sending of such a message, for no quota.
 pub(super) fn sending(message: Message, call: CallId, login: Option<String>) -> Send {
     Send {
         message,

@@ -23,7 +23,7 @@ pub(super) enum Interruption {
     Revoked,
 }
 
-/// Those of one link, each of which comes once.
+/// The interruptions of one link. Each comes once.
 pub(super) struct Interruptions(FuturesUnordered<BoxFuture<'static, Interruption>>);
 
 impl Interruptions {

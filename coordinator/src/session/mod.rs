@@ -267,15 +267,15 @@ impl Session {
     }
 
     async fn next_event(&mut self) -> Woken {
-        if let Some(interruption) = self.interrupted.take() {
-            return Woken::Interrupted(interruption);
-        }
         // First, so that no entry of the ledger starts before it.
         if let Some(noted) = self.noted.take() {
             return Woken::Noted(noted);
         }
         if let Some(finished) = self.finished.pop_front() {
             return Woken::Finished(Some(finished));
+        }
+        if let Some(interruption) = self.interrupted.take() {
+            return Woken::Interrupted(interruption);
         }
         let rests_until = self.pace.rests_until();
         let deadline = rests_until

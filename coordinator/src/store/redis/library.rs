@@ -86,7 +86,7 @@ impl Call {
         for argument in self.written_args() {
             command.arg(argument);
         }
-        command.arg(latest.millis());
+        command.arg(written(latest));
         command
     }
 
@@ -107,7 +107,7 @@ pub(super) fn batch(calls: &[&Call], latest: Timestamp) -> Cmd {
     for argument in first.iter().flat_map(|call| call.written_args().take(1)) {
         command.arg(argument);
     }
-    command.arg(latest.millis());
+    command.arg(written(latest));
     for call in calls {
         let args = call.written_args().skip(1);
         command.arg(call.function).arg(args.len());
@@ -116,6 +116,11 @@ pub(super) fn batch(calls: &[&Call], latest: Timestamp) -> Cmd {
         }
     }
     command
+}
+
+/// Returns a time as functions compare it: with 13 digits.
+fn written(time: Timestamp) -> String {
+    format!("{:013}", time.millis())
 }
 
 /// Begins the command for so many calls.

@@ -32,8 +32,9 @@ local AHEAD_MAX = 2000
 -- How many messages the step expired, and whether it is a batch.
 local expired, is_batch
 
--- The time as text, the last time that a call may have, and the beginning of the entries of the log, once one is needed.
--- Times have 13 digits, and NEVER begins with a 9, so texts have their order: the conversion to a number takes longer.
+-- The time as text, the last time that a call may have, and the beginning of the entries of the log once one is needed.
+-- Times have 13 digits, also those of a clock that stands at its beginning, and NEVER begins with a 9, so texts have their order.
+-- Their conversion to numbers took a twentieth of the time of Redis.
 local now_text, ahead_text, entry_head
 
 -- Begins a step, which runs one call or several.
@@ -43,7 +44,7 @@ local function begin(keys)
   has_peers, log_end, entry_head = nil, nil, nil
   local clock = redis.call('TIME')
   now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-  now_text, ahead_text = string.format('%d', now), string.format('%d', now + AHEAD_MAX)
+  now_text, ahead_text = string.format('%013.0f', now), string.format('%013.0f', now + AHEAD_MAX)
 end
 
 -- Runs a call, unless it is late: it would act by rights that may have ended, and its caller waits no longer. `last` is the time

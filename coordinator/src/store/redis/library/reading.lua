@@ -10,7 +10,7 @@ end
 local function add_from(list, after, most, places)
   local found = redis.call('ZRANGEBYSCORE', list, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
   for i = 1, #found, 2 do
-    places[#places + 1] = { member = found[i], position = tonumber(found[i + 1]) }
+    places[#places + 1] = { member = found[i], position = tonumber(found[i + 1]), is_unshown = list == unshown }
   end
   return #found == most * 2
 end
@@ -45,10 +45,11 @@ local function is_wanted(id, kind, thread)
   return kind == 'any' or (kind == 'reply') == (facts.kind == 'reply')
 end
 
--- Returns whether an earlier session or context was shown the message with that history.
-local function was_shown_before(history, session)
+-- Returns whether an earlier session or context was shown the message with that history. The present one was shown none of those in
+-- the list of unshown messages. People, who have no session, do not count.
+local function was_shown_before(history, is_unshown, session)
   for whose in string.gmatch(history or '', '\nin_session %d+ %S+ (%S+)') do
-    if whose ~= session then
+    if is_unshown or whose ~= session and whose ~= '-' then
       return true
     end
   end
@@ -82,7 +83,7 @@ define('page', SMALL, function(keys, args)
       room = room - #kept[1]
       page[#page + 1] = tostring(place.position)
       page[#page + 1] = kept[1]
-      page[#page + 1] = was_shown_before(kept[2], session) and '1' or ''
+      page[#page + 1] = was_shown_before(kept[2], place.is_unshown, session) and '1' or ''
     end
   end
   return page
