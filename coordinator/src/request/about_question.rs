@@ -1,4 +1,4 @@
-//! Messages that the coordinator makes about a question: their ids, and what they have in common.
+//! Messages that the coordinator makes about a question: their ids and their common parts.
 
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, CORRECTED_WITHIN, INBOX_MAX};

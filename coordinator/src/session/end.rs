@@ -50,6 +50,7 @@ impl From<Gone> for EndReason {
 impl Session {
     /// Lets running calls finish, and ends the link then.
     pub(super) fn drain(&mut self) {
+        // A link that gets another agent meanwhile is interrupted again.
         if self.drain_until.is_some() {
             return;
         }

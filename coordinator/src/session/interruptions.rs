@@ -23,7 +23,7 @@ pub(super) enum Interruption {
     Revoked,
 }
 
-/// The interruptions of one link. Each comes once.
+/// The interruptions of one link. Each comes once, and anew after the link has another agent.
 pub(super) struct Interruptions(FuturesUnordered<BoxFuture<'static, Interruption>>);
 
 impl Interruptions {

@@ -210,7 +210,7 @@ impl Session {
                 Err(end) => return end,
                 Ok(_) if written.is_err() || self.is_over() => return EndReason::Gone,
                 Ok(has_more) if has_more || principal.turns().is_busy() => {
-                    // The end of the credential or of the coordinator does not wait for it.
+                    // No interruption waits for it.
                     let (interruptions, interrupted) =
                         (&mut self.interruptions, &mut self.interrupted);
                     let turn = async {
