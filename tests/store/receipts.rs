@@ -391,7 +391,11 @@ pub(crate) async fn a_message_that_a_person_was_shown_is_not_repeated(
 ) -> Result<()> {
     fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    let read = progress(&[sent.id.clone()], Stage::InSession, Via::GetMessages);
+    let read = progress(
+        std::slice::from_ref(&sent.id),
+        Stage::InSession,
+        Via::GetMessages,
+    );
     let recorded = fixture
         .store
         .advance(&id("b"), &Actor::default(), &read)
