@@ -341,3 +341,45 @@ async fn lines_until(stream: &mut TcpStream, end: &str) -> Result<String> {
     }
     Ok(String::from_utf8_lossy(&heard).into_owned())
 }
+
+/// Returns how long Redis has run functions, in microseconds.
+async fn function_time(redis: &Redis) -> Result<u64> {
+    let stats = redis.tell(&["INFO", "commandstats"]).await?;
+    let functions = stats
+        .lines()
+        .find(|line| line.starts_with("cmdstat_fcall:"));
+    let time = functions
+        .and_then(|line| line.split(",usec=").nth(1))
+        .and_then(|rest| rest.split(',').next());
+    Ok(time.context("no function ran")?.parse()?)
+}
+
+/// A copy of the whole inbox took five times as long.
+#[tokio::test]
+async fn a_new_context_takes_as_long_beside_a_full_inbox_as_beside_an_empty_one() -> Result<()> {
+    const WAITING: usize = 900;
+    const CONTEXTS: u64 = 200;
+    let Shared { redis, fixture, .. } = shared().await?;
+    let idle = fixture.agent("d").await?;
+    let full = fixture.agent("c").await?;
+    for _ in 0..WAITING {
+        fixture.say("a", "c", "waiting").await?;
+    }
+    let (first, second) = (
+        fixture.say("a", "d", "shown").await?,
+        fixture.say("a", "c", "shown").await?,
+    );
+    let mut times = [0, 0];
+    for context in 1..=CONTEXTS {
+        for (time, message, tenure) in [(0, &first, &idle), (1, &second, &full)] {
+            let before = function_time(&redis).await?;
+            fixture
+                .advance_in(context, message, tenure, Stage::InSession, Via::Stop)
+                .await?;
+            times[time] += function_time(&redis).await? - before;
+        }
+    }
+    let [empty, full] = times;
+    ensure!(full < 3 * empty, "{empty} and {full} us");
+    Ok(())
+}
