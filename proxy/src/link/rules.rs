@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
 
@@ -10,8 +11,10 @@ use super::Kind;
 
 /// How long a call waits for a link that is down, counted from when it went down.
 const WAITS_FOR_LINK: Duration = Duration::from_secs(2);
-/// How long a call that was written waits for its answer without a link.
+/// How long a call that was written waits for its answer without a link, or on one link.
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
+/// How long a coordinator that owes a reply may stay silent: it promises one within two seconds.
+const OWED_MAX: Duration = Duration::from_secs(10);
 /// How long a wait may last beyond its timeout while the link is up, because the coordinator's answer is on its way.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
 /// How long a refused session waits before it retries by itself.
@@ -35,6 +38,19 @@ pub(super) fn gives_up_at(
         (Some(_), true, Some(until)) => Some(until),
         (Some(since), true, None) => Some(since + UNANSWERED_MAX),
     }
+}
+
+/// Returns when a connection counts as lost, with the time of its last input and that of the oldest unanswered call. A coordinator
+/// that is alive but does not answer is dialled again too. `others` is whether another coordinator could answer sooner.
+pub(super) fn lost_at(heard: Instant, owed_since: Option<Instant>, others: bool) -> Instant {
+    let silent_at = heard + SILENCE_MAX;
+    owed_since.map_or(silent_at, |since| {
+        let unanswered_at = since + UNANSWERED_MAX;
+        let elsewhere_at = others.then(|| since.max(heard) + OWED_MAX);
+        silent_at
+            .min(unanswered_at)
+            .min(elsewhere_at.unwrap_or(unanswered_at))
+    })
 }
 
 /// Returns the back-off delays: about 1, 2, 4, … and at most 30 s, each with jitter between half of that and the whole.
@@ -116,6 +132,22 @@ mod tests {
         assert_eq!(gives_up_at(down, false, later(60)), later(2));
         assert_eq!(gives_up_at(down, true, None), later(30));
         assert_eq!(gives_up_at(down, true, later(60)), later(60));
+    }
+
+    #[test]
+    fn a_connection_is_lost_by_silence_and_by_a_call_without_an_answer() {
+        let now = Instant::now();
+        let later = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(lost_at(now, None, true), later(45));
+        assert_eq!(lost_at(now, Some(now), false), later(30));
+        assert_eq!(lost_at(now, Some(later(20)), false), later(45));
+        assert_eq!(lost_at(now, Some(now), true), later(10));
+        assert_eq!(
+            lost_at(later(25), Some(now), true),
+            later(30),
+            "alive without an answer"
+        );
+        assert_eq!(lost_at(later(25), Some(now), false), later(30));
     }
 
     #[test]

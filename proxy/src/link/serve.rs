@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::catalogue::{Call, Received};
-use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::wire::{
@@ -22,8 +21,6 @@ use super::{Kind, Shared, rules};
 
 /// How long a connection is used after the coordinator announced its shutdown: pending calls get their replies.
 const DRAIN: Duration = Duration::from_millis(500);
-/// How long a coordinator that owes a reply may stay silent: it promises one within two seconds.
-const OWED_MAX: Duration = Duration::from_secs(10);
 /// How long `goodbye` may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(40);
 
@@ -60,7 +57,7 @@ pub(super) async fn serve(
     // Requests from before this connection are written first.
     shared.to_write.notify_one();
     loop {
-        let silent_at = silent_at(shared, heard);
+        let lost_at = lost_at(shared, heard);
         let done = tokio::select! {
             incoming = connection.read() => {
                 heard = Instant::now();
@@ -69,7 +66,7 @@ pub(super) async fn serve(
             () = shared.to_write.notified() => write_pending(shared, connection).await,
             _ = heartbeat.tick() => beat(shared, connection).await,
             () = seat.comes(shared) => Ok(()),
-            () = tokio::time::sleep_until(silent_at) => Err(End::Lost("the coordinator is silent".to_owned())),
+            () = tokio::time::sleep_until(lost_at) => Err(End::Lost("the coordinator does not answer".to_owned())),
             () = super::sleep_until(leave_at) => Err(End::Draining),
             () = &mut moved, if shared.kind == Kind::Session => Err(End::Moved),
             () = stop.cancelled() => Err(End::Stopped),
@@ -84,16 +81,9 @@ pub(super) async fn serve(
     }
 }
 
-/// Returns when the silence has lasted too long: sooner if a call is unanswered and there is another coordinator
-/// that could answer it.
-fn silent_at(shared: &Shared, heard: Instant) -> Instant {
+fn lost_at(shared: &Shared, heard: Instant) -> Instant {
     let others = shared.directory.entry().coordinators.urls.len() > 1;
-    let owed = shared
-        .pending()
-        .owed_since()
-        .filter(|_| others)
-        .map(|since| since.max(heard) + OWED_MAX);
-    owed.map_or(heard + SILENCE_MAX, |owed| owed.min(heard + SILENCE_MAX))
+    rules::lost_at(heard, shared.pending().owed_since(), others)
 }
 
 /// Leaves in order: buffered frames go out; only the end of the session here sends a goodbye.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use c3po::link::State;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use futures_util::StreamExt;
 use peer::{PATIENCE, Peer, outcome, run, run_as, run_with};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -60,6 +61,34 @@ async fn an_unanswered_call_is_sent_again_under_the_same_id() {
     assert_eq!(first_hello["instance"], second_hello["instance"]);
     talk.answer(&second, json!({"id": "x"})).await;
     assert_eq!(outcome(call).await, Ok(json!({"id": "x"})));
+}
+
+#[tokio::test]
+async fn a_coordinator_that_is_alive_and_does_not_answer_a_call_is_dialled_again() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("ping", json!({}));
+    let (mut talk, _) = peer.welcome_that_beats("web", 1).await;
+    let first = talk.hear().await;
+    let began = Instant::now();
+    let beats = async {
+        while let Some(Ok(frame)) = talk.socket.next().await {
+            if let Ok(text) = frame.to_text()
+                && let Ok(beat) = serde_json::from_str(text)
+            {
+                talk.answer(&beat, json!({})).await;
+            }
+        }
+    };
+    timeout(4 * PATIENCE, beats)
+        .await
+        .expect("the end of the link");
+    assert!((29.0..35.0).contains(&began.elapsed().as_secs_f64()));
+    let (mut talk, _) = peer.welcome("web").await;
+    let second = talk.hear().await;
+    assert_eq!(first, second);
+    talk.answer(&second, json!({"pong": true})).await;
+    assert_eq!(outcome(call).await, Ok(json!({"pong": true})));
 }
 
 #[tokio::test]
