@@ -43,8 +43,8 @@ pub(super) fn bare(id: MessageId, from: AgentId, question: &Message, now: Timest
     }
 }
 
-/// Returns the sending of such a message, for no quota.
-pub(super) fn sending(message: Message, call: CallId, login: Option<String>) -> Send {
+/// Returns the sending of such a message, which counts for that quota.
+pub(super) fn sending(message: Message, call: CallId, quota: Quota, login: Option<String>) -> Send {
     Send {
         message,
         call,
@@ -52,7 +52,7 @@ pub(super) fn sending(message: Message, call: CallId, login: Option<String>) -> 
         kept: ARCHIVE_LIFE,
         spares_away: false,
         one_shot: false,
-        quota: Quota::default(),
+        quota,
         key: None,
         login,
         speaker: None,

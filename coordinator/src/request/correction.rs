@@ -15,7 +15,7 @@ use super::questions::{self, Asked};
 use super::{Services, begin_read};
 use crate::auth::Principal;
 use crate::clock;
-use crate::store::{SendOutcome, StoreError, stored_at};
+use crate::store::{Quota, SendOutcome, StoreError, stored_at};
 
 /// The correction of an answer to a question.
 #[derive(Debug, Default)]
@@ -131,7 +131,7 @@ pub(super) async fn correct(
         ..bare(id, AgentId::human(), question, now)
     };
     for (call, id) in tries(question) {
-        let send = sending(correction(id), call, login.clone());
+        let send = sending(correction(id), call, Quota::default(), login.clone());
         let message = match services.store.send(&send).await? {
             SendOutcome::Stored => send.message,
             SendOutcome::Repeated(first) if first.answer == send.message.answer => *first,

@@ -200,14 +200,6 @@ async fn offer(
     question: &Message,
     offers: impl Iterator<Item = &TriageOffer>,
 ) -> Result<bool, StoreError> {
-    let Some(asker) = services.store.agent(&question.from_agent).await? else {
-        return Ok(false);
-    };
-    let quota = Quota {
-        key: asker.made_by,
-        bytes: services.store_quota,
-        ..Quota::default()
-    };
     let now = clock::now();
     let is_free = |agent: &Agent| agent.is_online(now) && agent.state != State::Away;
     let free = offers.filter(|offer| offer.history.is_none() && is_free(&offer.agent));
@@ -217,7 +209,18 @@ async fn offer(
         Ok::<_, StoreError>(((waiting, is_busy), &offer.agent.id))
     });
     let mut free = try_join_all(loads).await?;
+    if free.is_empty() {
+        return Ok(false);
+    }
     free.sort_by_key(|(load, _)| *load);
+    let Some(asker) = services.store.agent(&question.from_agent).await? else {
+        return Ok(false);
+    };
+    let quota = Quota {
+        key: asker.made_by,
+        bytes: services.store_quota,
+        ..Quota::default()
+    };
     for (_, agent) in free {
         let offer = offer_to(agent, question, quota.clone());
         match services.store.send(&offer).await {
@@ -251,10 +254,7 @@ fn offer_to(agent: &AgentId, question: &Message, quota: Quota) -> Send {
         expires_at: question.expires_at,
         ..message
     };
-    Send {
-        quota,
-        ..sending(message, call_about(&question.id, "offer"), None)
-    }
+    sending(message, call_about(&question.id, "offer"), quota, None)
 }
 
 /// Returns the question with its title and its options.
