@@ -10,6 +10,7 @@ use c3po_shared::time::Timestamp;
 use uuid::Uuid;
 
 use super::candidates::next_name;
+use super::namesakes::read_namesakes;
 use super::{Caller, Services};
 use crate::auth::{Principal, Right};
 use crate::clock;
@@ -153,7 +154,7 @@ pub(crate) async fn settle_name(
     let is_taken = base.is_reserved()
         || !principal.may_make(&base)
         || services.persons.host_of(store, &base).await?.is_some();
-    let mut namesakes = services.namesakes(principal, &base).await?;
+    let mut namesakes = read_namesakes(store, principal, &base).await?;
     let mut refused = HashSet::new();
     for _ in 0..NAMES_TRIED {
         let lot = Uuid::new_v4().as_u128();
@@ -173,7 +174,7 @@ pub(crate) async fn settle_name(
         }
         // Another session may have claimed it first, so that this host now has an agent of that name.
         if !namesakes.iter().any(|agent| agent.id == claim.name) {
-            namesakes = services.namesakes(principal, &base).await?;
+            namesakes = read_namesakes(store, principal, &base).await?;
         }
         refused.insert(claim.name);
     }

@@ -15,6 +15,7 @@ mod events;
 mod guard;
 mod identity;
 mod inbox;
+mod namesakes;
 mod notice;
 mod outcome;
 mod own;
@@ -77,7 +78,7 @@ use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::Presence;
-use crate::store::{Agent, CHANGED_BY_CALL, Namesake, Quota, Store, StoreError};
+use crate::store::{Agent, CHANGED_BY_CALL, Quota, Store, StoreError};
 use crate::unfinished::{Budget, Charge, unread};
 
 /// The deadline for all store operations of one call, except waits.
@@ -150,16 +151,6 @@ impl Services {
         let _list = begin(principal, Work::List).await?;
         let _reading = begin_read(principal).await?;
         Ok(self.store.agents(after, limit).await?)
-    }
-
-    /// Returns the agents under a name, of which there may be a thousand, for a principal. Errors as for [`Self::agents`].
-    async fn namesakes(
-        &self,
-        principal: &Principal,
-        base: &AgentId,
-    ) -> Result<Vec<Namesake>, Refusal> {
-        let _reading = begin_read(principal).await?;
-        Ok(self.store.namesakes(base).await?)
     }
 }
 

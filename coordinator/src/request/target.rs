@@ -3,8 +3,9 @@
 use c3po_shared::ids::{AgentId, IdError};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
-use super::{Services, begin};
-use crate::auth::{Principal, Work};
+use super::Services;
+use super::namesakes::read_namesakes;
+use crate::auth::Principal;
 use crate::store::{AGENTS_STEP, Agent, Namesake, Quota};
 
 /// How many names an error suggests.
@@ -91,10 +92,7 @@ pub(super) async fn recipient(
     let Some(host) = host else {
         return find(services, principal, id).await;
     };
-    let namesakes = {
-        let _list = begin(principal, Work::List).await?;
-        services.namesakes(principal, id).await?
-    };
+    let namesakes = read_namesakes(services.store.as_ref(), principal, id).await?;
     if let Some(agent) = of_pair(id, host, &namesakes) {
         return find(services, principal, &agent.id).await;
     }

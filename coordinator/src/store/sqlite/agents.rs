@@ -39,17 +39,6 @@ pub(super) fn page(work: &Work<'_>, after: Option<&AgentId>, limit: usize) -> Re
     agents.map(|agent| agent?).collect()
 }
 
-/// Returns the agents whose owners requested this name, and the one whose id it is.
-pub(super) fn namesakes(work: &Work<'_>, base: &AgentId) -> Result<Vec<Namesake>> {
-    let sql = "SELECT id, base, slot, host, instance, held_until FROM agents
-        WHERE (base = :base AND slot > 0) OR id = :base";
-    let mut query = work.connection.prepare_cached(sql)?;
-    let namesakes = query.query_map(named_params! { ":base": base.as_str() }, |row| {
-        Ok(namesake(row))
-    })?;
-    namesakes.map(|namesake| namesake?).collect()
-}
-
 /// Makes a newer context the present one. It has been shown nothing.
 pub(super) fn enter_context(work: &Work<'_>, id: &AgentId, context: u64) -> Result<()> {
     let sql = "UPDATE agents SET context = :context WHERE id = :id AND context < :context";
@@ -327,15 +316,13 @@ pub(super) fn move_reservations(work: &Work<'_>, key: &str, from: &str, to: &str
 
 /// Moves the agents of one host under a base name to another host.
 pub(super) fn move_host(work: &Work<'_>, base: &AgentId, from: &str, to: &str) -> Result<usize> {
-    let namesakes = namesakes(work, base)?;
-    let slots = |host: &str| -> Vec<u32> {
-        let owners = namesakes.iter().filter_map(|agent| agent.owner.as_ref());
-        owners
-            .filter(|owner| owner.base == *base && owner.host == host)
-            .map(|owner| owner.slot)
-            .collect()
+    let sql = "SELECT slot FROM agents WHERE base = ? AND host = ? AND slot > 0";
+    let slots = |host: &str| -> Result<Vec<u32>> {
+        let mut query = work.connection.prepare_cached(sql)?;
+        let slots = query.query_map((base.as_str(), host), |row| row.get(0))?;
+        Ok(slots.collect::<rusqlite::Result<_>>()?)
     };
-    for (slot, free) in displaced(&slots(from), &slots(to)) {
+    for (slot, free) in displaced(&slots(from)?, &slots(to)?) {
         let sql = "UPDATE agents SET slot = ?, fleeting = 1 WHERE base = ? AND host = ? AND slot = ? RETURNING id";
         let moved: AgentId = work
             .connection
@@ -404,7 +391,7 @@ pub(super) fn is_latest_link(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
     Ok(query.exists((tenure.agent.as_str(), whole(tenure.link)))?)
 }
 
-fn namesake(row: &Row<'_>) -> Result<Namesake> {
+pub(super) fn namesake(row: &Row<'_>) -> Result<Namesake> {
     let (host, slot): (Option<String>, u32) = (row.get("host")?, row.get("slot")?);
     let base = parsed(row, "base")?;
     Ok(Namesake {

@@ -27,6 +27,7 @@ mod keys;
 mod ladder;
 mod logins;
 mod messages;
+mod namesakes;
 mod open;
 mod page_use;
 mod parts;
@@ -268,10 +269,7 @@ impl Store for SqliteStore {
     }
 
     async fn namesakes(&self, base: &AgentId) -> Result<Vec<Namesake>> {
-        let base = base.clone();
-        self.reader
-            .run(move |work| agents::namesakes(work, &base))
-            .await
+        namesakes::namesakes(&self.reader, base).await
     }
 
     async fn move_host(&self, base: &AgentId, from: &str, to: &str) -> Result<usize> {
