@@ -22,7 +22,7 @@ use super::redis::{Shared, fixture_on, shared};
 const AT_ONCE: usize = 64;
 
 /// Returns how many functions Redis has run since its start.
-async fn functions_run(redis: &Redis) -> Result<u64> {
+pub(super) async fn functions_run(redis: &Redis) -> Result<u64> {
     let told = redis.tell(&["INFO", "commandstats"]).await?;
     let line = told
         .lines()

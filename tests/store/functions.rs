@@ -383,3 +383,24 @@ async fn a_new_context_takes_as_long_beside_a_full_inbox_as_beside_an_empty_one(
     ensure!(full < 3 * empty, "{empty} and {full} us");
     Ok(())
 }
+
+/// Others had no turn at Redis while one call looked at 150 messages.
+#[tokio::test]
+async fn a_search_of_a_long_inbox_is_in_parts() -> Result<()> {
+    const MESSAGES: usize = 200;
+    const PART: usize = 25;
+    let Shared { redis, fixture, .. } = shared().await?;
+    fixture.agent("c").await?;
+    for _ in 0..MESSAGES {
+        fixture.say("a", "c", "short").await?;
+    }
+    let replies = Selection {
+        kind: KindFilter::Reply,
+        ..everything()
+    };
+    let before = super::batches::functions_run(&redis).await?;
+    assert_eq!(fixture.store.inbox(&id("c"), replies).await?.len(), 0);
+    let parts = super::batches::functions_run(&redis).await? - before;
+    ensure!(parts >= u64::try_from(MESSAGES / PART)?, "{parts} parts");
+    Ok(())
+}

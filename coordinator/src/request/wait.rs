@@ -12,6 +12,7 @@ use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::inbox::note_search;
 use super::outcome::outcome;
 use super::part::{ReadFrom, part, size};
 use super::receipts::{own_message, tracked};
@@ -317,6 +318,10 @@ async fn next_message(
         };
         let page = services.store.unshown(&caller.agent, selection).await?;
         let complete = !selection.is_filled_by(&page);
+        if complete && kind != KindFilter::Any {
+            let pending = services.store.pending(&caller.agent).await?;
+            note_search(&caller.principal, selection, pending.count);
+        }
         if !page.is_empty() {
             check_read(services, caller).await?;
         }

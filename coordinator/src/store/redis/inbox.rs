@@ -11,6 +11,8 @@ use crate::store::{Backlog, Placed, Result, Selection};
 
 /// How many messages one call scans, with up to two commands each: no call runs more than 500.
 pub(super) const STEP: usize = 150;
+/// How many messages one call searches: others want their turns between, and most may be looked at in vain.
+const SEARCH_STEP: usize = 25;
 
 /// The lists of an inbox.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +45,11 @@ pub(super) async fn page(
     let mut read = 0;
     while page.len() < selection.limit && read <= selection.bytes {
         let wanted = selection.limit - page.len();
-        let step = if everything { wanted.min(STEP) } else { STEP };
+        let step = if everything {
+            wanted.min(STEP)
+        } else {
+            SEARCH_STEP
+        };
         let mut call = store.names.call_about("page", agent);
         call.arg(list.name())
             .arg(after)
