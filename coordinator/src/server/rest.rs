@@ -311,6 +311,9 @@ fn part(begin: &'static str, page: &[Agent], limit: usize, asking: &Asking) -> (
     (text, next)
 }
 
+/// The price of unregistering an agent, in calls: the store looks for its questions among those of all agents.
+const UNREGISTER_CALLS: u32 = 8;
+
 /// The outcome of unregistering an agent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Unregistered {
@@ -327,6 +330,7 @@ pub(super) async fn unregister(
     Speaker(agent): Speaker,
 ) -> RestAnswer<Unregistered> {
     let _place = begin_call(&principal).await?;
+    principal.note_calls(UNREGISTER_CALLS - 1);
     if agent.is_human() {
         let error = "human is every person's, and stays";
         return Err(Refusal::new(ErrorCode::Conflict, error).into());
