@@ -15,8 +15,8 @@ use crate::store::{CHANGED_BY_CALL, Placed, Selection, Store, StoreError};
 /// How many bytes of messages are read at once: the store does nothing else meanwhile.
 pub(super) const READ_AT_ONCE: usize = 8 << 10;
 
-/// How many messages of an inbox are searched for the price of a call, rounded down.
-const SEARCHED_BY_CALL: usize = 16;
+/// How many messages of an inbox are searched for the price of a call.
+const SEARCHED_PER_CALL: usize = 16;
 
 /// `get_messages`
 pub(super) async fn get_messages(
@@ -73,7 +73,7 @@ pub(super) async fn get_messages(
 /// Counts a read of an inbox with so many messages: one for a kind or a thread may look at all of them.
 pub(super) fn note_search(principal: &Principal, selection: Selection<'_>, messages: usize) {
     if selection.kind != KindFilter::Any || selection.thread.is_some() {
-        let calls = messages / SEARCHED_BY_CALL;
+        let calls = messages / SEARCHED_PER_CALL;
         principal.note_calls(u32::try_from(calls).unwrap_or(u32::MAX));
     }
 }

@@ -311,7 +311,7 @@ fn part(begin: &'static str, page: &[Agent], limit: usize, asking: &Asking) -> (
     (text, next)
 }
 
-/// The price of unregistering an agent, in calls: the store looks for its questions among those of all agents.
+/// The price of unregistering an agent, in calls besides the request: the store looks for its questions among those of all agents.
 const UNREGISTER_CALLS: u32 = 8;
 
 /// The outcome of unregistering an agent.
@@ -330,7 +330,6 @@ pub(super) async fn unregister(
     Speaker(agent): Speaker,
 ) -> RestAnswer<Unregistered> {
     let _place = begin_call(&principal).await?;
-    principal.note_calls(UNREGISTER_CALLS - 1);
     if agent.is_human() {
         let error = "human is every person's, and stays";
         return Err(Refusal::new(ErrorCode::Conflict, error).into());
@@ -348,6 +347,7 @@ pub(super) async fn unregister(
     let entry = Entry::new(Event::SessionEnded).by(&agent);
     let entry = principal.sign(entry.verb("unregistered"));
     let store = &server.services.store;
+    principal.note_calls(UNREGISTER_CALLS);
     let known = store
         .unregister(&agent, principal.own_host(), Some(&entry))
         .await?;

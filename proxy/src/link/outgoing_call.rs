@@ -77,6 +77,15 @@ impl OutgoingCall {
         Some(self.began + Duration::from_secs(seconds))
     }
 
+    /// Returns whether the coordinator answers it at once: no wait, and no question whose caller wants a person's answer.
+    pub(super) fn is_answered_at_once(&self) -> bool {
+        match &self.call {
+            Call::WaitForMessage(_) => false,
+            Call::AskUser(ask) => ask.wait == Some(false),
+            _ => true,
+        }
+    }
+
     /// Returns the reply of a wait that timed out; `None` for any other call.
     pub(super) fn timed_out(&self, now: Instant) -> Option<Received> {
         let waited = now.saturating_duration_since(self.began).as_secs();

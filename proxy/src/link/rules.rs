@@ -40,17 +40,20 @@ pub(super) fn gives_up_at(
     }
 }
 
-/// Returns when a connection counts as lost, with the time of its last input and that of the oldest unanswered call. A coordinator
+/// Returns when a connection counts as lost, given the time of its last input and of the oldest call that is owed an answer. A coordinator
 /// that is alive but does not answer is dialled again too. `others` is whether another coordinator could answer sooner.
 pub(super) fn lost_at(heard: Instant, owed_since: Option<Instant>, others: bool) -> Instant {
     let silent_at = heard + SILENCE_MAX;
-    owed_since.map_or(silent_at, |since| {
-        let unanswered_at = since + UNANSWERED_MAX;
-        let elsewhere_at = others.then(|| since.max(heard) + OWED_MAX);
-        silent_at
-            .min(unanswered_at)
-            .min(elsewhere_at.unwrap_or(unanswered_at))
-    })
+    let Some(since) = owed_since else {
+        return silent_at;
+    };
+    let owed_until = since + UNANSWERED_MAX;
+    let moves_at = if others {
+        owed_until.min(since.max(heard) + OWED_MAX)
+    } else {
+        owed_until
+    };
+    silent_at.min(moves_at)
 }
 
 /// Returns the back-off delays: about 1, 2, 4, … and at most 30 s, each with jitter between half of that and the whole.

@@ -29,7 +29,7 @@ const GOODBYE_MAX: Duration = Duration::from_millis(40);
 pub(super) enum End {
     /// This process stops it.
     Stopped,
-    /// The connection broke, or the coordinator went silent.
+    /// The connection broke, or the coordinator was silent or left a call without an answer for too long.
     Lost(String),
     /// The coordinator shuts down.
     Draining,

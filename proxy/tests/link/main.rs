@@ -13,7 +13,7 @@ use c3po::link::State;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use futures_util::StreamExt;
-use peer::{PATIENCE, Peer, outcome, run, run_as, run_with};
+use peer::{PATIENCE, Peer, Talk, outcome, run, run_as, run_with};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -71,16 +71,7 @@ async fn a_coordinator_that_is_alive_and_does_not_answer_a_call_is_dialled_again
     let (mut talk, _) = peer.welcome_that_beats("web", 1).await;
     let first = talk.hear().await;
     let began = Instant::now();
-    let beats = async {
-        while let Some(Ok(frame)) = talk.socket.next().await {
-            if let Ok(text) = frame.to_text()
-                && let Ok(beat) = serde_json::from_str(text)
-            {
-                talk.answer(&beat, json!({})).await;
-            }
-        }
-    };
-    timeout(4 * PATIENCE, beats)
+    timeout(4 * PATIENCE, answer_beats(&mut talk))
         .await
         .expect("the end of the link");
     assert!((29.0..35.0).contains(&began.elapsed().as_secs_f64()));
@@ -89,6 +80,30 @@ async fn a_coordinator_that_is_alive_and_does_not_answer_a_call_is_dialled_again
     assert_eq!(first, second);
     talk.answer(&second, json!({"pong": true})).await;
     assert_eq!(outcome(call).await, Ok(json!({"pong": true})));
+}
+
+#[tokio::test]
+async fn a_question_to_a_person_has_its_answer_on_the_same_link_however_long_it_takes() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("ask_user", json!({"question": "Now?"}));
+    let (mut talk, _) = peer.welcome_that_beats("web", 1).await;
+    let asked = talk.hear().await;
+    let lasted = timeout(Duration::from_secs(33), answer_beats(&mut talk)).await;
+    assert!(lasted.is_err(), "the link has ended");
+    talk.answer(&asked, json!({"status": "answered"})).await;
+    assert_eq!(outcome(call).await, Ok(json!({"status": "answered"})));
+}
+
+/// Answers heartbeats, until the link ends.
+async fn answer_beats(talk: &mut Talk) {
+    while let Some(Ok(frame)) = talk.socket.next().await {
+        if let Ok(text) = frame.to_text()
+            && let Ok(beat) = serde_json::from_str(text)
+        {
+            talk.answer(&beat, json!({})).await;
+        }
+    }
 }
 
 #[tokio::test]

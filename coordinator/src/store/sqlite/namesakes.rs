@@ -8,36 +8,31 @@ use super::agents::namesake;
 use super::group::Work;
 use super::rows::integer;
 use super::worker::Worker;
-use crate::store::{AGENTS_STEP, Namesake, Owner, Result};
+use crate::store::{AGENTS_STEP, Namesake, Result};
 
 /// Returns the agents whose owners requested this name, and the one whose id it is.
 pub(super) async fn namesakes(reader: &Worker, base: &AgentId) -> Result<Vec<Namesake>> {
     let id = base.clone();
     let of_id = reader.run(move |work| of_id(work, &id)).await?;
-    let mut namesakes = Vec::new();
-    loop {
-        let (base, after) = (base.clone(), last_owner(&namesakes));
-        let step = reader.run(move |work| step(work, &base, after)).await?;
-        let is_last = step.len() < AGENTS_STEP;
-        namesakes.extend(step);
-        if is_last {
-            break;
-        }
+    let (mut namesakes, mut after) = (Vec::new(), Some((String::new(), 0)));
+    while let Some(last) = after {
+        let base = base.clone();
+        let found = reader.run(move |work| step(work, &base, &last)).await?;
+        let next = found.last().and_then(|agent| agent.owner.as_ref());
+        after = next
+            .filter(|_| found.len() == AGENTS_STEP)
+            .map(|owner| (owner.host.clone(), owner.slot));
+        namesakes.extend(found);
     }
     let missing = of_id.filter(|agent| namesakes.iter().all(|known| known.id != agent.id));
     namesakes.extend(missing);
     Ok(namesakes)
 }
 
-fn last_owner(namesakes: &[Namesake]) -> Option<Owner> {
-    namesakes.last()?.owner.clone()
-}
-
-/// Returns the next agents whose owners requested this name, ordered by host and slot.
-fn step(work: &Work<'_>, base: &AgentId, after: Option<Owner>) -> Result<Vec<Namesake>> {
+/// Returns the next agents whose owners requested this name, after this host and slot.
+fn step(work: &Work<'_>, base: &AgentId, (host, slot): &(String, u32)) -> Result<Vec<Namesake>> {
     let sql = "SELECT id, base, slot, host, instance, held_until FROM agents INDEXED BY owners
         WHERE base = :base AND slot > 0 AND (host, slot) > (:host, :slot) ORDER BY host, slot LIMIT :limit";
-    let (host, slot) = after.map_or_else(Default::default, |owner| (owner.host, owner.slot));
     let mut query = work.connection.prepare_cached(sql)?;
     let found = query.query_map(
         named_params! {

@@ -112,16 +112,16 @@ local function refused_speaker(args, at)
   end
 end
 
--- How many messages one command moves: Lua passes up to 8,000 arguments.
-local UNSHOWN_MAX = 500
+-- How many messages one command makes unshown: Lua passes up to 8,000 arguments.
+local UNSHOWN_AT_ONCE = 500
 
 -- Makes every message of the inbox one that was not shown; those that were come to the session as repeated. It costs as much as
 -- they are, and each of them a receipt: a union of both lists would copy the whole inbox for each new context.
 local function unshow()
   local marked = redis.call('ZRANGE', shown, 0, -1, 'WITHSCORES')
-  for first = 1, #marked, 2 * UNSHOWN_MAX do
+  for first = 1, #marked, 2 * UNSHOWN_AT_ONCE do
     local moved = {}
-    for i = first, math.min(first + 2 * UNSHOWN_MAX, #marked + 1) - 1, 2 do
+    for i = first, math.min(first + 2 * UNSHOWN_AT_ONCE, #marked + 1) - 1, 2 do
       moved[#moved + 1], moved[#moved + 2] = marked[i + 1], marked[i]
     end
     redis.call('ZADD', unshown, unpack(moved))
