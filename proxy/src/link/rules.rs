@@ -11,7 +11,7 @@ use super::Kind;
 
 /// How long a call waits for a link that is down, counted from when it went down.
 const WAITS_FOR_LINK: Duration = Duration::from_secs(2);
-/// How long a call that was written waits for its answer without a link, or on one link.
+/// How long a call that was written waits for its answer without a link.
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 /// How long a coordinator that owes a reply may stay silent: it promises one within two seconds.
 const OWED_MAX: Duration = Duration::from_secs(10);
@@ -40,20 +40,18 @@ pub(super) fn gives_up_at(
     }
 }
 
-/// Returns when a connection counts as lost, given the time of its last input and of the oldest call that is owed an answer. A coordinator
-/// that is alive but does not answer is dialled again too. `others` is whether another coordinator could answer sooner.
+/// Returns when a connection counts as lost, given the time of its last input and of the oldest call that is owed an answer. A
+/// coordinator that is alive but does not answer is dialled again too. `others` is whether another coordinator could answer sooner.
 pub(super) fn lost_at(heard: Instant, owed_since: Option<Instant>, others: bool) -> Instant {
-    let silent_at = heard + SILENCE_MAX;
     let Some(since) = owed_since else {
-        return silent_at;
+        return heard + SILENCE_MAX;
     };
-    let owed_until = since + UNANSWERED_MAX;
-    let moves_at = if others {
-        owed_until.min(since.max(heard) + OWED_MAX)
+    let patience_ends = since.min(heard) + SILENCE_MAX;
+    if others {
+        patience_ends.min(since.max(heard) + OWED_MAX)
     } else {
-        owed_until
-    };
-    silent_at.min(moves_at)
+        patience_ends
+    }
 }
 
 /// Returns the back-off delays: about 1, 2, 4, … and at most 30 s, each with jitter between half of that and the whole.
@@ -142,15 +140,11 @@ mod tests {
         let now = Instant::now();
         let later = |seconds| now + Duration::from_secs(seconds);
         assert_eq!(lost_at(now, None, true), later(45));
-        assert_eq!(lost_at(now, Some(now), false), later(30));
         assert_eq!(lost_at(now, Some(later(20)), false), later(45));
         assert_eq!(lost_at(now, Some(now), true), later(10));
-        assert_eq!(
-            lost_at(later(25), Some(now), true),
-            later(30),
-            "alive without an answer"
-        );
-        assert_eq!(lost_at(later(25), Some(now), false), later(30));
+        let alive = later(40);
+        assert_eq!(lost_at(alive, Some(now), false), later(45));
+        assert_eq!(lost_at(alive, Some(now), true), later(45));
     }
 
     #[test]
