@@ -81,6 +81,7 @@ pub(super) async fn serve(
     }
 }
 
+/// Returns when the connection counts as lost, with the time of its last input.
 fn lost_at(shared: &Shared, heard: Instant) -> Instant {
     let others = shared.directory.entry().coordinators.urls.len() > 1;
     rules::lost_at(heard, shared.pending().owed_since(), others)
