@@ -1,8 +1,8 @@
 //! Files of lines that survive a crash in the middle of a line.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use serde::Serialize;
@@ -39,11 +39,13 @@ pub(super) fn append(
     lines: &str,
     complete: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let end = end_of_whole_lines(file)?;
-    file.set_len(end)?;
-    file.seek(SeekFrom::Start(end))?;
+    let length = file.metadata()?.len();
+    let end = end_of_whole_lines(file, length)?;
+    if end < length {
+        file.set_len(end)?;
+    }
     let written = file
-        .write_all(lines.as_bytes())
+        .write_all_at(lines.as_bytes(), end)
         .and_then(|()| complete(file));
     if written.is_err() {
         // A partial line is ignored anyway; cutting it off only saves the next reader the check.
@@ -52,15 +54,13 @@ pub(super) fn append(
     written
 }
 
-/// Returns the end of the last whole line: a crash cut off the rest.
-fn end_of_whole_lines(file: &mut File) -> io::Result<u64> {
-    let length = file.metadata()?.len();
+/// Returns the end of the last whole line of a file of `length` bytes: a crash cut off the rest.
+fn end_of_whole_lines(file: &mut File, length: u64) -> io::Result<u64> {
     if length == 0 {
         return Ok(0);
     }
     let mut last = [0];
-    file.seek(SeekFrom::Start(length - 1))?;
-    file.read_exact(&mut last)?;
+    file.read_exact_at(&mut last, length - 1)?;
     if last == *b"\n" {
         return Ok(length);
     }
