@@ -11,10 +11,10 @@ use crate::store::REPEAT_MARGIN;
 const DEFINITIONS: &str = concat!(
     include_str!("library/base.lua"),
     include_str!("library/duties.lua"),
+    include_str!("library/people.lua"),
     include_str!("library/sessions.lua"),
     include_str!("library/waiting.lua"),
     include_str!("library/quota.lua"),
-    include_str!("library/people.lua"),
     include_str!("library/messages.lua"),
     include_str!("library/reading.lua"),
     include_str!("library/endings.lua"),

@@ -55,6 +55,18 @@ local function count_group(group)
   return redis.call('ZLEXCOUNT', groups_key(), group_range(group))
 end
 
+-- Returns the open questions of the agent in use to people.
+local function own_questions()
+  local own, title = {}, name
+  use_named('human')
+  check_groups(count_inbox())
+  use_named(title)
+  for i, found in ipairs(redis.call('ZRANGEBYLEX', groups_key(), group_range('agent ' .. title))) do
+    own[i] = string.match(found, '\n%d+ (%S+)')
+  end
+  return own
+end
+
 -- Returns the refusal of a further question of this agent to people: {'questions', count, limit} if too many are open.
 -- `host` is its host; `limits` are those of one agent, of one host, and of all.
 local function refuse_question(id, host, limits)

@@ -224,17 +224,6 @@ local function forget(life)
   end
 end
 
--- Returns the open questions of the agent in use to people.
-local function own_questions()
-  local own = {}
-  for _, place in ipairs(redis.call('ZRANGE', questions_key(), 0, -1)) do
-    if string.find(place, name .. '::', 1, true) == 1 then
-      own[#own + 1] = string.match(place, '^%S+')
-    end
-  end
-  return own
-end
-
 -- Returns whether nothing waits for the agent in use.
 local function is_done()
   return count_inbox() == 0 and #own_questions() == 0
