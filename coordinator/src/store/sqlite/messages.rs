@@ -24,7 +24,7 @@ use crate::store::{
 };
 
 /// How many messages one step settles: others wait for it, and a full disk must have room for it.
-const SETTLED_MAX: usize = 50;
+const SETTLED_MAX: usize = 16;
 
 /// An envelope with more bytes is stored beside the row of its message, which each receipt rewrites: about a page.
 const ROW_MAX: usize = 4 << 10;

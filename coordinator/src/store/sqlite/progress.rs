@@ -14,8 +14,8 @@ use crate::store::{
     Actor, CONTEXTS_KEPT, Conclusion, PersonReached, Result, Settled, Speaker, Tenure, Wake,
 };
 
-/// How many rows one step of a sweep changes, so that sends never wait long for it.
-const SWEEP_STEP: usize = 500;
+/// How many rows one step of a sweep deletes, so that sends never wait long for it, even for rows of the longest texts.
+const SWEEP_STEP: usize = 50;
 
 /// Takes messages out of the agent's inbox.
 pub(super) fn acknowledge(

@@ -11,7 +11,7 @@ local WAITS_LIFE = 60 * 1000
 -- How many waits are checked for their end when one is added: several, so that those that are over do not pile up.
 local CHECKED = 4
 
--- Returns some of the messages whose answers an agent waits for. Removes waits that are over.
+-- Returns some of the messages whose answers an agent waits for, and how many waits it looked at. Removes waits that are over.
 local function waits_of(agent_name, limit)
   local waits, over = {}, {}
   local found = redis.call('HRANDFIELD', waits_key(agent_name), limit, 'WITHVALUES')
@@ -21,7 +21,7 @@ local function waits_of(agent_name, limit)
   if #over > 0 then
     redis.call('HDEL', waits_key(agent_name), unpack(over))
   end
-  return waits
+  return waits, #found / 2
 end
 
 -- Records that the sender of a message waits for its answer, for the given time, unless it is answered or expired. Returns
@@ -50,8 +50,8 @@ define('await_answer', SMALL, function(keys, args)
     if not who or reached[waiter] or left <= 0 then
       break
     end
-    local waits = waits_of(who, left)
-    left = left - #waits
+    local waits, looked_at = waits_of(who, left)
+    left = left - looked_at
     for _, wait in ipairs(waits) do
       local to = string.match(wait, '^.-::(.-)::')
       if not reached[to] then
