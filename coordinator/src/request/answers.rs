@@ -167,7 +167,9 @@ pub(super) async fn reply(
 ) -> Result<Reply, Refusal> {
     if caller.agent == AgentId::human() {
         let reading = begin_read(&caller.principal).await?;
-        let kept = services.store.message(&call.message_id).await?;
+        let kept = services
+            .message(&caller.principal, &call.message_id)
+            .await?;
         drop(reading);
         let message = kept.map(|kept| kept.message);
         if let Some(question) = message.filter(|message| message.question.is_some()) {

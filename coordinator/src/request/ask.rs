@@ -180,7 +180,7 @@ async fn pass_on(
     call: &tools::EscalateToHuman,
     question: &MessageId,
 ) -> Result<Reply, Refusal> {
-    let kept = services.store.message(question).await?;
+    let kept = services.message(&caller.principal, question).await?;
     let kept = kept.ok_or_else(|| Refusal::message_not_found(question))?;
     let text = Some(call.reason.clone());
     let draft = Draft {

@@ -10,6 +10,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::sent::{SentMessage, SentMessages};
 
 use super::own::Own;
+use super::price::note_entries;
 use super::view::View;
 use super::{Services, begin, begin_read, room_for_texts};
 use crate::auth::{Principal, Work};
@@ -141,6 +142,7 @@ pub(crate) async fn sent(
         let read = read(services, principal, after).await?;
         let Some(last) = read.last() else { break };
         after = last.position;
+        note_entries(principal, read.len());
         latest.extend(read.into_iter().filter(|entry| is_sent_by(entry, &agent)));
         latest.drain(..latest.len().saturating_sub(SENT_MAX));
     }
@@ -149,7 +151,8 @@ pub(crate) async fn sent(
         let (Some(message_id), Some(to)) = (entry.message_id, entry.to) else {
             continue;
         };
-        let kept = services.store.message(&message_id).await?;
+        let _reading = begin_read(principal).await?;
+        let kept = services.message(principal, &message_id).await?;
         let is_own = match &kept {
             Some(kept) => own.has_kept(kept).await?,
             None => own.had(entry.at).await?,

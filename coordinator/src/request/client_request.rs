@@ -136,7 +136,7 @@ pub(super) async fn conclude(
     };
     let concluded = services.store.conclude(&conclusion).await?;
     services.duties_due.notify_one();
-    let kept = services.store.message(&id).await?;
+    let kept = services.message(&caller.principal, &id).await?;
     match (concluded, kept) {
         (Some(_), Some(kept)) => Ok(Reply::Tracked(tracked(kept))),
         _ => Err(Refusal::message_not_found(&id)),

@@ -246,7 +246,7 @@ pub(super) async fn sent(
         }
         SendOutcome::CallTaken => Err(call_taken()),
         SendOutcome::Repeated(accepted) => {
-            let kept = services.store.message(&accepted.id).await?;
+            let kept = services.message(&caller.principal, &accepted.id).await?;
             let history = kept.map(|kept| kept.history).unwrap_or_default();
             let receipt = Receipt {
                 stage: furthest(&history),

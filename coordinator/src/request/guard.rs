@@ -8,7 +8,9 @@ use c3po_shared::policy::Verb;
 use c3po_shared::refusal::Refusal;
 use tokio::time::Instant;
 
-use super::{Caller, Services, target};
+use super::inbox::READ_AT_ONCE;
+use super::price::note_part_of_thread;
+use super::{Caller, Services, begin_read, target};
 use crate::auth::Principal;
 use crate::clock;
 use crate::guard::{self, Suspicion};
@@ -41,7 +43,7 @@ pub(super) async fn bounded<T>(
         return sending.await;
     }
     let pair = Pair::of(&caller.agent, turn.to);
-    if let Err(suspicion) = count(services, &pair, turn).await? {
+    if let Err(suspicion) = count(services, caller, &pair, turn).await? {
         let refusal = refusal(&pair, suspicion);
         services.metrics.loops_suspected.inc();
         let entry = caller
@@ -71,15 +73,16 @@ fn refusal(pair: &Pair, suspicion: Suspicion) -> Refusal {
 /// Counts the turn. The store is searched for a person only if the pair is at its limit.
 async fn count(
     services: &Services,
+    caller: &Caller,
     pair: &Pair,
     turn: Exchange<'_>,
-) -> Result<Result<(), Suspicion>, StoreError> {
+) -> Result<Result<(), Suspicion>, Refusal> {
     let counted = services.guard.take(pair, turn.call, Instant::now());
     if !matches!(counted, Err(Suspicion::Loop { .. })) {
         return Ok(counted);
     }
     if let Some(thread) = turn.thread
-        && has_a_person(services, thread).await?
+        && has_a_person(services, &caller.principal, thread).await?
     {
         return Ok(Ok(()));
     }
@@ -88,7 +91,11 @@ async fn count(
 }
 
 /// Returns whether a person wrote in the thread. At least the first few hundred messages are searched.
-async fn has_a_person(services: &Services, thread: &MessageId) -> Result<bool, StoreError> {
+async fn has_a_person(
+    services: &Services,
+    principal: &Principal,
+    thread: &MessageId,
+) -> Result<bool, Refusal> {
     let person = AgentId::human();
     if thread.from() == person {
         return Ok(true);
@@ -99,8 +106,10 @@ async fn has_a_person(services: &Services, thread: &MessageId) -> Result<bool, S
             reader: &person,
             after: after.as_ref(),
             limit: PAGE_DEFAULT,
-            bytes: usize::MAX,
+            bytes: READ_AT_ONCE,
         };
+        let _reading = begin_read(principal).await?;
+        note_part_of_thread(principal);
         let excerpt = services.store.thread(thread, stretch).await?;
         if excerpt
             .messages

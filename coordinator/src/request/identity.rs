@@ -176,6 +176,7 @@ pub(crate) async fn settle_name(
         if !namesakes.iter().any(|agent| agent.id == claim.name) {
             namesakes = read_namesakes(store, principal, &base).await?;
         }
+        principal.note_calls(1);
         refused.insert(claim.name);
     }
     let error = format!("{base} and all names with a number that were tried are taken");

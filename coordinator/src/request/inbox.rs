@@ -4,19 +4,15 @@ use c3po_shared::catalogue::{self as tools, Acked, Inbox, Reply};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::vocabulary::KindFilter;
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
+use super::price::{note_page, note_search};
 use super::{CHANGED_AT_ONCE, Caller, Services, begin_read};
-use crate::auth::Principal;
 use crate::store::{CHANGED_BY_CALL, Placed, Selection, Store, StoreError};
 
 /// How many bytes of messages are read at once: the store does nothing else meanwhile.
 pub(super) const READ_AT_ONCE: usize = 8 << 10;
-
-/// How many messages of an inbox are searched for the price of a call.
-const SEARCHED_PER_CALL: usize = 16;
 
 /// `get_messages`
 pub(super) async fn get_messages(
@@ -41,6 +37,7 @@ pub(super) async fn get_messages(
         store.pending(&caller.agent)
     )?;
     note_search(&caller.principal, selection, pending.count);
+    note_page(&caller.principal, &placed);
     let mut from = begins_at(cursor.as_ref(), &placed)?;
     let last = placed
         .last()
@@ -68,14 +65,6 @@ pub(super) async fn get_messages(
         count: pending.count,
         next_cursor,
     }))
-}
-
-/// Counts a read of an inbox with so many messages: one for a kind or a thread may look at all of them.
-pub(super) fn note_search(principal: &Principal, selection: Selection<'_>, messages: usize) {
-    if selection.kind != KindFilter::Any || selection.thread.is_some() {
-        let calls = messages / SEARCHED_PER_CALL;
-        principal.note_calls(u32::try_from(calls).unwrap_or(u32::MAX));
-    }
 }
 
 /// Returns the selected messages of an inbox. They are read in parts, so that others have their turns at the store.
@@ -137,7 +126,7 @@ async fn check_no_question(
         _ => None,
     };
     for id in ids {
-        let Some(kept) = services.store.message(id).await? else {
+        let Some(kept) = services.message(&caller.principal, id).await? else {
             continue;
         };
         let message = kept.message;
@@ -170,42 +159,4 @@ pub(super) async fn acknowledge(
         unknown.extend(settled.unknown);
     }
     Ok(Reply::Acked(Acked { acked, unknown }))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use c3po_shared::limits::{CALLS_PER_SECOND, INBOX_MAX};
-    use c3po_shared::vocabulary::Scope;
-    use tokio::time::Instant;
-
-    use super::*;
-    use crate::auth::key;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_search_costs_calls_for_the_inbox_and_another_read_costs_none() {
-        let thread: MessageId = "a::web::00000001".parse().expect("an id");
-        let plain = Selection::default();
-        let of_kind = Selection {
-            kind: KindFilter::Reply,
-            ..plain
-        };
-        let of_thread = Selection {
-            thread: Some(&thread),
-            ..plain
-        };
-        for (selection, calls) in [(plain, 0), (of_kind, 62), (of_thread, 62)] {
-            let principal = key(Scope::Agent, "*");
-            // The burst is used up.
-            principal.note_calls(CALLS_PER_SECOND);
-            let began = Instant::now();
-            note_search(&principal, selection, INBOX_MAX);
-            principal.rest().await;
-            let price = Duration::from_secs(1) * calls / CALLS_PER_SECOND;
-            let rested = began.elapsed();
-            // Tokio's clock counts milliseconds.
-            assert!(rested >= price && rested <= price + Duration::from_millis(2));
-        }
-    }
 }

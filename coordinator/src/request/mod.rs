@@ -25,6 +25,7 @@ mod part;
 mod permission;
 mod person;
 mod persons;
+mod price;
 mod questions;
 mod receipts;
 mod send;
@@ -63,6 +64,7 @@ pub(crate) use page_use::{left as page_use_left, record as record_page_use};
 pub(crate) use permission::explain as explain_policy;
 pub(crate) use person::{PersonWish, act_as};
 pub(crate) use persons::Persons;
+pub(crate) use price::note_page;
 pub(crate) use questions::{
     asked, labelled, open as open_questions, open_after, record_shown, show as show_question,
     with_parts,
@@ -304,7 +306,7 @@ pub(crate) async fn begin_call(principal: &Principal) -> Result<SemaphorePermit<
 /// Takes a place of the principal for a change of so many messages.
 ///
 /// Errors as for [`begin_read`].
-async fn begin_change(
+pub(crate) async fn begin_change(
     principal: &Principal,
     messages: usize,
 ) -> Result<SemaphorePermit<'_>, Refusal> {

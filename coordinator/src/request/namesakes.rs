@@ -3,12 +3,10 @@
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::Refusal;
 
+use super::price::note_agents;
 use super::{begin, begin_read};
 use crate::auth::{Principal, Work};
 use crate::store::{Namesake, Store};
-
-/// How many agents cost one call. The read itself costs one more.
-const AGENTS_PER_CALL: usize = 32;
 
 /// Returns the agents under a name, for a principal.
 ///
@@ -21,8 +19,8 @@ pub(super) async fn read_namesakes(
     let _list = begin(principal, Work::List).await?;
     let _reading = begin_read(principal).await?;
     let namesakes = store.namesakes(base).await?;
-    let calls = 1 + namesakes.len() / AGENTS_PER_CALL;
-    principal.note_calls(u32::try_from(calls).unwrap_or(u32::MAX));
+    principal.note_calls(1);
+    note_agents(principal, namesakes.len());
     Ok(namesakes)
 }
 

@@ -21,7 +21,7 @@ pub(super) async fn outcome(
     check_own(caller, &kept)?;
     let question = kept.message;
     if let Some(reply) = &kept.reply {
-        let reply = services.store.message(reply).await?;
+        let reply = services.message(&caller.principal, reply).await?;
         let Some(reply) = reply else {
             return Ok(None);
         };

@@ -14,6 +14,7 @@ use crate::store::{Holder, StoreError, StoredMessage};
 #[derive(Debug)]
 pub(super) struct Own<'a> {
     services: &'a Services,
+    principal: &'a Principal,
     agent: &'a AgentId,
     /// The host of the reader, unless it reads for all hosts.
     host: Option<&'a str>,
@@ -41,6 +42,7 @@ impl<'a> Own<'a> {
     ) -> Self {
         Self {
             services,
+            principal,
             agent,
             host: principal.own_host(),
             is_bound: principal.own_host().is_some(),
@@ -50,7 +52,7 @@ impl<'a> Own<'a> {
 
     /// Returns the message if it is one of them. For any other reader it does not exist.
     pub(super) async fn message(&self, id: &MessageId) -> Result<StoredMessage, Refusal> {
-        match self.services.store.message(id).await? {
+        match self.services.message(self.principal, id).await? {
             Some(kept) if self.has_kept(&kept).await? => Ok(kept),
             _ => Err(Refusal::message_not_found(id)),
         }
@@ -77,7 +79,7 @@ impl<'a> Own<'a> {
         let Some(asked) = &message.reply_to else {
             return Ok(!self.is_bound || self.had(stored_at).await?);
         };
-        let asked = self.services.store.message(asked).await?;
+        let asked = self.services.message(self.principal, asked).await?;
         let Some(asked) = asked.filter(|asked| asked.message.from_agent == *self.agent) else {
             return self.had(stored_at).await;
         };

@@ -11,6 +11,7 @@ use super::inbox::READ_AT_ONCE;
 use super::own::Own;
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
+use super::price::{note_stages, note_texts};
 use super::{Caller, Services};
 use crate::store::{InThread, Mark, StoreError, StoredMessage, Stretch};
 
@@ -99,6 +100,7 @@ async fn copies(
         };
         let sent = services.store.sent(&broadcast, stretch).await?;
         copies.count += sent.stages.len();
+        note_stages(&caller.principal, sent.stages.len());
         for stage in sent.stages {
             *copies.stages.entry(stage).or_default() += 1;
         }
@@ -169,6 +171,7 @@ pub(super) async fn get_thread(
         };
         let excerpt = services.store.thread(&thread, stretch).await?;
         for InThread { message, stored_at } in excerpt.messages {
+            note_texts(&caller.principal, &message);
             if !own.has(&message, stored_at).await? {
                 continue;
             }

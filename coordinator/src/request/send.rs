@@ -19,8 +19,8 @@ use super::deposit::{
 };
 use super::guard::{self, Exchange};
 use super::identity::check_right;
-use super::part::json_size;
 use super::permission::Permission;
+use super::price::{json_bytes, note_copies};
 use super::target::{self, Target};
 use super::{Caller, Services, begin_read, check_read};
 use crate::auth::Right;
@@ -183,6 +183,8 @@ async fn copies(
     recipients: Vec<AgentId>,
 ) -> Copies {
     let draft = &draft;
+    let bytes = json_bytes(&draft.message, draft.context.as_deref());
+    note_copies(&caller.principal, recipients.len(), bytes);
     let outcomes: Vec<(AgentId, Result<_, Refusal>)> = stream::iter(recipients)
         .map(|to| async move {
             let outcome = deposit(services, caller, id, draft, &to).await;
@@ -192,10 +194,7 @@ async fn copies(
                 outcome.map(|(message, receipt)| (message.id, message.thread_id, receipt.stage)),
             )
         })
-        .buffered(copies_at_once(json_bytes(
-            &draft.message,
-            draft.context.as_deref(),
-        )))
+        .buffered(copies_at_once(bytes))
         .collect()
         .await;
     let mut thread = draft.thread.clone();
@@ -233,16 +232,6 @@ async fn copies(
     }
 }
 
-/// Returns how many bytes the texts of a copy take up in its envelope.
-fn json_bytes(message: &str, context: Option<&str>) -> usize {
-    let texts = [message, context.unwrap_or_default()];
-    texts
-        .iter()
-        .flat_map(|text| text.chars())
-        .map(json_size)
-        .sum()
-}
-
 /// Returns how many copies of a text of this size are sent concurrently.
 fn copies_at_once(bytes: usize) -> usize {
     (COPIES_BYTES / bytes.max(1)).clamp(1, COPIES_AT_ONCE)
@@ -260,7 +249,7 @@ pub(super) async fn reply(
         check_right(services, &caller.principal, Right::Answer)?;
     }
     let reading = begin_read(&caller.principal).await?;
-    let question = match services.store.message(asked).await? {
+    let question = match services.message(&caller.principal, asked).await? {
         Some(kept) if kept.message.to_agent == caller.agent => kept.message,
         _ => return Err(Refusal::message_not_found(asked)),
     };
@@ -341,7 +330,7 @@ pub(super) async fn store_reply(
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
             AnswerOutcome::Withdrawn => {
-                let kept = services.store.message(asked).await?;
+                let kept = services.message(&caller.principal, asked).await?;
                 let refusal = kept.and_then(|kept| refused_answer(asked, &kept.history));
                 return Err(refusal.unwrap_or_else(|| Refusal::withdrawn(asked)));
             }

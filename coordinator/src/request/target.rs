@@ -5,6 +5,7 @@ use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
 use super::Services;
 use super::namesakes::read_namesakes;
+use super::price::note_agents;
 use crate::auth::Principal;
 use crate::store::{AGENTS_STEP, Agent, Namesake, Quota};
 
@@ -186,7 +187,7 @@ pub(crate) async fn select<T>(
     principal: &Principal,
     pick: impl Fn(Agent) -> Option<T>,
 ) -> Result<Vec<T>, Refusal> {
-    let (mut picked, mut after) = (Vec::new(), None);
+    let (mut picked, mut read, mut after) = (Vec::new(), 0, None);
     loop {
         let page = services
             .agents(principal, after.as_ref(), AGENTS_STEP)
@@ -195,8 +196,10 @@ pub(crate) async fn select<T>(
             .last()
             .filter(|_| page.len() == AGENTS_STEP)
             .map(|last| last.id.clone());
+        read += page.len();
         picked.extend(page.into_iter().filter_map(&pick));
         if after.is_none() {
+            note_agents(principal, read);
             return Ok(picked);
         }
     }

@@ -282,7 +282,7 @@ pub(super) async fn offered(
     if offer.from() != AgentId::system() || offer.to() != caller.agent {
         return Ok(None);
     }
-    let kept = services.store.message(offer).await?;
+    let kept = services.message(&caller.principal, offer).await?;
     let question = kept.and_then(|kept| kept.message.reply_to);
     let question = question.filter(|question| question.to().is_human());
     if question.is_some() {

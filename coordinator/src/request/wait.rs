@@ -12,9 +12,9 @@ use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::inbox::note_search;
 use super::outcome::outcome;
 use super::part::{ReadFrom, part, size};
+use super::price::{note_page, note_search};
 use super::receipts::{own_message, tracked};
 use super::{
     CALL_DEADLINE, Caller, Done, Services, begin_read, check_read, check_speaker, room_for_texts,
@@ -72,6 +72,8 @@ pub(super) async fn wait_for_message(
     let timed_out = Reply::TimedOut(match about {
         Some(id) => TimedOut::of(id, seconds),
         None => {
+            let _reading = begin_read(&caller.principal).await?;
+            caller.principal.note_calls(1);
             let pending = pending(services, caller).await;
             check_read(services, caller).await?;
             TimedOut::any(seconds, pending)
@@ -264,6 +266,7 @@ async fn look_with_room(
         _ => room_of_person(services, caller).await?,
     };
     let _reading = begin_read(&caller.principal).await?;
+    caller.principal.note_calls(1);
     let looked = timeout(CALL_DEADLINE, look(services, caller, wanted)).await;
     let reply = looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
     match &reply {
@@ -318,6 +321,7 @@ async fn next_message(
         };
         let page = services.store.unshown(&caller.agent, selection).await?;
         let complete = !selection.is_filled_by(&page);
+        note_page(&caller.principal, &page);
         if complete && kind != KindFilter::Any {
             let pending = services.store.pending(&caller.agent).await?;
             note_search(&caller.principal, selection, pending.count);
@@ -356,11 +360,14 @@ async fn answer(
         );
     }
     match kept.reply {
-        Some(reply) => Ok(services.store.message(&reply).await?.map(|kept| {
-            // It may no longer be in the inbox.
-            let place = ReadFrom::Thread(Mark::of(&kept.message));
-            result(caller, kept.message, &place)
-        })),
+        Some(reply) => Ok(services
+            .message(&caller.principal, &reply)
+            .await?
+            .map(|kept| {
+                // It may no longer be in the inbox.
+                let place = ReadFrom::Thread(Mark::of(&kept.message));
+                result(caller, kept.message, &place)
+            })),
         None if has_expired(&kept.history) => {
             let mut timed_out = TimedOut::of(id.clone(), 0);
             timed_out.message = "The message expired before it was answered".to_owned();

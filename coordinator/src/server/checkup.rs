@@ -1,14 +1,21 @@
-//! The condition of the store for `/api/health`: one check serves all requests of a moment, because that path needs no key.
+//! The facts for `/api/health`: one check serves all requests of a moment, because that path needs no key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use c3po_shared::ids::AgentId;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::http_session::HttpSessions;
+use crate::presence::Presence;
 use crate::store::Store;
 
 /// How long the result of a check is returned again. Monitors ask less often.
 const VALID_FOR: Duration = Duration::from_millis(250);
+
+/// The limit of deviating clocks in the list.
+const CLOCKS_MAX: usize = 100;
 
 /// The condition of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,24 +28,47 @@ pub(super) enum Condition {
     Unwell,
 }
 
-/// The latest check of the store.
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Checked {
+    /// The condition of the store.
+    pub(super) condition: Condition,
+    /// How many agents are online at this coordinator.
+    pub(super) agents_online: usize,
+    /// The agents whose host's clock differs from ours, with its lead in milliseconds.
+    pub(super) clocks: Vec<(AgentId, i64)>,
+}
+
+/// The latest check.
 #[derive(Debug, Default)]
-pub(super) struct Checkup(Mutex<Option<(Instant, Condition)>>);
+pub(super) struct Checkup(Mutex<Option<(Instant, Arc<Checked>)>>);
 
 impl Checkup {
-    /// Returns the condition of the store. Requests during a check wait for its result.
-    pub(super) async fn of(&self, store: &dyn Store) -> Condition {
-        self.latest(check(store)).await
+    /// Returns the facts of this moment. Requests during a check wait for its result.
+    pub(super) async fn of(
+        &self,
+        store: &dyn Store,
+        presence: &Presence,
+        clients: &HttpSessions,
+    ) -> Arc<Checked> {
+        let check = async {
+            Checked {
+                condition: check(store).await,
+                agents_online: presence.connected() + clients.online(),
+                clocks: presence.clocks_apart(CLOCKS_MAX),
+            }
+        };
+        self.latest(check).await
     }
 
-    async fn latest(&self, check: impl Future<Output = Condition>) -> Condition {
+    async fn latest(&self, check: impl Future<Output = Checked>) -> Arc<Checked> {
         let mut latest = self.0.lock().await;
-        match *latest {
-            Some((at, condition)) if at.elapsed() < VALID_FOR => condition,
+        match &*latest {
+            Some((at, checked)) if at.elapsed() < VALID_FOR => Arc::clone(checked),
             _ => {
-                let condition = check.await;
-                *latest = Some((Instant::now(), condition));
-                condition
+                let checked = Arc::new(check.await);
+                *latest = Some((Instant::now(), Arc::clone(&checked)));
+                checked
             }
         }
     }
@@ -74,14 +104,23 @@ mod tests {
             checkup.latest(async move {
                 counted.fetch_add(1, Ordering::Relaxed);
                 sleep(VALID_FOR).await;
-                condition
+                checked(condition)
             })
         };
-        let answers = join_all((0..100).map(|_| ask(Condition::Well))).await;
-        assert_eq!(answers, [Condition::Well; 100]);
+        for answer in join_all((0..100).map(|_| ask(Condition::Well))).await {
+            assert_eq!(*answer, checked(Condition::Well));
+        }
         assert_eq!(checks.load(Ordering::Relaxed), 1);
-        assert_eq!(ask(Condition::Unwell).await, Condition::Well);
+        assert_eq!(ask(Condition::Unwell).await.condition, Condition::Well);
         advance(VALID_FOR).await;
-        assert_eq!(ask(Condition::Unwell).await, Condition::Unwell);
+        assert_eq!(ask(Condition::Unwell).await.condition, Condition::Unwell);
+    }
+
+    fn checked(condition: Condition) -> Checked {
+        Checked {
+            condition,
+            agents_online: 0,
+            clocks: Vec::new(),
+        }
     }
 }

@@ -30,7 +30,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 /// The header in which a client that comes back sends the id of the last event that it received.
 const LAST_EVENT_ID: &str = "last-event-id";
 /// How many agents one `state` event has.
-const AGENTS_AT_ONCE: usize = 100;
+const AGENTS_AT_ONCE: usize = 20;
 /// The first text of a stream: its client waits for a second before it comes back.
 const BEGIN: &str = "retry: 1000\n\n";
 /// The text that keeps a silent connection open.

@@ -18,7 +18,9 @@ use crate::auth::invites::{invites, revoke_invite};
 use crate::auth::looks::KEYS_KNOWN_WITHIN;
 use crate::auth::{NAMES_WITHOUT_KEY, Principal, Right, check_free, issue, renames};
 use crate::clock;
-use crate::request::{CALL_DEADLINE, check_host, check_name as check_speaker_name, select};
+use crate::request::{
+    CALL_DEADLINE, begin_call, begin_change, check_host, check_name as check_speaker_name, select,
+};
 use crate::store::{Agent, BEGUN_WITHIN, Key, Removal, Store};
 
 /// `POST /api/agents/remove`
@@ -32,6 +34,7 @@ pub(super) async fn remove(
         let error = format!("{agent_id} is not the agent of a session");
         return Err(Refusal::new(ErrorCode::AgentNotFound, error).into());
     }
+    let looking = begin_call(&principal).await?;
     issue::check_standing(store.as_ref(), &principal).await?;
     let known = store.agent(&agent_id).await?;
     check_remover(&server, &principal, &agent_id, known.as_ref())?;
@@ -40,6 +43,8 @@ pub(super) async fn remove(
         None => store.holder(&agent_id).await?.map(|holder| holder.host),
     };
     let expired = store.pending(&agent_id).await?.count;
+    drop(looking);
+    let _removing = begin_change(&principal, expired).await?;
     // An administrator may give the name to another host; a host keeps the names of its agents.
     let frees = principal.check(Right::Administer).is_ok();
     let entry = Entry::new(Event::SessionEnded).by(&agent_id);

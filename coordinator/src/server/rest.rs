@@ -28,7 +28,7 @@ use super::endpoint::{
 use super::written::Paid;
 use super::{AppState, description};
 use crate::clock;
-use crate::request::{Asking, begin_call, begin_read, placed, room_for_texts};
+use crate::request::{Asking, begin_call, begin_read, note_page, placed, room_for_texts};
 use crate::store::{Agent, Selection};
 use crate::unfinished::Charge;
 
@@ -40,8 +40,6 @@ const LISTED_AT_ONCE: usize = 32;
 const LISTED_BYTES: usize = 32 << 10;
 /// The charge of a list, in bytes: one part, and the buffers of the connection.
 const LISTED_CHARGE: usize = 48 << 10;
-/// The limit of deviating clocks in the list.
-const CLOCKS_MAX: usize = 100;
 
 /// The health of the coordinator.
 #[derive(Debug)]
@@ -132,8 +130,12 @@ impl IntoResponse for Health {
 
 /// `GET /api/health`
 pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): MayLook) -> Health {
-    let condition = server.checkup.of(&*server.services.store).await;
-    if condition == Condition::Unwell {
+    let services = &server.services;
+    let checking = server
+        .checkup
+        .of(&*services.store, &services.presence, &server.http_sessions);
+    let checked = checking.await;
+    if checked.condition == Condition::Unwell {
         return Health::Unwell(Unwell {
             status: "error",
             error: "Store connection failed",
@@ -141,27 +143,19 @@ pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): Ma
             suggestion: ErrorCode::StoreUnavailable.suggestion(),
         });
     }
-    let presence = &server.services.presence;
-    let agents_online = presence.connected() + server.http_sessions.online();
-    let clocks = presence
-        .clocks_apart(CLOCKS_MAX)
-        .into_iter()
-        .map(|(agent, ahead_ms)| {
-            let seconds = (ahead_ms + 500).div_euclid(1_000);
-            Clock {
-                agent_id: may_look.then_some(agent),
-                seconds,
-            }
-        });
-    let policy_outdated = server.services.policies.outdated().is_some();
+    let clocks = checked.clocks.iter().map(|(agent, ahead_ms)| Clock {
+        agent_id: may_look.then(|| agent.clone()),
+        seconds: (ahead_ms + 500).div_euclid(1_000),
+    });
+    let policy_outdated = services.policies.outdated().is_some();
     let pushes_fail = server.notifier.fails();
     Health::Well(Well {
         status: "ok",
-        agents_online,
+        agents_online: checked.agents_online,
         clocks: clocks.collect(),
         policy_outdated,
         pushes_fail,
-        store: (condition == Condition::Full).then_some("full"),
+        store: (checked.condition == Condition::Full).then_some("full"),
     })
 }
 
@@ -206,6 +200,7 @@ pub(super) async fn pending(
     };
     let (placed, pending) =
         futures_util::try_join!(placed(store, &agent, selection), store.pending(&agent))?;
+    note_page(&principal, &placed);
     let messages = placed.into_iter().map(|placed| placed.message).collect();
     Ok(Charged(
         PendingMessages {
@@ -372,17 +367,20 @@ impl Media for OpenMetrics {
 }
 
 /// `GET /metrics`
-pub(super) async fn metrics(State(server): State<AppState>) -> Plain<OpenMetrics> {
+pub(super) async fn metrics(
+    State(server): State<AppState>,
+    By(principal): By,
+) -> Result<Plain<OpenMetrics>, Refused> {
+    let _place = begin_call(&principal).await?;
     if let Ok(Some(fill)) = server.services.store.fill().await {
         server.services.metrics.fill(&fill);
     }
     let presence = &server.services.presence;
-    Plain::new(
-        server
-            .services
-            .metrics
-            .text(presence.connected(), presence.listening()),
-    )
+    let text = server
+        .services
+        .metrics
+        .text(presence.connected(), presence.listening());
+    Ok(Plain::new(text))
 }
 
 /// The fallback for unknown paths.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
 use crate::clock;
-use crate::request::{Caller, Memory, Services, begin_read, check_read};
+use crate::request::{Caller, Memory, Services, begin_read, check_read, note_page};
 use crate::store::{Arrival, Placed, Result, Selection, StoreError, Tenure};
 use crate::unfinished::{Budget, Charge, Room};
 
@@ -327,7 +327,7 @@ async fn unshown(services: &Services, caller: &Caller, after: u64) -> Result<Vec
         .unshown(&caller.agent, selection(after))
         .await;
     check_read(services, caller).await?;
-    unshown
+    unshown.inspect(|placed| note_page(&caller.principal, placed))
 }
 
 /// Returns the selection for one frame of messages after this position.
