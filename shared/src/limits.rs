@@ -119,11 +119,8 @@ pub const AT_ONCE_PER_KEY: usize = 2_000;
 pub const CALLS_PER_KEY: usize = 64;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub const CALLS_WITHOUT_KEY: usize = 256;
-/// The rate of calls and receipts of one key, per second. A request by REST or to `/mcp` counts twice, a receipt or an
-/// acknowledgement once for each of its messages, a message to people 8 times, the end of an agent by REST 8 times more, a wait once more for
-/// each 8 waits that its check for cycles looks at, a read of the agents under one name once more and once for each 32 of them, a
-/// search of an inbox for a kind or a thread once more for each 16 of its messages, and a request whose client leaves before the
-/// answer 32 times.
+/// The rate of calls and receipts of one key, per second. Work that grows with what is stored or sent counts more than once: the
+/// prices are in `docs/API.md`.
 pub const CALLS_PER_SECOND: u32 = 5_000;
 
 /// The most simultaneous reads of texts and long lists, acknowledgements of more than four messages, and sends of many copies, under
