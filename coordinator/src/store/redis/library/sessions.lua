@@ -414,8 +414,9 @@ define('remove', SMALL, function(keys, args)
   if held and tonumber(held) > now then
     return 2
   end
-  if held and #own_questions() > 0 then
-    redis.call('SADD', asked_key(name), unpack(own_questions()))
+  local questions = held and own_questions() or {}
+  if #questions > 0 then
+    redis.call('SADD', asked_key(name), unpack(questions))
   end
   if held and not end_one_shot() then
     return AGAIN
