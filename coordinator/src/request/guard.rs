@@ -17,7 +17,7 @@ use crate::guard::{self, Suspicion};
 use crate::store::{Pair, StoreError, Stretch};
 
 /// How many stretches of a thread are searched for a message from a person.
-const STRETCHES_MAX: usize = 5;
+const STRETCHES_MAX: usize = 20;
 
 /// A message or a reply that is about to be sent.
 #[derive(Debug, Clone, Copy)]
