@@ -10,7 +10,6 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::sent::{SentMessage, SentMessages};
 
 use super::own::Own;
-use super::price::note_entries;
 use super::view::View;
 use super::{Services, begin, begin_read, room_for_texts};
 use crate::auth::{Principal, Work};
@@ -142,7 +141,7 @@ pub(crate) async fn sent(
         let read = read(services, principal, after).await?;
         let Some(last) = read.last() else { break };
         after = last.position;
-        note_entries(principal, read.len());
+        principal.note_calls(1);
         latest.extend(read.into_iter().filter(|entry| is_sent_by(entry, &agent)));
         latest.drain(..latest.len().saturating_sub(SENT_MAX));
     }

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::guard::{self, Suspicion};
 use crate::store::{Pair, StoreError, Stretch};
 
-/// How many stretches of a thread are searched for a message from a person.
+/// How many parts of a thread are searched for a message from a person.
 const STRETCHES_MAX: usize = 20;
 
 /// A message or a reply that is about to be sent.
@@ -90,7 +90,7 @@ async fn count(
     Ok(services.guard.take(pair, turn.call, Instant::now()))
 }
 
-/// Returns whether a person wrote in the thread. At least the first few hundred messages are searched.
+/// Returns whether a person wrote in the thread, as far as its first parts show. Others read between these.
 async fn has_a_person(
     services: &Services,
     principal: &Principal,

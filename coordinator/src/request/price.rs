@@ -17,10 +17,8 @@ const SEARCHED_PER_CALL: usize = 16;
 const AGENTS_PER_CALL: usize = 32;
 /// How many messages are summed up for the price of a call: only their stages are read.
 const STAGES_PER_CALL: usize = 4;
-/// How many entries of the log are searched for the price of a call.
-const ENTRIES_PER_CALL: usize = 32;
 /// The price of searching a part of a thread for a message of a person.
-const SEARCH_OF_THREAD: usize = 32;
+const SEARCH_OF_THREAD: usize = 8;
 
 impl Services {
     /// Returns the message for a principal, which pays for its texts.
@@ -31,15 +29,19 @@ impl Services {
     ) -> Result<Option<StoredMessage>, StoreError> {
         let kept = self.store.message(id).await?;
         if let Some(kept) = &kept {
-            note_texts(principal, &kept.message);
+            note_texts(principal, [&kept.message]);
         }
         Ok(kept)
     }
 }
 
-/// Counts a read of a message.
-pub(super) fn note_texts(principal: &Principal, message: &Message) {
-    let bytes = json_bytes(message.text(), message.context.as_deref());
+/// Counts a read of these messages.
+pub(super) fn note_texts<'a>(
+    principal: &Principal,
+    messages: impl IntoIterator<Item = &'a Message>,
+) {
+    let bytes = |message: &Message| json_bytes(message.text(), message.context.as_deref());
+    let bytes: usize = messages.into_iter().map(bytes).sum();
     note(principal, bytes / BYTES_PER_CALL);
 }
 
@@ -69,11 +71,6 @@ pub(super) fn note_agents(principal: &Principal, agents: usize) {
 /// Counts a read of so many stages.
 pub(super) fn note_stages(principal: &Principal, stages: usize) {
     note(principal, stages / STAGES_PER_CALL);
-}
-
-/// Counts a search of so many entries of the log.
-pub(super) fn note_entries(principal: &Principal, entries: usize) {
-    note(principal, entries / ENTRIES_PER_CALL);
 }
 
 /// Counts a search of a part of a thread.
@@ -137,19 +134,20 @@ mod tests {
         };
         let pages = [page(20_000), page(300_000)];
         type Note<'a> = &'a dyn Fn(&Principal);
-        let prices: [(Note<'_>, u32); 12] = [
+        let prices: [(Note<'_>, u32); 13] = [
             (&|by| note_search(by, plain, INBOX_MAX), 0),
             (&|by| note_search(by, of_kind, INBOX_MAX), 62),
             (&|by| note_search(by, of_thread, INBOX_MAX), 62),
-            (&|by| note_texts(by, &short), 0),
-            (&|by| note_texts(by, &long), 9),
+            (&|by| note_texts(by, [&short]), 0),
+            (&|by| note_texts(by, [&long, &short]), 9),
+            (&|by| note_texts(by, [&long, &long]), 18),
             (&|by| note_page(by, &pages[..1]), 0),
             (&|by| note_page(by, &pages), 9),
             (&|by| note_copies(by, 1_000, 4), 1_000),
             (&|by| note_copies(by, 10, 300_000), 100),
             (&|by| note_agents(by, 1_000), 31),
             (&|by| note_stages(by, 100), 25),
-            (&|by| note_entries(by, 10_000), 312),
+            (&|by| note_part_of_thread(by), 8),
         ];
         for (at, (note, calls)) in prices.into_iter().enumerate() {
             let principal = key(Scope::Agent, "*");

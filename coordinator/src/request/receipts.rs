@@ -76,6 +76,8 @@ async fn check_broadcast(
         bytes: usize::MAX,
     };
     let excerpt = services.store.thread(broadcast, stretch).await?;
+    let read = excerpt.messages.iter().map(|copy| &copy.message);
+    note_texts(&caller.principal, read);
     let own = Own::of(services, caller);
     match excerpt.messages.first() {
         Some(copy) if own.has(&copy.message, copy.stored_at).await? => Ok(()),
@@ -170,8 +172,9 @@ pub(super) async fn get_thread(
             bytes,
         };
         let excerpt = services.store.thread(&thread, stretch).await?;
+        let read = excerpt.messages.iter().map(|found| &found.message);
+        note_texts(&caller.principal, read);
         for InThread { message, stored_at } in excerpt.messages {
-            note_texts(&caller.principal, &message);
             if !own.has(&message, stored_at).await? {
                 continue;
             }

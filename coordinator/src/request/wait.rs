@@ -72,8 +72,6 @@ pub(super) async fn wait_for_message(
     let timed_out = Reply::TimedOut(match about {
         Some(id) => TimedOut::of(id, seconds),
         None => {
-            let _reading = begin_read(&caller.principal).await?;
-            caller.principal.note_calls(1);
             let pending = pending(services, caller).await;
             check_read(services, caller).await?;
             TimedOut::any(seconds, pending)
@@ -192,8 +190,13 @@ async fn check_cycle(
     }
 }
 
-/// Returns the number of messages in the caller's inbox, or zero if the store does not respond in time.
+/// Returns the number of messages in the caller's inbox, or zero if there is no place for a read, or the store does not respond in
+/// time.
 async fn pending(services: &Services, caller: &Caller) -> usize {
+    let Ok(_reading) = begin_read(&caller.principal).await else {
+        return 0;
+    };
+    caller.principal.note_calls(1);
     let counted = timeout(CALL_DEADLINE, services.store.pending(&caller.agent)).await;
     counted
         .ok()

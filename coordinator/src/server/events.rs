@@ -24,13 +24,12 @@ use super::endpoint::{By, Charged, Query, Refused};
 use crate::auth::Principal;
 use crate::clock;
 use crate::request::{self, Asking, Events, NextEvents, Services};
+use crate::store::AGENTS_STEP;
 
 /// The media type of server-sent events.
 const EVENT_STREAM: &str = "text/event-stream";
 /// The header in which a client that comes back sends the id of the last event that it received.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// How many agents one `state` event has.
-const AGENTS_AT_ONCE: usize = 20;
 /// The first text of a stream: its client waits for a second before it comes back.
 const BEGIN: &str = "retry: 1000\n\n";
 /// The text that keeps a silent connection open.
@@ -100,6 +99,7 @@ pub(super) async fn events(
         } else {
             StreamStep::Begin
         },
+        asking: None,
         events,
     };
     Ok(PageOrStream::Stream(Body::from_stream(texts(reader))))
@@ -121,6 +121,8 @@ struct EventReader {
     principal: Arc<Principal>,
     stop: CancellationToken,
     step: StreamStep,
+    /// The agents that wait for people, once they were read for the state.
+    asking: Option<Asking>,
     events: Events,
 }
 
@@ -158,17 +160,21 @@ impl EventReader {
             StreamStep::State(after) => {
                 let agents = self
                     .services
-                    .agents(&self.principal, after.as_ref(), AGENTS_AT_ONCE)
+                    .agents(&self.principal, after.as_ref(), AGENTS_STEP)
                     .await?;
-                let more = agents.len() == AGENTS_AT_ONCE;
+                let more = agents.len() == AGENTS_STEP;
                 self.step = match agents.last() {
                     Some(last) if more => StreamStep::State(Some(last.id.clone())),
                     _ => StreamStep::Follow,
                 };
-                let asking = Asking::read(&self.services, &self.principal).await?;
+                let asking = match self.asking.take() {
+                    Some(asking) => asking,
+                    None => Asking::read(&self.services, &self.principal).await?,
+                };
                 let now = clock::now();
                 let agents = agents.iter().map(|agent| asking.record(agent, now));
                 let agents = agents.collect();
+                self.asking = more.then_some(asking);
                 Ok(frame(
                     self.events.position(),
                     "state",
