@@ -14,7 +14,7 @@ use harness::eventually::eventually;
 use harness::redis::Redis;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Fixture;
 use super::fixture::{
@@ -402,5 +402,29 @@ async fn a_search_of_a_long_inbox_is_in_parts() -> Result<()> {
     assert_eq!(fixture.store.inbox(&id("c"), replies).await?.len(), 0);
     let parts = super::batches::functions_run(&redis).await? - before;
     ensure!(parts >= u64::try_from(MESSAGES / PART)?, "{parts} parts");
+    Ok(())
+}
+
+/// Removing waits that are over takes as long as following others.
+#[tokio::test]
+async fn a_check_counts_the_waits_that_are_over() -> Result<()> {
+    const WAITS: u32 = 200;
+    const LIFE: Duration = Duration::from_secs(2);
+    let Shared {
+        redis: _running,
+        fixture,
+        ..
+    } = shared().await?;
+    let wait = async |from: &str, to: &str| {
+        let asked = message(from, to, "question").id;
+        fixture.store.await_answer(&asked, None, LIFE).await
+    };
+    for waited in join_all((0..WAITS).map(|_| wait("a", "b"))).await {
+        waited?;
+    }
+    sleep(LIFE).await;
+    let looked_at = wait("x", "a").await?.waits;
+    ensure!(looked_at > WAITS / 2, "{looked_at} waits");
+    assert_eq!(wait("y", "a").await?.waits, 0);
     Ok(())
 }

@@ -38,7 +38,7 @@ local function regroup(seq)
 end
 
 -- Makes the index anew if a coordinator of an earlier build, which keeps none, changed the inbox. `count` is that of the inbox.
--- What such a coordinator put there raised `seq` alone. What it took out is still in the index.
+-- Messages that such a coordinator put there raised `seq` alone. Those that it took out are still in the index.
 local function check_groups(count)
   local known = redis.call('HMGET', agent, 'seq', 'grouped')
   if known[1] ~= known[2] or redis.call('ZCARD', groups_key()) ~= 2 * count then
