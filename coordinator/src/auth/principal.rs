@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::globs::AgentGlobs;
 use super::looks::Looks;
-use super::turns::{TURNS_PER_KEY, TURNS_WITHOUT_KEY, Turns};
+use super::turns::{TURNS_WITHOUT_KEY, Turns};
 use super::work::Places;
 use crate::unfinished::Room;
 
@@ -175,7 +175,11 @@ impl Principal {
 
     fn of(who: Who) -> Self {
         let places = Places::new(who.is_one_host());
-        let turns = Turns::new(who.limit((TURNS_PER_KEY, TURNS_WITHOUT_KEY)));
+        let turns = if who.is_one_host() {
+            Turns::of_one_host()
+        } else {
+            Turns::new(TURNS_WITHOUT_KEY)
+        };
         Self {
             who,
             ended: CancellationToken::new(),

@@ -1,6 +1,6 @@
 //! The turns of a principal's links and requests. A link that has more to do, or whose principal is busy, goes on only in its
 //! turn, so that a flood through hundreds of links costs others no more than one through a few. The same applies to requests with
-//! a body, and to each part of one that is long. A stream of events of a busy principal begins once its work is paid off, or
+//! a body, and to each part of one that is long. The work of one host rests beyond half of a core. A stream of events of a busy principal begins once its work is paid off, or
 //! after a while.
 
 use std::future::poll_fn;
@@ -14,19 +14,27 @@ use tokio::time::{Instant, timeout};
 use crate::pace::SharedPace;
 
 /// The links and requests of one busy key that have their turn at the same time: one core handles more than the store.
-pub(super) const TURNS_PER_KEY: usize = 1;
+const TURNS_PER_KEY: usize = 1;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub(super) const TURNS_WITHOUT_KEY: usize = 4;
 /// The share of one core, as a divisor, that a principal may take for frames and requests before it counts as busy.
 const SHARE: u32 = 8;
 /// The burst, as time of that share.
 const SAVED: Duration = Duration::from_millis(10);
+/// The share of one core, as a divisor, beyond which the work of one host rests: frames that are refused have no other price.
+const SHARE_MOST: u32 = 2;
+/// The burst, as time of that share.
+const SAVED_MOST: Duration = Duration::from_millis(100);
+/// The longest rest. Work beyond it is not counted, so a flood has no effect on what comes later.
+const REST_MAX: Duration = Duration::from_millis(250);
 
 /// The turns of one principal, and how busy it is.
 #[derive(Debug)]
 pub(crate) struct Turns {
     places: Semaphore,
     pace: SharedPace,
+    /// The pace beyond which its work rests; `None` if its clients may be many hosts.
+    most: Option<SharedPace>,
 }
 
 impl Turns {
@@ -34,6 +42,15 @@ impl Turns {
         Self {
             places: Semaphore::new(at_once),
             pace: SharedPace::with_burst(SAVED),
+            most: None,
+        }
+    }
+
+    /// Returns the turns of one host, whose work rests beyond its share.
+    pub(super) fn of_one_host() -> Self {
+        Self {
+            most: Some(SharedPace::with_burst(SAVED_MOST)),
+            ..Self::new(TURNS_PER_KEY)
         }
     }
 
@@ -45,6 +62,19 @@ impl Turns {
     /// Records work of one of its links or requests.
     pub(crate) fn note(&self, work: Duration) {
         self.pace.note(work * SHARE);
+        let Some(most) = &self.most else { return };
+        let late = Instant::now() + REST_MAX;
+        if most.rests_until().is_none_or(|until| until < late) {
+            most.note(work * SHARE_MOST);
+        }
+    }
+
+    /// Waits while its work is beyond the share of one host.
+    pub(crate) async fn rest(&self) {
+        if let Some(most) = &self.most {
+            // Its end counts as well as the deadline.
+            let _ = timeout(REST_MAX, most.rest()).await;
+        }
     }
 
     /// Returns whether they have worked more than its share lately.
@@ -55,6 +85,7 @@ impl Turns {
     /// Waits for the next turn, in order of arrival, and returns it. Everybody else who has something to do goes first.
     pub(crate) async fn next(&self) -> Option<SemaphorePermit<'_>> {
         let turn = self.places.acquire().await.ok();
+        self.rest().await;
         yield_now().await;
         turn
     }
@@ -123,6 +154,31 @@ mod tests {
             let waited = began.elapsed();
             assert!((expected..=most).contains(&waited), "{waited:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_work_of_one_host_rests_beyond_its_share() {
+        let millis = Duration::from_millis;
+        for (turns, work, expected) in [
+            (Turns::of_one_host(), millis(50), Duration::ZERO),
+            (Turns::of_one_host(), millis(80), millis(60)),
+            (Turns::of_one_host(), Duration::from_secs(10), REST_MAX),
+            (Turns::new(1), Duration::from_secs(10), Duration::ZERO),
+        ] {
+            turns.note(work);
+            let began = Instant::now();
+            drop(turns.next().await);
+            let rested = began.elapsed();
+            let most = expected + millis(2);
+            assert!((expected..=most).contains(&rested), "{work:?}: {rested:?}");
+        }
+        // A flood of requests that take no turns is forgotten soon.
+        let turns = Turns::of_one_host();
+        for _ in 0..10_000 {
+            turns.note(millis(1));
+        }
+        tokio::time::advance(2 * REST_MAX).await;
+        assert_eq!(turns.most.expect("a pace").rests_until(), None);
     }
 
     #[tokio::test]

@@ -168,6 +168,7 @@ pub(super) async fn layer(
         RequestTurns::OfPrincipal(principal) => Some(Arc::clone(principal)),
         RequestTurns::OfStrangers(_) => None,
     });
+    turns.turns().rest().await;
     let mut response = turns.turns().measure(next.run(request)).await;
     unanswered.0 = None;
     // A request that was refused before its place costs one too.

@@ -15,8 +15,8 @@
 //! | [`PAGE`], [`PAGE_BYTES`] | the rest is sent in the next frame |
 //! | [`MISSING_MAX`], [`ENDED_WAITS`] | the oldest entry is dropped |
 //! | [`WRITE_BUFFER_MAX`] | the buffer is written before more is read or added |
-//! | [`TOGETHER`], [`OUTBOX_FULL`] | replies are written, and other links go on, before more is read |
-//! | the share of the key (`auth/turns.rs`) | the link goes on in its turn |
+//! | [`TOGETHER`], [`TURN`], [`OUTBOX_FULL`] | replies are written, and other links go on, before more is read |
+//! | the shares of the key (`auth/turns.rs`) | the link goes on in its turn, or after a rest |
 //! | [`RENEWAL_PAUSE`] | a heartbeat does not renew the lease |
 
 use std::time::Duration;
@@ -56,6 +56,8 @@ pub(super) const MISSING_MAX: usize = 1_024;
 pub(super) const ENDED_WAITS: usize = 16;
 /// Events that are handled before the replies are written and other links go on.
 pub(super) const TOGETHER: usize = 16;
+/// The time after which no further one is handled together.
+pub(super) const TURN: Duration = Duration::from_micros(500);
 /// The pause between renewals of a lease: a heartbeat that is sooner costs no work of the store.
 pub(super) const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 /// The bytes of replies at which they are written before there are more.

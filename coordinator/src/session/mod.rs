@@ -33,7 +33,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::bounds::{CALLS_AT_ONCE, ENDED_WAITS, SAVED, TOGETHER};
+use self::bounds::{CALLS_AT_ONCE, ENDED_WAITS, SAVED, TOGETHER, TURN};
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::end::EndReason;
@@ -202,7 +202,7 @@ impl Session {
         loop {
             let event = self.next_event().await;
             let began = Instant::now();
-            let handled = self.handle(event);
+            let handled = self.handle(event, began);
             principal.turns().note(began.elapsed());
             let written = self.write().await;
             match handled {
@@ -228,7 +228,7 @@ impl Session {
     }
 
     /// Handles an event, and more that are ready, as many as are handled together. Returns whether there may be more.
-    fn handle(&mut self, first: Woken) -> Result<bool, EndReason> {
+    fn handle(&mut self, first: Woken, began: Instant) -> Result<bool, EndReason> {
         let mut event = Some(first);
         for _ in 0..TOGETHER {
             let ready = || self.next_event().now_or_never();
@@ -238,7 +238,7 @@ impl Session {
             let is_control = matches!(event, Woken::Frame(Ok(None)));
             self.on(event)?;
             self.pump();
-            if self.outbox.is_full() || is_control {
+            if self.outbox.is_full() || is_control || began.elapsed() >= TURN {
                 break;
             }
         }
