@@ -77,6 +77,7 @@ macro_rules! every_promise {
             receipts:
                 a_history_has_each_step_once_in_order_with_its_evidence,
                 a_combined_receipt_records_every_stage_with_its_evidence,
+                a_further_context_wakes_no_sender,
                 a_combined_receipt_adds_the_missing_stages_of_each_message,
                 in_session_proves_on_host,
                 seen_settles_only_what_wants_no_answer,

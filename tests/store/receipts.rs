@@ -1,9 +1,10 @@
 //! Receipts: each step once, in order, with its evidence, and never from a session that has lost the agent.
 
-use anyhow::Result;
-use c3po_coordinator::store::{Actor, Ending, StoreError};
+use anyhow::{Result, ensure};
+use c3po_coordinator::store::{Actor, Ending, StoreError, Wake};
 use c3po_shared::receipt::{Stage, Via};
 use harness::eventually::eventually;
+use tokio::time::timeout;
 
 use super::Fixture;
 use super::fixture::{
@@ -338,6 +339,31 @@ pub(crate) async fn a_combined_receipt_records_every_stage_with_its_evidence(
         "once"
     );
     Ok(())
+}
+
+/// A recipient has as many contexts as it likes, and all waits of the sender would look at the store.
+pub(crate) async fn a_further_context_wakes_no_sender(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let mut wakes = fixture.store.wakes();
+    let show = async |context| {
+        fixture
+            .advance_in(context, &question, &tenure, Stage::InSession, Via::Stop)
+            .await
+    };
+    show(0).await?;
+    woken(&mut wakes, "a").await?;
+    for context in 1..=3 {
+        show(context).await?;
+    }
+    fixture.say("b", "a", "the end").await?;
+    loop {
+        match timeout(SOON, wakes.recv()).await?? {
+            Wake::Inbox(woken, _) if woken == id("a") => return Ok(()),
+            Wake::Receipt(woken) => ensure!(woken != id("a"), "a receipt"),
+            _ => {}
+        }
+    }
 }
 
 pub(crate) async fn a_combined_receipt_adds_the_missing_stages_of_each_message(

@@ -9,16 +9,17 @@ use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, NEWS_LIFE};
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
 use c3po_shared::question::Question;
-use c3po_shared::receipt::{Receipt, Stage, furthest};
+use c3po_shared::receipt::{Receipt, Stage, Step, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::{Kind, Priority};
 use tokio::time::Instant;
 
 use super::guard::{self, Exchange};
+use super::own::Own;
 use super::permission::Permission;
 use super::{Caller, Services};
 use crate::clock;
-use crate::store::{Quota, Send, SendOutcome, StoreError};
+use crate::store::{Quota, Send, SendOutcome, StoreError, stored_at};
 
 /// How many ids are tried if an id is taken: a collision has a chance of 1 in 4 billion per stored message.
 pub(super) const ID_TRIES: u32 = 8;
@@ -239,7 +240,6 @@ pub(super) async fn sent(
         }
         SendOutcome::Repeated(accepted)
             if !says_the_same(&accepted, &message)
-                || is_of_another_host(&accepted, &message)
                 || !caller.principal.covers(&accepted.from_agent) =>
         {
             Err(call_taken())
@@ -248,6 +248,11 @@ pub(super) async fn sent(
         SendOutcome::Repeated(accepted) => {
             let kept = services.message(&caller.principal, &accepted.id).await?;
             let history = kept.map(|kept| kept.history).unwrap_or_default();
+            if is_of_another_host(&accepted, &message)
+                && !is_of_renamed_host(services, caller, &accepted, &history).await?
+            {
+                return Err(call_taken());
+            }
             let receipt = Receipt {
                 stage: furthest(&history),
                 at: history.last().map(|step| step.at),
@@ -309,6 +314,18 @@ pub(super) fn take_turn(
 /// Returns whether another host sent the accepted message. People are of no host, although an earlier build recorded one.
 fn is_of_another_host(accepted: &Message, message: &Message) -> bool {
     accepted.from_host != message.from_host && !message.from_agent.is_human()
+}
+
+/// Returns whether the accepted message is of the caller's host, which had another name then: no other host has had the name of the
+/// agent since.
+async fn is_of_renamed_host(
+    services: &Services,
+    caller: &Caller,
+    accepted: &Message,
+    history: &[Step],
+) -> Result<bool, StoreError> {
+    let own = Own::of(services, caller);
+    Ok(accepted.from_agent == caller.agent && own.had(stored_at(history)).await?)
 }
 
 /// Returns whether an earlier call with the same id had the same content. Its sender may have been renamed since, on the same

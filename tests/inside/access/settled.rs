@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use c3po_shared::ids::CallId;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
 use futures_util::future::try_join_all;
 use harness::breaker::Breaker;
 use harness::eventually::eventually;
+use harness::link::{Link, Who};
 use harness::redis::Redis;
 use inside::gate::Gate;
 use serde_json::{Value, json};
@@ -200,5 +202,30 @@ async fn a_rename_of_no_host_changes_nothing_and_a_former_name_does_not_keep_oth
     }
     gate.ask(&["hosts", "rename", "work", "macbook", "--merge"])
         .await?;
+    Ok(())
+}
+
+/// The proxy repeats a call whose answer was lost with the link. It was refused with "nothing was sent".
+#[tokio::test]
+async fn a_call_that_is_repeated_after_its_host_was_renamed_is_the_same_call() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (_db, _) = session(&gate, &nas, "db").await?;
+    let (who, call) = (Who::new("web"), CallId::fresh());
+    let send = async || {
+        let mut web = Link::open_with(&gate.served.address, Some(&nas)).await?;
+        web.hello(&who).await?.map_err(anyhow::Error::msg)?;
+        let arguments = json!({"target": "db", "message": "once"});
+        let sent = web.begin(call, "send_message", arguments).await?;
+        web.end(sent).await?.map_err(anyhow::Error::msg)
+    };
+    let first = send().await?;
+    assert_eq!(first["from_host"], "nas");
+    gate.ask(&["hosts", "rename", "nas", "attic"]).await?;
+    let again = send().await?;
+    assert_eq!(
+        (&again["id"], &again["from_host"]),
+        (&first["id"], &json!("nas"))
+    );
     Ok(())
 }

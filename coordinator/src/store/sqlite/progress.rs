@@ -177,7 +177,7 @@ impl Reached {
 fn move_on(
     work: &mut Work<'_>,
     progress: &Progress,
-    reached: &Reached,
+    evidence: &Reached,
     mut message: MessageRow,
 ) -> Result<Vec<Stage>> {
     let end = furthest(&message.history);
@@ -186,7 +186,7 @@ fn move_on(
         return Ok(Vec::new());
     }
     if progress.stage == Stage::InSession && message.open && !has_expired {
-        let sql = if reached.is_over {
+        let sql = if evidence.is_over {
             "UPDATE messages SET repeated = 1 WHERE position = ? AND repeated = 0"
         } else {
             "UPDATE messages SET shown = 1 WHERE position = ? AND shown = 0"
@@ -195,13 +195,14 @@ fn move_on(
             .prepare_cached(sql)?
             .execute([message.position])?;
     }
+    let (before, was_open) = (reached(&message.history), message.open);
     let mut recorded = Vec::new();
     for (stage, via) in progress.stages() {
         let steps = next_steps(
             &message.history,
             stage,
             via,
-            reached.session.as_deref(),
+            evidence.session.as_deref(),
             work.now,
         );
         if !steps.is_empty() {
@@ -218,7 +219,10 @@ fn move_on(
     } else {
         message.write_history(work)?;
     }
-    work.wakes.push(Wake::Receipt(message.from));
+    // A further context is no news for those that wait: a recipient has as many as it likes.
+    if reached(&message.history) > before || (has_expired && was_open) {
+        work.wakes.push(Wake::Receipt(message.from));
+    }
     Ok(recorded)
 }
 

@@ -363,7 +363,7 @@ local function advance(id, since, stage, via, seen_via, session, is_over, entry,
   if not furthest then
     return 0
   end
-  local recorded = 0
+  local recorded, before = 0, furthest
   if stage == 'in_session' and not is_over then
     show(id, facts)
   end
@@ -379,6 +379,7 @@ local function advance(id, since, stage, via, seen_via, session, is_over, entry,
   if seen_via ~= '' and proves('seen', furthest, was_shown, here) then
     history = history .. step('seen', now_text, seen_via, session, '-')
     recorded = recorded + 2
+    furthest = RANK.seen
     log_rest(seen_entry)
   end
   if recorded == 0 then
@@ -388,7 +389,10 @@ local function advance(id, since, stage, via, seen_via, session, is_over, entry,
   if (stage == 'seen' or recorded >= 2) and not facts.wants then
     settle(id, facts)
   end
-  wake('receipt', facts.from)
+  -- A further context is no news for those that wait: a recipient has as many as it likes.
+  if furthest > before then
+    wake('receipt', facts.from)
+  end
   return recorded
 end
 
