@@ -142,6 +142,15 @@ fn crowded() -> Refusal {
     Refusal::new(ErrorCode::RateLimited, error).suggest("Try again in a few seconds.")
 }
 
+/// Returns the length of the head of a request, in bytes.
+fn head_bytes(request: &Request) -> usize {
+    let headers = request.headers().iter();
+    let headers: usize = headers
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    request.uri().path().len() + request.uri().query().map_or(0, str::len) + headers
+}
+
 /// Returns whether the request brings a code instead of a credential.
 fn has_code(request: &Request) -> bool {
     request.method() == Method::POST && matches!(request.uri().path(), join::PATH | login::PATH)
@@ -195,6 +204,14 @@ async fn pass(
                 held
             });
     }
+    let room = credential.principal().map(|principal| principal.room());
+    let counting = entrance
+        .server
+        .services
+        .unfinished
+        .take_head(room, head_bytes(request));
+    // After that it has its turn anyway.
+    let _ = timeout(STRANGER_DEADLINE, counting).await;
     let place = entrance.place(&credential, request.uri().path()).await?;
     let (place, held) = (Arc::new(place), read?);
     request.extensions_mut().insert(credential);

@@ -21,6 +21,8 @@ pub(crate) use self::room::{Charge, Room};
 
 /// The free bytes of each message: most messages are never charged.
 const FREE: usize = 4 << 10;
+/// The longest head of a request that does not count as long input.
+const FREE_HEAD: usize = 2 << 10;
 /// The longest answer that is never charged.
 const FREE_ANSWER: usize = 8 << 10;
 /// When a client may repeat a call that was refused for unread answers, in seconds.
@@ -94,6 +96,16 @@ impl Budget {
         // With little memory, one answer may take all of the room.
         let charge = one.try_take_for_answer(bytes.min(self.share), &self.all);
         charge.map(Some).ok_or_else(unread)
+    }
+
+    /// Waits while the rate of long input is exceeded, and records the head of a request, unless it is short. `one` is the room of its
+    /// key, if it has one.
+    pub(crate) async fn take_head(&self, one: Option<&Room>, bytes: usize) {
+        if bytes > FREE_HEAD {
+            let room = one.unwrap_or(&self.strangers);
+            room.rest().await;
+            room.note(bytes);
+        }
     }
 
     /// Opens an account for input from a client that is not yet authenticated.

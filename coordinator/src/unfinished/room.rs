@@ -47,7 +47,7 @@ impl Room {
     /// that the input which goes on at the end of its wait fits into its room.
     pub(super) async fn take(self, bytes: usize, all: Self) -> Charge {
         let one = take(bytes, &self.free).await;
-        self.pace.rest().await;
+        self.rest().await;
         Charge {
             one,
             all: take(bytes, &all.free).await,
@@ -71,6 +71,11 @@ impl Room {
             one: take(&self.answers)?,
             all: take(&all.answers)?,
         })
+    }
+
+    /// Waits while long input has exceeded its rate.
+    pub(super) async fn rest(&self) {
+        self.pace.rest().await;
     }
 
     /// Records long input of that length.
@@ -140,5 +145,25 @@ mod tests {
         let mut short = budget.account(&room, length);
         short.hold(100).await;
         assert_eq!(began.elapsed(), Duration::ZERO, "of another key, or short");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_heads_of_requests_have_the_same_rate() {
+        let (budget, room) = (Budget::within(None), Room::default());
+        let length = 8 << 10;
+        let heads = LONG_INPUT_PER_SECOND as usize / length;
+        for one in [Some(&room), None] {
+            let began = Instant::now();
+            for _ in 0..10 * heads {
+                budget.take_head(one, 1_000).await;
+            }
+            assert_eq!(began.elapsed(), Duration::ZERO, "short ones");
+            for _ in 0..3 * heads {
+                budget.take_head(one, length).await;
+            }
+            let rest = began.elapsed();
+            let expected = Duration::from_millis(1_900)..=Duration::from_millis(2_100);
+            assert!(expected.contains(&rest), "{rest:?}");
+        }
     }
 }
