@@ -351,7 +351,7 @@ pub(super) async fn advance(
     ) {
         return Ok(Vec::new());
     }
-    let mut recorded = Vec::new();
+    let (mut recorded, mut senders) = (Vec::new(), Vec::new());
     for step in progress.message_ids.chunks(STEP) {
         let mut call = store.names.batched_call("advance", store.wakes.origin());
         call.arg(recipient.as_str()).arg(progress.context);
@@ -372,12 +372,12 @@ pub(super) async fn advance(
                 .into_iter()
                 .filter(|(flag, _)| flags & flag != 0);
             recorded.extend(stages.map(|(_, stage)| (id.clone(), stage)));
+            senders.extend((flags & 4 != 0).then(|| id.from()));
         }
     }
     if !recorded.is_empty() {
         store.wakes.log_grew();
     }
-    let mut senders: Vec<AgentId> = recorded.iter().map(|(id, _)| id.from()).collect();
     senders.dedup();
     senders
         .into_iter()
