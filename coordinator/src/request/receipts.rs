@@ -18,7 +18,7 @@ use crate::store::{InThread, Mark, StoreError, StoredMessage, Stretch};
 /// How many copies of a broadcast are summed up.
 const COPIES_MAX: usize = 1_000;
 /// How many of them are read at once.
-const COPIES_AT_ONCE: usize = 100;
+const COPIES_AT_ONCE: usize = 25;
 
 /// How many stretches of a thread one page may read. If most messages are not visible to the caller, the page then ends
 /// early.
