@@ -57,7 +57,7 @@ use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::policy::Policies;
-use crate::presence::{News, Presence};
+use crate::presence::{Presence, Subject};
 use crate::request::{Persons, Services};
 use crate::store::{AGENTS_STEP, Store, StoreError, Wake};
 use crate::unfinished::Budget;
@@ -185,17 +185,24 @@ pub fn raise_descriptor_limit() -> usize {
 
 /// Forwards wakes from all processes to the listeners of this process.
 async fn spread_wakes(services: Arc<Services>, stop: CancellationToken) {
-    let mut wakes = services.store.wakes();
+    let (presence, mut wakes) = (&services.presence, services.store.wakes());
     loop {
         let Some(wake) = stop.run_until_cancelled(wakes.recv()).await else {
             return;
         };
         match wake {
-            Ok(Wake::Inbox(agent, arrival)) => services
-                .presence
-                .wake(&agent, &News::Inbox(Vec::from_iter(arrival))),
-            Ok(Wake::Receipt(agent)) => services.presence.wake(&agent, &News::Receipt),
-            Ok(Wake::Everyone) | Err(RecvError::Lagged(_)) => services.presence.wake_everyone(),
+            Ok(Wake::Inbox(agent, arrival)) => {
+                let news = arrival.as_slice();
+                // A wait for the reply need not read it.
+                if let [reply] = news
+                    && let Some(asked) = &reply.message.reply_to
+                {
+                    presence.wake(&Subject::Message(asked.clone()), news);
+                }
+                presence.wake(&Subject::Inbox(agent), news);
+            }
+            Ok(Wake::Receipt(message)) => presence.wake(&Subject::Message(message), &[]),
+            Ok(Wake::Everyone) | Err(RecvError::Lagged(_)) => presence.wake_everyone(),
             Err(RecvError::Closed) => return,
         }
     }

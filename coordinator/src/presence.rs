@@ -1,11 +1,11 @@
-//! Connections and listeners of this process, by agent. They are in memory only; the store is the truth.
+//! Connections of this process by agent, and its listeners by subject. They are in memory only; the store is the truth.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::CLOCK_SKEW;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ pub(crate) struct Presence {
 #[derive(Debug, Default)]
 struct PresenceMap {
     connections: Mutex<HashMap<AgentId, Attached>>,
-    listeners: Mutex<HashMap<AgentId, Vec<Arc<Ear>>>>,
+    listeners: Mutex<HashMap<Subject, Vec<Arc<Ear>>>>,
     serial: AtomicU64,
     waiting: AtomicUsize,
     reading_along: AtomicUsize,
@@ -36,67 +36,53 @@ struct Attached {
     ahead_ms: i64,
 }
 
-/// News for a listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum News {
-    /// The inbox may have new messages, and receipts may have changed. It contains all new messages in order of arrival, or
-    /// none if the store must be read.
-    Inbox(Vec<Arc<Arrival>>),
-    /// Only receipts of sent messages may have changed.
-    Receipt,
+/// The subject of news.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Subject {
+    /// The inbox of an agent, which may have new messages.
+    Inbox(AgentId),
+    /// A message that was sent, which may have come further, or have a reply.
+    Message(MessageId),
 }
+
+/// News for a listener: all new messages in order of arrival, or none if the store must be read.
+pub(crate) type News = Vec<Arc<Arrival>>;
 
 /// The queued news of one listener.
 #[derive(Debug, Default)]
 struct Ear {
-    /// Whether receipts alone are no news for it.
-    of_inbox: bool,
     heard: Mutex<Heard>,
     rung: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Heard {
-    inbox: bool,
-    receipt: bool,
+    /// Whether there is any.
+    any: bool,
     /// Whether there was a message that is not among the arrivals.
     incomplete: bool,
-    arrivals: Vec<Arc<Arrival>>,
+    arrivals: News,
 }
 
 impl Heard {
-    fn add(&mut self, news: &News) {
-        let News::Inbox(arrivals) = news else {
-            self.receipt = true;
-            return;
-        };
-        self.inbox = true;
-        self.incomplete |= arrivals.is_empty() || !Arrival::are_few(&self.arrivals, arrivals);
+    fn add(&mut self, news: &[Arc<Arrival>]) {
+        self.any = true;
+        self.incomplete |= news.is_empty() || !Arrival::are_few(&self.arrivals, news);
         if self.incomplete {
             self.arrivals = Vec::new();
         } else {
-            self.arrivals.extend_from_slice(arrivals);
+            self.arrivals.extend_from_slice(news);
         }
     }
 
     fn take(&mut self) -> Option<News> {
-        match std::mem::take(self) {
-            Self {
-                inbox: true,
-                arrivals,
-                ..
-            } => Some(News::Inbox(arrivals)),
-            Self { receipt: true, .. } => Some(News::Receipt),
-            _ => None,
-        }
+        let heard = std::mem::take(self);
+        heard.any.then_some(heard.arrivals)
     }
 }
 
 impl Ear {
-    fn hear(&self, news: &News) {
-        if self.of_inbox && *news == News::Receipt {
-            return;
-        }
+    fn hear(&self, news: &[Arc<Arrival>]) {
         lock(&self.heard).add(news);
         self.rung.notify_one();
     }
@@ -165,31 +151,17 @@ impl Presence {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Starts to listen for news of an agent. Listen before reading the store, so that no news is lost in between.
-    pub(crate) fn listen(&self, agent: &AgentId) -> Listener {
-        self.listen_with(agent, Ear::default())
-    }
-
-    /// Starts to listen for news of the inbox of an agent, without those of receipts alone: a busy session would be woken for
-    /// each.
-    pub(crate) fn listen_to_inbox(&self, agent: &AgentId) -> Listener {
-        let ear = Ear {
-            of_inbox: true,
-            ..Ear::default()
-        };
-        self.listen_with(agent, ear)
-    }
-
-    fn listen_with(&self, agent: &AgentId, ear: Ear) -> Listener {
-        let ear = Arc::new(ear);
+    /// Starts to listen for news of a subject. Listen before reading the store, so that no news is lost in between.
+    pub(crate) fn listen(&self, subject: Subject) -> Listener {
+        let ear = Arc::<Ear>::default();
         lock(&self.shared.listeners)
-            .entry(agent.clone())
+            .entry(subject.clone())
             .or_default()
             .push(Arc::clone(&ear));
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
         Listener {
             presence: self.clone(),
-            agent: agent.clone(),
+            subject,
             ear,
         }
     }
@@ -202,20 +174,19 @@ impl Presence {
         }
     }
 
-    /// Wakes all listeners of the agent.
-    pub(crate) fn wake(&self, agent: &AgentId, news: &News) {
-        if let Some(ears) = lock(&self.shared.listeners).get(agent) {
+    /// Wakes all listeners of the subject.
+    pub(crate) fn wake(&self, subject: &Subject, news: &[Arc<Arrival>]) {
+        if let Some(ears) = lock(&self.shared.listeners).get(subject) {
             ears.iter().for_each(|ear| ear.hear(news));
         }
     }
 
-    /// Wakes all listeners of all agents.
+    /// Wakes all listeners.
     pub(crate) fn wake_everyone(&self) {
-        let unknown = News::Inbox(Vec::new());
         lock(&self.shared.listeners)
             .values()
             .flatten()
-            .for_each(|ear| ear.hear(&unknown));
+            .for_each(|ear| ear.hear(&[]));
     }
 }
 
@@ -284,11 +255,11 @@ impl Drop for ReadingAlong {
     }
 }
 
-/// A listener for news of an agent.
+/// A listener for news of a subject.
 #[derive(Debug)]
 pub(crate) struct Listener {
     presence: Presence,
-    agent: AgentId,
+    subject: Subject,
     ear: Arc<Ear>,
 }
 
@@ -309,7 +280,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.presence.shared.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Entry::Occupied(mut entry) =
-            lock(&self.presence.shared.listeners).entry(self.agent.clone())
+            lock(&self.presence.shared.listeners).entry(self.subject.clone())
         {
             entry.get_mut().retain(|ear| !Arc::ptr_eq(ear, &self.ear));
             if entry.get().is_empty() {
@@ -332,19 +303,16 @@ mod tests {
         name.parse().expect("an id")
     }
 
-    /// Returns news without arrivals.
-    fn unknown() -> News {
-        News::Inbox(Vec::new())
+    fn inbox(name: &str) -> Subject {
+        Subject::Inbox(agent(name))
     }
 
     /// Returns a message with a title of about 4 KB.
     fn long(position: u64) -> News {
-        let News::Inbox(mut arrivals) = arrival(position) else {
-            panic!("an arrival");
-        };
+        let mut arrivals = arrival(position);
         let arrival = Arc::get_mut(&mut arrivals[0]).expect("the only one");
         arrival.message.title = Some("x".repeat(4_000));
-        News::Inbox(arrivals)
+        arrivals
     }
 
     fn arrival(position: u64) -> News {
@@ -354,37 +322,34 @@ mod tests {
             "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
         });
         let message = serde_json::from_value(message).expect("an envelope");
-        News::Inbox(vec![Arc::new(Arrival {
+        vec![Arc::new(Arrival {
             session: (1, Uuid::nil()),
             position,
             follows: None,
             sole: true,
             at: tokio::time::Instant::now(),
             message,
-        })])
+        })]
     }
 
     #[tokio::test]
     async fn a_listener_gets_every_arrival_or_a_hint_to_read_the_store() {
         let presence = Presence::default();
-        let mut listener = presence.listen(&agent("a"));
-        let count = async |listener: &mut Listener| match listener.news().await {
-            News::Inbox(arrivals) => arrivals.len(),
-            News::Receipt => panic!("there were arrivals"),
-        };
-        (1..=3).for_each(|position| presence.wake(&agent("a"), &arrival(position)));
+        let mut listener = presence.listen(inbox("a"));
+        let count = async |listener: &mut Listener| listener.news().await.len();
+        (1..=3).for_each(|position| presence.wake(&inbox("a"), &arrival(position)));
         assert_eq!(count(&mut listener).await, 3);
-        presence.wake(&agent("a"), &arrival(4));
-        presence.wake(&agent("a"), &unknown());
-        presence.wake(&agent("a"), &arrival(6));
+        presence.wake(&inbox("a"), &arrival(4));
+        presence.wake(&inbox("a"), &[]);
+        presence.wake(&inbox("a"), &arrival(6));
         assert_eq!(count(&mut listener).await, 0, "one of them is not known");
-        (0..17).for_each(|position| presence.wake(&agent("a"), &arrival(position)));
+        (0..17).for_each(|position| presence.wake(&inbox("a"), &arrival(position)));
         assert_eq!(count(&mut listener).await, 0, "it fell behind");
-        presence.wake(&agent("a"), &arrival(7));
+        presence.wake(&inbox("a"), &arrival(7));
         assert_eq!(count(&mut listener).await, 1);
         for few in [true, false] {
             let titled = if few { 2 } else { 3 };
-            (0..titled).for_each(|at| presence.wake(&agent("a"), &long(at)));
+            (0..titled).for_each(|at| presence.wake(&inbox("a"), &long(at)));
             let found = count(&mut listener).await;
             assert_eq!(found, if few { 2 } else { 0 }, "long titles");
         }
@@ -393,8 +358,8 @@ mod tests {
     #[tokio::test]
     async fn news_between_listening_and_waiting_is_not_lost() {
         let presence = Presence::default();
-        let mut listener = presence.listen(&agent("a"));
-        presence.wake(&agent("a"), &unknown());
+        let mut listener = presence.listen(inbox("a"));
+        presence.wake(&inbox("a"), &[]);
         timeout(SOON, listener.news())
             .await
             .expect("was woken before it waited");
@@ -403,8 +368,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn news_for_another_agent_does_not_wake_a_listener() {
         let presence = Presence::default();
-        let mut listener = presence.listen(&agent("a"));
-        presence.wake(&agent("b"), &unknown());
+        let mut listener = presence.listen(inbox("a"));
+        presence.wake(&inbox("b"), &[]);
         assert!(timeout(SOON, listener.news()).await.is_err());
         presence.wake_everyone();
         timeout(SOON, listener.news())
@@ -412,34 +377,19 @@ mod tests {
             .expect("everyone is woken");
     }
 
-    #[tokio::test]
-    async fn receipt_news_is_distinguished_from_inbox_news() {
-        let presence = Presence::default();
-        let mut listener = presence.listen(&agent("a"));
-        for (rung, heard) in [
-            (vec![News::Receipt], News::Receipt),
-            (vec![unknown()], unknown()),
-            (vec![unknown(), News::Receipt], unknown()),
-            (vec![News::Receipt, News::Receipt], News::Receipt),
-        ] {
-            rung.iter()
-                .for_each(|news| presence.wake(&agent("a"), news));
-            assert_eq!(
-                timeout(SOON, listener.news()).await.expect("was woken"),
-                heard,
-                "{rung:?}"
-            );
-        }
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn receipts_alone_do_not_wake_a_listener_to_an_inbox() {
+    async fn news_of_a_message_is_no_news_of_others_or_of_the_inbox() {
         let presence = Presence::default();
-        let mut listener = presence.listen_to_inbox(&agent("a"));
-        presence.wake(&agent("a"), &News::Receipt);
+        let message = |number: u32| {
+            let id = format!("a::b::{number:08x}");
+            Subject::Message(id.parse().expect("an id"))
+        };
+        let mut listener = presence.listen(message(1));
+        presence.wake(&message(2), &[]);
+        presence.wake(&inbox("a"), &[]);
         assert!(timeout(SOON, listener.news()).await.is_err());
-        presence.wake(&agent("a"), &unknown());
-        assert_eq!(timeout(SOON, listener.news()).await, Ok(unknown()));
+        presence.wake(&message(1), &[]);
+        assert_eq!(timeout(SOON, listener.news()).await, Ok(Vec::new()));
     }
 
     #[tokio::test]
@@ -484,7 +434,7 @@ mod tests {
     #[test]
     fn a_listener_that_left_leaves_no_entry() {
         let presence = Presence::default();
-        let listeners = [presence.listen(&agent("a")), presence.listen(&agent("a"))];
+        let listeners = [presence.listen(inbox("a")), presence.listen(inbox("a"))];
         assert_eq!(presence.listening(), 2);
         drop(listeners);
         assert_eq!(

@@ -430,7 +430,8 @@ pub(crate) async fn woken(wakes: &mut broadcast::Receiver<Wake>, agent: &str) ->
     let wait = async {
         loop {
             match wakes.recv().await {
-                Ok(Wake::Inbox(woken, _) | Wake::Receipt(woken)) if woken == agent => return Ok(()),
+                Ok(Wake::Inbox(woken, _)) if woken == agent => return Ok(()),
+                Ok(Wake::Receipt(message)) if message.from() == agent => return Ok(()),
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => anyhow::bail!("the store is gone"),
             }

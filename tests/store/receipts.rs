@@ -360,7 +360,7 @@ pub(crate) async fn a_further_context_wakes_no_sender(fixture: Fixture) -> Resul
     loop {
         match timeout(SOON, wakes.recv()).await?? {
             Wake::Inbox(woken, _) if woken == id("a") => return Ok(()),
-            Wake::Receipt(woken) => ensure!(woken != id("a"), "a receipt"),
+            Wake::Receipt(message) => ensure!(message != question.id, "a receipt"),
             _ => {}
         }
     }

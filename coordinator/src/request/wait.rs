@@ -21,7 +21,7 @@ use super::{
     room_of_person,
 };
 use crate::auth::Principal;
-use crate::presence::{Listener, News};
+use crate::presence::Subject;
 use crate::store::{Arrival, Mark, Selection, StoreError};
 use crate::unfinished::Charge;
 
@@ -87,7 +87,7 @@ pub(super) async fn until(
     wanted: &Wanted,
     deadline: Instant,
 ) -> Result<Option<Done>, Refusal> {
-    let mut listener = services.presence.listen(&caller.agent);
+    let mut listener = services.presence.listen(wanted.subject(caller));
     let (mut first, mut recorded) = (true, None);
     // Its question is stored by now: a client that called again would ask twice.
     let is_of_people = matches!(wanted, Wanted::OfPeople(_));
@@ -104,7 +104,7 @@ pub(super) async fn until(
         };
         first = false;
         let arrivals = tokio::select! {
-            arrivals = news_for(wanted, &mut listener) => arrivals,
+            arrivals = listener.news() => arrivals,
             () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
         };
         // One that came when its agent was another session's is read from the store, which checks that.
@@ -136,9 +136,8 @@ fn given(
             let taken = services.unfinished.room_for_answer(room, 2 * size(message));
             taken.inspect_err(|_| {
                 caller.memory.take_back(&message.id);
-                services
-                    .presence
-                    .wake(&caller.agent, &News::Inbox(Vec::new()));
+                let inbox = Subject::Inbox(caller.agent.clone());
+                services.presence.wake(&inbox, &[]);
             })?
         }
         _ => held,
@@ -221,6 +220,17 @@ fn result(caller: &Caller, message: Message, place: &ReadFrom) -> Reply {
 }
 
 impl Wanted {
+    /// Returns the subject whose news may meet the condition. Others send messages and receipts as often as they like, so those about
+    /// other messages are no news for it.
+    fn subject(&self, caller: &Caller) -> Subject {
+        match self {
+            Self::Next(_) => Subject::Inbox(caller.agent.clone()),
+            Self::Answer(id) | Self::OfPeople(id) | Self::Stage(id, _) => {
+                Subject::Message(id.clone())
+            }
+        }
+    }
+
     /// Returns whether the arrival ends the wait. Only a message without unshown predecessors counts as the next one.
     fn is_met_by(&self, arrival: &Arrival, caller: &Caller) -> bool {
         let message = &arrival.message;
@@ -238,17 +248,6 @@ impl Wanted {
             }
             // The outcome needs the question too.
             Self::OfPeople(_) | Self::Stage(..) => false,
-        }
-    }
-}
-
-/// Waits for news that may meet the condition, and returns the arrivals if known. Receipts cannot bring a next message.
-async fn news_for(wanted: &Wanted, listener: &mut Listener) -> Vec<Arc<Arrival>> {
-    loop {
-        match listener.news().await {
-            News::Inbox(arrivals) => return arrivals,
-            News::Receipt if matches!(wanted, Wanted::Next(_)) => {}
-            News::Receipt => return Vec::new(),
         }
     }
 }

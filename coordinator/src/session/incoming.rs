@@ -18,7 +18,7 @@ use super::ledger::LedgerEntry;
 use super::{EndReason, Session};
 use crate::clock;
 use crate::json::{FRAME_VALUES_MAX, check_values};
-use crate::presence::News;
+use crate::presence::Subject;
 use crate::unfinished::Charge;
 
 impl Session {
@@ -206,9 +206,8 @@ impl Session {
     pub(super) fn give_back(&mut self, message: &MessageId) {
         self.caller.memory.take_back(message);
         self.delivery.given_back();
-        self.services
-            .presence
-            .wake(&self.caller.agent, &News::Inbox(Vec::new()));
+        let inbox = Subject::Inbox(self.caller.agent.clone());
+        self.services.presence.wake(&inbox, &[]);
     }
 
     /// Queues a change of the session. Changes from a person, who has no session, are ignored.

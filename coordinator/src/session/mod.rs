@@ -43,7 +43,7 @@ use self::ledger::{Ledger, Noted};
 use self::outbox::Outbox;
 use crate::auth::Stay;
 use crate::pace::Pace;
-use crate::presence::{Listener, News, Present, ReadingAlong};
+use crate::presence::{Listener, News, Present, ReadingAlong, Subject};
 use crate::request::{self, CALL_DEADLINE, Caller, Services};
 use crate::store::StoreError;
 use crate::unfinished::Charge;
@@ -168,7 +168,9 @@ impl Session {
             interruptions: Interruptions::new(stop.clone(), present.as_ref(), principal),
             interrupted: None,
             stop,
-            listener: services.presence.listen_to_inbox(&caller.agent),
+            listener: services
+                .presence
+                .listen(Subject::Inbox(caller.agent.clone())),
             delivery: Delivery::new(delivered, pushes),
             connection,
             stay,
@@ -316,9 +318,7 @@ impl Session {
                 self.unsure.push(*finished);
                 self.renew();
             }
-            Woken::Delivery(_) | Woken::News(News::Inbox(_)) if self.may_be_outdated() => {
-                self.renew()
-            }
+            Woken::Delivery(_) | Woken::News(_) if self.may_be_outdated() => self.renew(),
             Woken::Finished(Some(finished)) => self.on_finished(finished),
             Woken::Noted(noted) => self.on_noted(noted)?,
             Woken::Delivery(page) if page.is_refused() => return Err(EndReason::TakenOver),
@@ -331,8 +331,7 @@ impl Session {
                 }
             }
             Woken::Renewed(renewed) => self.on_renewed(renewed)?,
-            Woken::News(News::Receipt) => {}
-            Woken::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
+            Woken::News(arrivals) => self.delivery.came(arrivals, self.waits()),
             Woken::Interrupted(Interruption::Replaced) => return Err(EndReason::TakenOver),
             Woken::Interrupted(Interruption::Revoked) => return Err(EndReason::Revoked),
             Woken::Interrupted(Interruption::Stop) => self.drain(),
@@ -469,9 +468,8 @@ impl Session {
     fn begin_context(&mut self) {
         self.caller.memory.forget_handed();
         self.delivery.begin_again();
-        self.services
-            .presence
-            .wake(&self.caller.agent, &News::Inbox(Vec::new()));
+        let inbox = Subject::Inbox(self.caller.agent.clone());
+        self.services.presence.wake(&inbox, &[]);
     }
 
     /// Continues the session as another agent; running calls end as the agent that started them.
@@ -481,7 +479,8 @@ impl Session {
         let principal = Arc::clone(self.stay.principal());
         self.interruptions = Interruptions::new(self.stop.clone(), Some(&present), principal);
         self.present = Some(present);
-        self.listener = self.services.presence.listen_to_inbox(&caller.agent);
+        let inbox = Subject::Inbox(caller.agent.clone());
+        self.listener = self.services.presence.listen(inbox);
         self.delivery.begin_again();
         // A renewal for the old name could end the session under the new one.
         self.renewal = None;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -44,8 +44,8 @@ pub struct Arrival {
 pub enum Wake {
     /// The agent's inbox may have a new message, which is included if this process committed it.
     Inbox(AgentId, Option<Arc<Arrival>>),
-    /// A message that the agent sent may have reached a later stage.
-    Receipt(AgentId),
+    /// The message may have reached a later stage, or have a reply.
+    Receipt(MessageId),
     /// Hints may have been lost, so every listener should read again.
     Everyone,
 }

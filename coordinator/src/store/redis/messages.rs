@@ -131,7 +131,7 @@ pub(super) async fn reach_person(store: &RedisStore, reached: &PersonReached) ->
     let recorded: bool = store.connection.invoke(&call).await?;
     if recorded {
         store.wakes.log_grew();
-        store.wakes.wake(Wake::Receipt(reached.message.from()));
+        store.wakes.wake(Wake::Receipt(reached.message.clone()));
     }
     Ok(recorded)
 }
@@ -156,7 +156,7 @@ pub(super) async fn conclude(store: &RedisStore, conclusion: &Conclusion) -> Res
     };
     if recorded == Some(true) {
         store.wakes.log_grew();
-        store.wakes.wake(Wake::Receipt(conclusion.asker.clone()));
+        store.wakes.wake(Wake::Receipt(conclusion.question.clone()));
     }
     Ok(recorded)
 }
@@ -228,15 +228,18 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
             store.wakes.wake(wake);
             store.wakes.log_grew();
             if let Some(question) = &message.reply_to {
-                store.wakes.wake(Wake::Receipt(question.from()));
+                store.wakes.wake(Wake::Receipt(question.clone()));
             }
             Ok(SendOutcome::Stored)
         }
         "repeated" => {
-            // The reply to the first call may have been lost, and its wake with it.
+            // The reply to the first call may have been lost, and its wakes with it.
             store
                 .wakes
                 .wake(Wake::Inbox(message.to_agent.clone(), None));
+            if let Some(question) = &message.reply_to {
+                store.wakes.wake(Wake::Receipt(question.clone()));
+            }
             Ok(SendOutcome::Repeated(Box::new(records::envelope(
                 &fact::<String>(&told)?,
             )?)))
@@ -351,7 +354,7 @@ pub(super) async fn advance(
     ) {
         return Ok(Vec::new());
     }
-    let (mut recorded, mut senders) = (Vec::new(), Vec::new());
+    let (mut recorded, mut further) = (Vec::new(), Vec::new());
     for step in progress.message_ids.chunks(STEP) {
         let mut call = store.names.batched_call("advance", store.wakes.origin());
         call.arg(recipient.as_str()).arg(progress.context);
@@ -372,16 +375,15 @@ pub(super) async fn advance(
                 .into_iter()
                 .filter(|(flag, _)| flags & flag != 0);
             recorded.extend(stages.map(|(_, stage)| (id.clone(), stage)));
-            senders.extend((flags & 4 != 0).then(|| id.from()));
+            further.extend((flags & 4 != 0).then(|| id.clone()));
         }
     }
     if !recorded.is_empty() {
         store.wakes.log_grew();
     }
-    senders.dedup();
-    senders
-        .into_iter()
-        .for_each(|sender| store.wakes.wake(Wake::Receipt(sender)));
+    for id in further {
+        store.wakes.wake(Wake::Receipt(id));
+    }
     Ok(recorded)
 }
 

@@ -253,16 +253,22 @@ impl WakeState {
             return;
         }
         while let Some(kind) = words.next() {
-            match (kind, words.next().map(str::parse)) {
-                ("inbox", Some(Ok(agent))) => self.wake(Wake::Inbox(agent, None)),
-                ("receipt", Some(Ok(agent))) => self.wake(Wake::Receipt(agent)),
+            match (kind, words.next()) {
+                ("inbox", Some(agent)) => {
+                    self.pass(agent.parse().map(|agent| Wake::Inbox(agent, None)));
+                }
+                ("receipt", Some(message)) => self.pass(message.parse().map(Wake::Receipt)),
                 ("log", _) => {
                     self.log.send_replace(());
                 }
-                // Another version may publish an unknown kind, so all listeners read again.
                 _ => self.wake(Wake::Everyone),
             }
         }
+    }
+
+    /// Wakes the listeners that this concerns, or all if it cannot be read: another version may publish something else.
+    fn pass<E>(&self, wake: std::result::Result<Wake, E>) {
+        self.wake(wake.unwrap_or(Wake::Everyone));
     }
 
     async fn subscribe_again(self: &Arc<Self>, pauses: &mut ExponentialBackoff) -> Subscription {

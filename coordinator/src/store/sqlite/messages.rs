@@ -364,7 +364,7 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
         work.connection
             .prepare_cached(sql)?
             .execute((reply.id.as_str(), question.position))?;
-        work.wakes.push(Wake::Receipt(question.from));
+        work.wakes.push(Wake::Receipt(question.id));
     }
     Ok(AnswerOutcome::Sent(outcome))
 }
@@ -442,7 +442,7 @@ fn settle_all(work: &mut Work<'_>, ids: &[MessageId]) -> Result<()> {
                 message.history.push(expired(work.now));
             }
             message.settle(work)?;
-            work.wakes.push(Wake::Receipt(message.from));
+            work.wakes.push(Wake::Receipt(message.id));
         }
     }
     Ok(())

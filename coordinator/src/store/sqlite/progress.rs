@@ -110,7 +110,7 @@ pub(super) fn conclude(work: &mut Work<'_>, conclusion: &Conclusion) -> Result<O
             .to(&question.to)
             .about_message(id)
     })?;
-    work.wakes.push(Wake::Receipt(question.from));
+    work.wakes.push(Wake::Receipt(question.id));
     Ok(Some(true))
 }
 
@@ -141,7 +141,7 @@ pub(super) fn reach_person(work: &mut Work<'_>, reached: &PersonReached) -> Resu
         via: Some(reached.via),
         ..entry.to(&message.from).about_message(id)
     })?;
-    work.wakes.push(Wake::Receipt(message.from));
+    work.wakes.push(Wake::Receipt(message.id));
     Ok(true)
 }
 
@@ -221,7 +221,7 @@ fn move_on(
     }
     // A further context is no news for those that wait: a recipient has as many as it likes.
     if reached(&message.history) > before || (has_expired && was_open) {
-        work.wakes.push(Wake::Receipt(message.from));
+        work.wakes.push(Wake::Receipt(message.id));
     }
     Ok(recorded)
 }

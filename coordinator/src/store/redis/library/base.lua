@@ -127,9 +127,9 @@ local function count_inbox()
   return redis.call('ZCARD', unshown) + redis.call('ZCARD', shown)
 end
 
--- Records that waits for this agent's inbox or receipts look again after the call.
-local function wake(what, whom)
-  woken[woken_count + 1], woken[woken_count + 2] = what, whom
+-- Records that waits for the inbox of an agent, or for news of a message (`receipt`), look again after the call.
+local function wake(kind, subject)
+  woken[woken_count + 1], woken[woken_count + 2] = kind, subject
   woken_count = woken_count + 2
 end
 
@@ -359,7 +359,7 @@ local function expire_one(id, expires, at)
   if facts then
     redis.call('HSET', key, 'history', (kept[2] or '') .. step('expired', at, '-', '-', '-'))
     log('receipt', name, about_message(facts.from, id) .. field('stage', 'expired'))
-    wake('receipt', facts.from)
+    wake('receipt', id)
     is_news = true
   end
 end

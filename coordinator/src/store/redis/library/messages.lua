@@ -177,7 +177,7 @@ local function answer(keys, args)
     return refused
   end
   local position = put(keys[5], due, args, 3)
-  wake('receipt', name)
+  wake('receipt', question)
   redis.call('HDEL', waits_key(facts.from), question)
   use(keys[2])
   local history = (redis.call('HGET', keys[3], 'history') or '') .. step('answered', now_text, 'reply', '-', reply)
@@ -232,7 +232,7 @@ define('conclude', SMALL, function(keys, args)
   end
   log('receipt', facts.from,
     field('key', args[5]) .. about_message(name, question) .. field('stage', stage) .. field('via', args[4]))
-  wake('receipt', facts.from)
+  wake('receipt', question)
   publish(args[1])
   return 1
 end)
@@ -283,7 +283,7 @@ define('reach_person', SMALL, function(keys, args)
   end
   redis.call('HSET', keys[3], 'history', history .. step(stage, now_text, via, who, '-'))
   log('receipt', name, about_message(facts.from, id) .. field('stage', stage) .. field('via', via))
-  wake('receipt', facts.from)
+  wake('receipt', id)
   publish(args[1])
   return 1
 end)
@@ -391,7 +391,7 @@ local function advance(id, since, stage, via, seen_via, session, is_over, entry,
     settle(id, facts)
   end
   if furthest > before then
-    wake('receipt', facts.from)
+    wake('receipt', id)
     recorded = recorded + 4
   end
   return recorded
