@@ -1,6 +1,7 @@
 //! Chooses the name of a session: one that its host already has, the requested name, or the next free number.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::host::is_generated;
@@ -126,6 +127,9 @@ pub(super) async fn former_holder(
     }
 }
 
+/// How long a session waits for the agents of its name: many come at once after a restart, and a proxy waits longer for its `hello`.
+const NAMES_WITHIN: Duration = Duration::from_secs(4);
+
 /// Makes the session an agent of its host. The first choice is the host's first agent of the requested name that no session
 /// holds. Otherwise it is a new agent with the requested name if that is free, or with a number as `name-2`. The agent
 /// `held`, if the process held it last, comes before all.
@@ -154,7 +158,7 @@ pub(crate) async fn settle_name(
     let is_taken = base.is_reserved()
         || !principal.may_make(&base)
         || services.persons.host_of(store, &base).await?.is_some();
-    let mut namesakes = read_namesakes(store, principal, &base).await?;
+    let mut namesakes = read_namesakes(store, principal, &base, NAMES_WITHIN).await?;
     let mut refused = HashSet::new();
     for _ in 0..NAMES_TRIED {
         let lot = Uuid::new_v4().as_u128();
@@ -174,7 +178,7 @@ pub(crate) async fn settle_name(
         }
         // Another session may have claimed it first, so that this host now has an agent of that name.
         if !namesakes.iter().any(|agent| agent.id == claim.name) {
-            namesakes = read_namesakes(store, principal, &base).await?;
+            namesakes = read_namesakes(store, principal, &base, NAMES_WITHIN).await?;
         }
         principal.note_calls(1);
         refused.insert(claim.name);

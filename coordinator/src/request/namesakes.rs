@@ -1,23 +1,25 @@
 //! The agents under one name, of which there may be thousands: their reader pays for them.
 
+use std::time::Duration;
+
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::Refusal;
 
 use super::price::note_agents;
-use super::{begin, begin_read};
 use crate::auth::{Principal, Work};
 use crate::store::{Namesake, Store};
 
-/// Returns the agents under a name, for a principal.
+/// Returns the agents under a name, for a principal that waits at most for that time for each place.
 ///
-/// Errors: `STORE_UNAVAILABLE`, and those of [`begin_read`].
+/// Errors: `STORE_UNAVAILABLE`, and those of [`Principal::begin`].
 pub(super) async fn read_namesakes(
     store: &dyn Store,
     principal: &Principal,
     base: &AgentId,
+    within: Duration,
 ) -> Result<Vec<Namesake>, Refusal> {
-    let _list = begin(principal, Work::List).await?;
-    let _reading = begin_read(principal).await?;
+    let _list = principal.begin(Work::List, within).await?;
+    let _reading = principal.begin(Work::Read, within).await?;
     let namesakes = store.namesakes(base).await?;
     principal.note_calls(1);
     note_agents(principal, namesakes.len());
@@ -26,7 +28,7 @@ pub(super) async fn read_namesakes(
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use c3po_shared::limits::CALLS_PER_SECOND;
     use c3po_shared::vocabulary::Scope;
@@ -71,6 +73,7 @@ mod tests {
     async fn a_read_of_many_agents_costs_as_many_calls_as_its_length_is_worth() {
         const AGENTS: u32 = 160;
         const READS: u32 = 40;
+        const WITHIN: Duration = Duration::from_secs(1);
         let folder = tempfile::tempdir().expect("a folder");
         let store = SqliteStore::open(&folder.path().join("c3po.db"), &Fleet::default()).await;
         let store = store.expect("a store");
@@ -84,7 +87,7 @@ mod tests {
         // These use up the burst, and the same number after the reads has to be waited for, with the price of the reads.
         principal.note_calls(CALLS_PER_SECOND);
         for _ in 0..READS {
-            let read = read_namesakes(&store, &principal, &base)
+            let read = read_namesakes(&store, &principal, &base, WITHIN)
                 .await
                 .expect("read");
             assert_eq!(read.len(), AGENTS as usize);

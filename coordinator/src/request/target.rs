@@ -3,9 +3,9 @@
 use c3po_shared::ids::{AgentId, IdError};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
-use super::Services;
 use super::namesakes::read_namesakes;
 use super::price::note_agents;
+use super::{PLACE_DEADLINE, Services};
 use crate::auth::Principal;
 use crate::store::{AGENTS_STEP, Agent, Namesake, Quota};
 
@@ -93,7 +93,7 @@ pub(super) async fn recipient(
     let Some(host) = host else {
         return find(services, principal, id).await;
     };
-    let namesakes = read_namesakes(services.store.as_ref(), principal, id).await?;
+    let namesakes = read_namesakes(services.store.as_ref(), principal, id, PLACE_DEADLINE).await?;
     if let Some(agent) = of_pair(id, host, &namesakes) {
         return find(services, principal, &agent.id).await;
     }
