@@ -21,7 +21,7 @@ use super::{
     room_of_person,
 };
 use crate::auth::Principal;
-use crate::presence::Subject;
+use crate::presence::{Listener, News, Subject};
 use crate::store::{Arrival, Mark, Selection, StoreError};
 use crate::unfinished::Charge;
 
@@ -37,6 +37,8 @@ const WAITS_PER_CALL: u32 = 8;
 const RETRY: Duration = Duration::from_secs(1);
 /// How many unshown messages are read at once. More than one is needed only if other waits were given some.
 const LOOKED_AT: usize = 8;
+/// The pause between two searches of an inbox by one wait.
+const SEARCH_PAUSE: Duration = Duration::from_millis(500);
 /// The limit of bytes read at once: usually only the first message is needed.
 const LOOKED_AT_BYTES: usize = 16 * 1024;
 
@@ -91,7 +93,10 @@ pub(super) async fn until(
     let (mut first, mut recorded) = (true, None);
     // Its question is stored by now: a client that called again would ask twice.
     let is_of_people = matches!(wanted, Wanted::OfPeople(_));
+    // Later looks have no price: others cause them.
+    caller.principal.note_calls(1);
     loop {
+        let looked_at = Instant::now();
         let look = look_with_room(services, caller, wanted, deadline, &mut recorded);
         let next_look = match look.await {
             Ok((Some(reply), held)) => return given(services, caller, reply, held).map(Some),
@@ -103,10 +108,8 @@ pub(super) async fn until(
             Err(refusal) => return Err(refusal),
         };
         first = false;
-        let arrivals = tokio::select! {
-            arrivals = listener.news() => arrivals,
-            () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
-        };
+        let until = deadline.min(Instant::now() + next_look);
+        let arrivals = news_for(wanted, &mut listener, looked_at, until).await;
         // One that came when its agent was another session's is read from the store, which checks that.
         let meets = |arrival: &&Arc<Arrival>| {
             arrival.is_for(caller.tenure.as_ref()) && wanted.is_met_by(arrival, caller)
@@ -231,6 +234,19 @@ impl Wanted {
         }
     }
 
+    /// Returns whether a look searches the inbox for a kind.
+    fn is_search(&self) -> bool {
+        matches!(self, Self::Next(kind) if *kind != KindFilter::Any)
+    }
+
+    /// Returns whether the arrival is a reason to look at the store.
+    fn admits(&self, arrival: &Arrival) -> bool {
+        match self {
+            Self::Next(kind) => kind.admits(arrival.message.kind),
+            _ => true,
+        }
+    }
+
     /// Returns whether the arrival ends the wait. Only a message without unshown predecessors counts as the next one.
     fn is_met_by(&self, arrival: &Arrival, caller: &Caller) -> bool {
         let message = &arrival.message;
@@ -252,6 +268,27 @@ impl Wanted {
     }
 }
 
+/// Waits for news that may meet the condition, or until that time. Returns the arrivals, if they are known. Others send messages of
+/// other kinds as often as they like, and a search of the inbox for a kind is long.
+async fn news_for(
+    wanted: &Wanted,
+    listener: &mut Listener,
+    looked_at: Instant,
+    until: Instant,
+) -> News {
+    loop {
+        let Ok(arrivals) = timeout_at(until, listener.news()).await else {
+            return Vec::new();
+        };
+        if arrivals.is_empty() && wanted.is_search() {
+            sleep_until(until.min(looked_at + SEARCH_PAUSE)).await;
+        }
+        if arrivals.is_empty() || arrivals.iter().any(|arrival| wanted.admits(arrival)) {
+            return arrivals;
+        }
+    }
+}
+
 /// Returns the reply if the condition is met, with the room that its texts take. Otherwise records a wait for an answer.
 ///
 /// Errors: `STORE_UNAVAILABLE` and `RATE_LIMITED` at the deadline of a call, `WOULD_DEADLOCK`, and those of the condition.
@@ -268,7 +305,6 @@ async fn look_with_room(
         _ => room_of_person(services, caller).await?,
     };
     let _reading = begin_read(&caller.principal).await?;
-    caller.principal.note_calls(1);
     let looked = timeout(CALL_DEADLINE, look(services, caller, wanted)).await;
     let reply = looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?;
     match &reply {
@@ -383,4 +419,53 @@ async fn answer(
 /// Returns whether a message expired, also if evidence that arrived later follows.
 fn has_expired(history: &[Step]) -> bool {
     history.iter().any(|step| step.stage == Stage::Expired)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::presence::Presence;
+
+    /// Another host made a search of the inbox as often as it sent a message.
+    #[tokio::test(start_paused = true)]
+    async fn a_search_goes_on_with_a_message_of_its_kind_and_not_too_often() {
+        const WITHIN: Duration = Duration::from_secs(5);
+        let inbox = Subject::Inbox("a".parse().expect("an id"));
+        let presence = Presence::default();
+        let mut listener = presence.listen(inbox.clone());
+        let arrival = |kind: &str| {
+            let message = json!({
+                "id": "b::a::00000001", "thread_id": "b::a::00000001", "kind": kind, "from_agent": "b", "to_agent": "a",
+                "message": "hello", "priority": "normal", "requires_response": false,
+                "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
+            });
+            vec![Arc::new(Arrival {
+                session: (1, Uuid::nil()),
+                position: 1,
+                follows: None,
+                sole: true,
+                at: Instant::now(),
+                message: serde_json::from_value(message).expect("an envelope"),
+            })]
+        };
+        let search = Wanted::Next(KindFilter::Reply);
+        let any = Wanted::Next(KindFilter::Any);
+        for (wanted, news, found, after) in [
+            (&search, arrival("message"), 0, WITHIN),
+            (&search, arrival("reply"), 1, Duration::ZERO),
+            (&search, Vec::new(), 0, SEARCH_PAUSE),
+            (&any, arrival("message"), 1, Duration::ZERO),
+            (&any, Vec::new(), 0, Duration::ZERO),
+        ] {
+            let began = Instant::now();
+            presence.wake(&inbox, &news);
+            let heard = news_for(wanted, &mut listener, began, began + WITHIN).await;
+            let waited = began.elapsed();
+            assert_eq!(heard.len(), found);
+            assert!(waited >= after && waited <= after + Duration::from_millis(2));
+        }
+    }
 }
