@@ -113,11 +113,12 @@ impl<S> Intake<S> {
 
     /// Records that a message of this size is complete. Returns its charge, to be held until the message is processed.
     pub(crate) fn settle(&mut self, bytes: usize) -> Option<Charge> {
-        self.unfinished = 0;
+        // The frames of a short message may be long, because they may be empty.
+        let read = std::mem::take(&mut self.unfinished).max(bytes);
         self.overdue = None;
         self.account
             .as_mut()
-            .and_then(|account| account.settle(bytes))
+            .and_then(|account| account.settle(bytes, read))
     }
 
     /// Records a control frame. It may arrive between fragments of a message and is not part of it.

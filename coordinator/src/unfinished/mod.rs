@@ -171,14 +171,14 @@ impl Account {
         }
     }
 
-    /// Ends the charging of a complete message. Returns a charge for the message and one copy, to be held until it is
-    /// processed.
-    pub(crate) fn settle(&mut self, bytes: usize) -> Option<Charge> {
+    /// Ends the charging of a complete message, for which so many bytes were read. Returns a charge for the message and one copy, to be
+    /// held until it is processed.
+    pub(crate) fn settle(&mut self, bytes: usize, read: usize) -> Option<Charge> {
         let mut held = std::mem::take(&mut self.held).into_iter().next();
         self.charged = 0;
         if let Some(held) = &mut held {
             held.shrink(2 * bytes);
-            self.one.note(bytes);
+            self.one.note(read);
         }
         held
     }
@@ -280,7 +280,7 @@ mod tests {
         timeout(NOW, third.hold(2 * STEP))
             .await
             .expect("another key has room");
-        drop(first.settle(2 * STEP));
+        drop(first.settle(2 * STEP, 2 * STEP));
         timeout(NOW, second.hold(2 * STEP))
             .await
             .expect("what is settled makes room");
@@ -291,7 +291,7 @@ mod tests {
         let (all, one) = (Room::of(STEP), Room::of(STEP));
         let (mut first, mut second) = (account(&one, &all), account(&one, &all));
         first.hold(FREE + 1).await;
-        let held = first.settle(FREE + 1);
+        let held = first.settle(FREE + 1, FREE + 1);
         assert_eq!(
             [&one, &all].map(|room| room.free.available_permits()),
             [STEP - 2 * (FREE + 1); 2]
@@ -304,7 +304,7 @@ mod tests {
         timeout(NOW, second.hold(FREE + 1))
             .await
             .expect("it is done");
-        assert!(first.settle(FREE).is_none(), "nothing was charged");
+        assert!(first.settle(FREE, FREE).is_none(), "nothing was charged");
     }
 
     #[tokio::test(start_paused = true)]

@@ -326,7 +326,7 @@ pub(in crate::server) async fn read_body(
         .run_until_cancelled(reading)
         .await
         .unwrap_or_else(|| Err(stopping()))?;
-    let held = account.settle(bytes.len());
+    let held = account.settle(bytes.len(), bytes.len());
     Ok((bytes, held))
 }
 
