@@ -120,7 +120,7 @@ pub const AT_ONCE_PER_KEY: usize = 2_000;
 pub const CALLS_PER_KEY: usize = 64;
 /// The same for all clients without a key of their own: they may be many hosts.
 pub const CALLS_WITHOUT_KEY: usize = 256;
-/// The rate of calls and receipts of one key, per second. Work that grows with what is stored or sent counts more than once: the
+/// The rate of calls and receipts of one key, per second. Work that grows with stored or sent data counts more than once: the
 /// prices are in `docs/API.md`.
 pub const CALLS_PER_SECOND: u32 = 5_000;
 

@@ -25,7 +25,7 @@ const SAVED: Duration = Duration::from_millis(10);
 const SHARE_MOST: u32 = 2;
 /// The burst, as time of that share.
 const SAVED_MOST: Duration = Duration::from_millis(100);
-/// The longest rest. Work beyond it is not counted, so a flood has no effect on what comes later.
+/// The longest rest. Work beyond it is not counted, so a flood has no effect on later work.
 const REST_MAX: Duration = Duration::from_millis(250);
 
 /// The turns of one principal, and how busy it is.

@@ -1,4 +1,4 @@
-//! The prices of work that grows with what is stored or sent, in calls: others wait for the store meanwhile.
+//! The prices of work that grows with the data that is stored or sent, in calls: others wait for the store meanwhile.
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;

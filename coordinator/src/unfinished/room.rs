@@ -134,7 +134,7 @@ mod tests {
         for _ in 0..16 * (seconds + 1) {
             let mut account = budget.account(&room, length);
             account.hold(length).await;
-            // A message of empty fragments counts as what was read for it.
+            // A message of empty fragments counts as the bytes that were read for it.
             drop(account.settle(2, length));
         }
         let rest = began.elapsed();
