@@ -24,8 +24,8 @@ pub const HELLO_MAX: usize = 16 << 10;
 pub const UNFINISHED_MAX: usize = 64 << 20;
 /// The most of either that one key may use, or all requests without a key.
 pub const UNFINISHED_PER_KEY: usize = 16 << 20;
-/// The rate of messages and requests above 4 KiB, and heads of requests above 2 KiB, of one key, or of all clients without a key, in
-/// bytes per second.
+/// The rate of messages and requests above 4 KiB, and heads of requests above 2 KiB, of one key, or of all clients without a
+/// key, in bytes per second.
 pub const LONG_INPUT_PER_SECOND: u32 = 8 << 20;
 /// The most unacknowledged messages in an inbox before senders get `INBOX_FULL`.
 pub const INBOX_MAX: usize = 1_000;

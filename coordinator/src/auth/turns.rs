@@ -1,7 +1,7 @@
 //! The turns of a principal's links and requests. A link that has more to do, or whose principal is busy, goes on only in its
 //! turn, so that a flood through hundreds of links costs others no more than one through a few. The same applies to requests with
-//! a body, and to each part of one that is long. The work of one host rests beyond half of a core. A stream of events of a busy principal begins once its work is paid off, or
-//! after a while.
+//! a body, and to each part of one that is long. The work of one host rests beyond half of a core. A stream of events of a busy
+//! principal begins once its work is paid off, or after a while.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -316,8 +316,8 @@ fn is_of_another_host(accepted: &Message, message: &Message) -> bool {
     accepted.from_host != message.from_host && !message.from_agent.is_human()
 }
 
-/// Returns whether the accepted message is of the caller's host, which had another name then: no other host has had the name of the
-/// agent since.
+/// Returns whether the accepted message is of the caller's host, which had another name then: no other host has had the name of
+/// the agent since.
 async fn is_of_renamed_host(
     services: &Services,
     caller: &Caller,

@@ -127,7 +127,8 @@ pub(super) async fn former_holder(
     }
 }
 
-/// How long a session waits for the agents of its name: many come at once after a restart, and a proxy waits longer for its `hello`.
+/// How long a session waits for the agents of its name: many come at once after a restart, and a proxy waits longer for the
+/// reply to its `hello`.
 const NAMES_WITHIN: Duration = Duration::from_secs(4);
 
 /// Makes the session an agent of its host. The first choice is the host's first agent of the requested name that no session

@@ -192,8 +192,8 @@ async fn check_cycle(
     }
 }
 
-/// Returns the number of messages in the caller's inbox, or zero if there is no place for a read, or the store does not respond in
-/// time.
+/// Returns the number of messages in the caller's inbox, or zero if there is no place for a read, or the store does not respond
+/// in time.
 async fn pending(services: &Services, caller: &Caller) -> usize {
     let Ok(_reading) = begin_read(&caller.principal).await else {
         return 0;
@@ -223,8 +223,8 @@ fn result(caller: &Caller, message: Message, place: &ReadFrom) -> Reply {
 }
 
 impl Wanted {
-    /// Returns the subject whose news may meet the condition. Others send messages and receipts as often as they like, so those about
-    /// other messages are no news for it.
+    /// Returns the subject whose news may meet the condition. Others send messages and receipts as often as they like, so those
+    /// about other messages do not wake the wait.
     fn subject(&self, caller: &Caller) -> Subject {
         match self {
             Self::Next(_) => Subject::Inbox(caller.agent.clone()),
@@ -268,8 +268,8 @@ impl Wanted {
     }
 }
 
-/// Waits for news that may meet the condition, or until that time. Returns the arrivals, if they are known. Others send messages of
-/// other kinds as often as they like, and a search of the inbox for a kind is long.
+/// Waits for news that may meet the condition, or until that time. Returns the arrivals, if they are known. Others send messages
+/// of other kinds as often as they like, and a search of the inbox for a kind is long.
 async fn news_for(
     wanted: &Wanted,
     listener: &mut Listener,

@@ -1,4 +1,5 @@
-//! The condition of the store and the clocks of agents for `/api/health`: one check serves all requests of a moment, because that path needs no key.
+//! The condition of the store and the clocks of agents for `/api/health`: one check serves all requests of a moment, because that
+//! path needs no key.
 
 use std::sync::Arc;
 use std::time::Duration;

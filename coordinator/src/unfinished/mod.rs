@@ -98,8 +98,8 @@ impl Budget {
         charge.map(Some).ok_or_else(unread)
     }
 
-    /// Waits while the rate of long input is exceeded, and records the head of a request, unless it is short. `one` is the room of its
-    /// key, if it has one.
+    /// Waits while the rate of long input is exceeded, and records the head of a request, unless it is short. `one` is the room of
+    /// its key, if it has one.
     pub(crate) async fn take_head(&self, one: Option<&Room>, bytes: usize) {
         if bytes > FREE_HEAD {
             let room = one.unwrap_or(&self.strangers);
@@ -171,8 +171,8 @@ impl Account {
         }
     }
 
-    /// Ends the charging of a complete message, for which so many bytes were read. Returns a charge for the message and one copy, to be
-    /// held until it is processed.
+    /// Ends the charging of a complete message, for which so many bytes were read. Returns a charge for the message and one copy,
+    /// to be held until it is processed.
     pub(crate) fn settle(&mut self, bytes: usize, read: usize) -> Option<Charge> {
         let mut held = std::mem::take(&mut self.held).into_iter().next();
         self.charged = 0;

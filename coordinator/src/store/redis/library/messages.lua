@@ -347,8 +347,8 @@ end
 
 -- Records that a message reached a stage, if the agent in use received it, whose host has had the name since that time, and,
 -- with `seen_via`, that it was seen too. Returns 1 if the stage was recorded, 2 if only `seen` was recorded, 3 if both were,
--- else 0; 4 more if the message has come further, which is news for those that wait. A further context of a session is none: a recipient
--- has as many as it likes. The entries are those of the log after the time, the second one for `seen`.
+-- else 0; 4 more if the message has come further, which wakes the waits for it. A further context of a session does not: a
+-- recipient has as many as it likes. The entries are those of the log after the time, the second one for `seen`.
 local function advance(id, since, stage, via, seen_via, session, is_over, entry, seen_entry)
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')

@@ -1,5 +1,5 @@
--- The inbox of people: the limits of questions, the open ones of an agent, and the notices that further ones replace. Both are read from the index of that
--- inbox, because its lists are long.
+-- The inbox of people: the limits of questions, the open ones of an agent, and the notices that further ones replace. All are
+-- read from the index of that inbox, because its lists are long.
 
 -- The limit of messages that are added to the index at once: Lua passes up to 8,000 arguments.
 local GROUPED_MAX = 500
