@@ -1,6 +1,8 @@
 //! The WebSocket of one link: text frames, with a deadline for every write and every message in progress.
 
+use std::future::poll_fn;
 use std::iter;
+use std::task::Poll;
 
 use c3po_shared::limits::{FRAME_MAX, HELLO_MAX};
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -61,8 +63,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.socket = Some(websocket(old.into_inner()));
     }
 
-    /// Returns the next text frame with its charge; `None` after some pings and pongs, so that they take turns as texts do.
-    /// Cancel-safe. Binary frames break the protocol and end the link.
+    /// Returns the next text frame with its charge; `None` after some pings and pongs, or many frames of one text, so that they
+    /// take turns as texts do. Cancel-safe. Binary frames break the protocol and end the link.
     pub(super) async fn receive(&mut self) -> Result<Option<(String, Option<Charge>)>, Gone> {
         if self.socket().get_ref().is_behind_long() {
             // A partly written answer to a ping would be lost.
@@ -71,7 +73,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         loop {
             self.write_pong().await?;
-            match self.socket().next().await {
+            let read = poll_fn(|cx| match self.socket().poll_next_unpin(cx) {
+                Poll::Pending if self.socket().get_mut().begin_turn() => Poll::Ready(None),
+                polled => polled.map(Some),
+            });
+            let Some(read) = read.await else {
+                return Ok(None);
+            };
+            match read {
                 Some(Ok(Message::Text(text))) => {
                     self.control_frames = 0;
                     let held = self.socket().get_mut().settle(text.len());
@@ -231,6 +240,29 @@ mod tests {
         assert!(connection.receive().await.expect("pings").is_none());
         let text = connection.receive().await.expect("a text");
         assert_eq!(text.map(|(text, _)| text).as_deref(), Some("{}"));
+    }
+
+    #[tokio::test]
+    async fn the_frames_of_one_text_take_turns_as_texts_do() {
+        let (mut theirs, ours) = duplex(1 << 16);
+        let account = Budget::within(None).account(&Room::default(), FRAME_MAX);
+        let mut connection = Connection::new(ours, account);
+        let some = [
+            [0x01, 0x81, 0, 0, 0, 0, b'{'].to_vec(),
+            [0x00, 0x80, 0, 0, 0, 0].repeat(1_000),
+            frame(0, b"}"),
+        ]
+        .concat();
+        theirs.write_all(&some).await.expect("there is room");
+        let mut turns = 0;
+        let text = loop {
+            if let Some((text, _)) = connection.receive().await.expect("it is open") {
+                break text;
+            }
+            turns += 1;
+        };
+        assert_eq!(text, "{}");
+        assert!(turns >= 3, "{turns}");
     }
 
     #[test]

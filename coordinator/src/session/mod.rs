@@ -237,10 +237,9 @@ impl Session {
             let Some(event) = event.take().or_else(ready) else {
                 return Ok(false);
             };
-            let is_control = matches!(event, Woken::Frame(Ok(None)));
             self.on(event)?;
             self.pump();
-            if self.outbox.is_full() || is_control || began.elapsed() >= TURN {
+            if self.outbox.is_full() || began.elapsed() >= TURN {
                 break;
             }
         }

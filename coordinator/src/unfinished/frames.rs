@@ -1,9 +1,12 @@
-//! The frames of a WebSocket, followed by their headers (RFC 6455, section 5.2), so that nothing is read beyond a long message.
+//! The frames of a WebSocket, followed by their headers (RFC 6455, section 5.2), so that nothing is read beyond a long message,
+//! and a flood of short ones takes turns with other connections: a message may have any number of empty ones.
 
 /// A message with a longer frame counts as long: the buffers of the connection grow to the frame's length.
 pub(super) const LONG: u64 = 16 << 10;
 /// The bytes of every header. They determine the length of the rest.
 const HEADER_MIN: usize = 2;
+/// After how many frames others have their turn. Parsing these takes less than a tenth of a millisecond.
+const IN_TURN_MAX: usize = 128;
 
 /// The position in the stream of frames of one client.
 #[derive(Debug, Default)]
@@ -18,6 +21,8 @@ pub(super) struct Frames {
     is_long: bool,
     /// Whether the stream stands exactly behind a long message.
     is_behind_long: bool,
+    /// How many frames began in this turn.
+    in_turn: usize,
 }
 
 impl Frames {
@@ -61,6 +66,16 @@ impl Frames {
         self.is_behind_long
     }
 
+    /// Returns whether so much was read that others have their turn.
+    pub(super) fn is_turn_over(&self) -> bool {
+        self.in_turn >= IN_TURN_MAX
+    }
+
+    /// Begins the next turn.
+    pub(super) fn begin_turn(&mut self) {
+        self.in_turn = 0;
+    }
+
     /// Begins the frame whose header is complete.
     fn begin(&mut self) {
         self.left = match self.header[1] & 0x7f {
@@ -73,6 +88,7 @@ impl Frames {
         self.is_last = !is_control && self.header[0] & 0x80 != 0;
         self.is_long |= self.left > LONG;
         self.header.clear();
+        self.in_turn += 1;
     }
 }
 

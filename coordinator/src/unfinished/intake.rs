@@ -101,14 +101,17 @@ impl<S> Intake<S> {
 
     /// Begins the next turn. Returns whether the one before is over, so that others go first.
     pub(crate) fn begin_turn(&mut self) -> bool {
-        let Some(records) = &mut self.records else {
-            return false;
-        };
-        let is_over = records.is_turn_over();
+        let is_over = self.is_turn_over();
         if is_over {
-            records.begin_turn();
+            self.frames.iter_mut().for_each(Frames::begin_turn);
+            self.records.iter_mut().for_each(Records::begin_turn);
         }
         is_over
+    }
+
+    fn is_turn_over(&self) -> bool {
+        self.frames.as_ref().is_some_and(Frames::is_turn_over)
+            || self.records.as_ref().is_some_and(Records::is_turn_over)
     }
 
     /// Records that a message of this size is complete. Returns its charge, to be held until the message is processed.
@@ -156,6 +159,10 @@ impl<S: AsyncRead + Unpin> Intake<S> {
     ) -> Poll<io::Result<()>> {
         if self.account.is_none() {
             return self.poll_in_turn(cx, buffer);
+        }
+        if self.frames.as_ref().is_some_and(Frames::is_turn_over) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let within_frame = self.frames.as_ref().map_or(usize::MAX, Frames::most);
         let within_message = self.longest.saturating_sub(self.unfinished);
