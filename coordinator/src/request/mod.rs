@@ -28,6 +28,7 @@ mod persons;
 mod price;
 mod questions;
 mod receipts;
+mod repeated;
 mod send;
 mod target;
 mod triage;

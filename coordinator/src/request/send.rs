@@ -22,7 +22,7 @@ use super::identity::check_right;
 use super::permission::Permission;
 use super::price::{json_bytes, note_copies};
 use super::target::{self, Target};
-use super::{Caller, Services, begin_read, check_read};
+use super::{Caller, Services, begin_read, check_read, repeated};
 use crate::auth::Right;
 use crate::clock;
 use crate::store::{Agent, AnswerOutcome, Quota, Send, Speaker};
@@ -61,7 +61,10 @@ pub(super) async fn send_message(
         }
         Target::Role(role) => {
             let of_role = |agent: &Agent| agent.role.as_deref() == Some(role.as_str());
-            let recipients = others(services, caller, of_role).await?;
+            let mut recipients = others(services, caller, of_role).await?;
+            if recipients.is_empty() {
+                recipients = repeated::with_copies(services, caller, id).await?;
+            }
             if recipients.is_empty() {
                 return Err(Refusal::new(
                     ErrorCode::AgentNotFound,
@@ -160,8 +163,14 @@ async fn send_to_one(
         }
     }
     let looking = target::recipient(services, &caller.principal, &name, host);
-    let recipient = Box::pin(looking).await?;
-    deposit(services, caller, id, draft, &recipient.id).await
+    let recipient = match Box::pin(looking).await {
+        Err(refusal) if refusal.code == ErrorCode::AgentNotFound && host.is_some() => {
+            let earlier = Box::pin(repeated::with_message(services, caller, id, &name)).await?;
+            earlier.ok_or(refusal)?
+        }
+        found => found?.id,
+    };
+    deposit(services, caller, id, draft, &recipient).await
 }
 
 async fn others(

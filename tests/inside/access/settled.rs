@@ -229,3 +229,41 @@ async fn a_call_that_is_repeated_after_its_host_was_renamed_is_the_same_call() -
     );
     Ok(())
 }
+
+/// It was refused with `AGENT_NOT_FOUND`, so that a model sent its message once more.
+#[tokio::test]
+async fn a_call_that_is_repeated_after_its_target_has_changed_is_the_same_call() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let ((mut db, _), (mut web, _)) = (
+        session(&gate, &nas, "db").await?,
+        session(&gate, &laptop, "web").await?,
+    );
+    let call = async |link: &mut Link, id, tool, arguments| {
+        let begun = link.begin(id, tool, arguments).await?;
+        let ended = link.end(begun).await?;
+        ended.map_err(anyhow::Error::msg)
+    };
+    let (to_role, to_host) = (CallId::fresh(), CallId::fresh());
+    let send = async |web: &mut Link, id, target| {
+        let message = json!({"target": target, "message": "once"});
+        call(web, id, "send_message", message).await
+    };
+    let mut register = async |role| {
+        let role = json!({"role": role});
+        call(&mut db, CallId::fresh(), "register_agent", role).await
+    };
+    register("keeper").await?;
+    let copies = send(&mut web, to_role, "@keeper").await?;
+    register("guest").await?;
+    let again = send(&mut web, to_role, "@keeper").await?;
+    let message = "/receipts/0/message_id";
+    assert_eq!(again.pointer(message), copies.pointer(message));
+
+    let sent = send(&mut web, to_host, "db@nas").await?;
+    gate.ask(&["hosts", "rename", "nas", "attic"]).await?;
+    let again = send(&mut web, to_host, "db@nas").await?;
+    assert_eq!(again["id"], sent["id"]);
+    Ok(())
+}
