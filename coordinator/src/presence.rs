@@ -51,39 +51,25 @@ pub(crate) type News = Vec<Arc<Arrival>>;
 /// The queued news of one listener.
 #[derive(Debug, Default)]
 struct Ear {
-    heard: Mutex<Heard>,
+    /// `None` if there are none.
+    heard: Mutex<Option<News>>,
     rung: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Heard {
-    /// Whether there is any.
-    any: bool,
-    /// Whether there was a message that is not among the arrivals.
-    incomplete: bool,
-    arrivals: News,
-}
-
-impl Heard {
-    fn add(&mut self, news: &[Arc<Arrival>]) {
-        self.any = true;
-        self.incomplete |= news.is_empty() || !Arrival::are_few(&self.arrivals, news);
-        if self.incomplete {
-            self.arrivals = Vec::new();
-        } else {
-            self.arrivals.extend_from_slice(news);
-        }
-    }
-
-    fn take(&mut self) -> Option<News> {
-        let heard = std::mem::take(self);
-        heard.any.then_some(heard.arrivals)
-    }
 }
 
 impl Ear {
     fn hear(&self, news: &[Arc<Arrival>]) {
-        lock(&self.heard).add(news);
+        match &mut *lock(&self.heard) {
+            // The store must be read anyway.
+            Some(heard) if heard.is_empty() => {}
+            Some(heard) if !news.is_empty() && Arrival::are_few(heard, news) => {
+                heard.extend_from_slice(news);
+            }
+            Some(heard) => *heard = News::new(),
+            empty => {
+                let are_few = Arrival::are_few(&[], news);
+                *empty = Some(if are_few { news.to_vec() } else { News::new() });
+            }
+        }
         self.rung.notify_one();
     }
 }
@@ -295,7 +281,6 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use tokio::time::timeout;
-    use uuid::Uuid;
 
     const SOON: Duration = Duration::from_secs(5);
 
@@ -322,14 +307,7 @@ mod tests {
             "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
         });
         let message = serde_json::from_value(message).expect("an envelope");
-        vec![Arc::new(Arrival {
-            session: (1, Uuid::nil()),
-            position,
-            follows: None,
-            sole: true,
-            at: tokio::time::Instant::now(),
-            message,
-        })]
+        vec![Arc::new(Arrival::sole(position, message))]
     }
 
     #[tokio::test]

@@ -424,7 +424,6 @@ fn has_expired(history: &[Step]) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use uuid::Uuid;
 
     use super::*;
     use crate::presence::Presence;
@@ -442,14 +441,8 @@ mod tests {
                 "message": "hello", "priority": "normal", "requires_response": false,
                 "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
             });
-            vec![Arc::new(Arrival {
-                session: (1, Uuid::nil()),
-                position: 1,
-                follows: None,
-                sole: true,
-                at: Instant::now(),
-                message: serde_json::from_value(message).expect("an envelope"),
-            })]
+            let message = serde_json::from_value(message).expect("an envelope");
+            vec![Arc::new(Arrival::sole(1, message))]
         };
         let search = Wanted::Next(KindFilter::Reply);
         let any = Wanted::Next(KindFilter::Any);

@@ -73,6 +73,19 @@ impl Arrival {
         let (generation, instance) = self.session;
         tenure.is_some_and(|tenure| tenure.is_of(generation, instance))
     }
+
+    /// Returns a message that just arrived in an inbox without another unshown one, for tests.
+    #[cfg(test)]
+    pub(crate) fn sole(position: u64, message: Message) -> Self {
+        Self {
+            session: (1, Uuid::nil()),
+            position,
+            follows: None,
+            sole: true,
+            at: Instant::now(),
+            message,
+        }
+    }
 }
 
 impl Wake {
