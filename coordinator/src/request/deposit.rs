@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::guard::{self, Exchange};
 use super::own::Own;
 use super::permission::Permission;
+use super::price::note_to_people;
 use super::{Caller, Services};
 use crate::clock;
 use crate::store::{Quota, Send, SendOutcome, StoreError, stored_at};
@@ -26,8 +27,6 @@ pub(super) const ID_TRIES: u32 = 8;
 
 /// Replies may exceed the quota by the quota divided by this number, because other agents wait for them.
 pub(super) const REPLY_MARGIN: u64 = 8;
-/// How many calls a message to people costs: it changes their indexes too, and plans a push.
-const TO_PEOPLE: u32 = 8;
 
 /// An accepted message and its receipt.
 pub(super) type Accepted = (Message, Receipt);
@@ -178,7 +177,13 @@ pub(super) async fn heard<T>(
     taking: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     if message.to_agent.is_human() {
-        caller.principal.note_calls(TO_PEOPLE - 1);
+        let policy = services.policies.current();
+        let triage = policy.triage();
+        let may_answer = match triage.may_have(message) {
+            true => triage.agents().len(),
+            false => 0,
+        };
+        note_to_people(&caller.principal, message.requires_response, may_answer);
     }
     let mut unheard = Unheard {
         services,

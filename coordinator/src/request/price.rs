@@ -17,6 +17,12 @@ const SEARCHED_PER_CALL: usize = 16;
 const AGENTS_PER_CALL: usize = 32;
 /// How many messages are summed up for the price of a call: only their stages are read.
 const STAGES_PER_CALL: usize = 4;
+/// The price of a message to people, instead of a call: it changes their indexes too, and plans a push.
+const TO_PEOPLE: usize = 8;
+/// The further price of a question to them: its end changes these again.
+const END_OF_QUESTION: usize = 8;
+/// The further price for each triage agent that may answer it: the coordinator looks at each of them and its offer, several times.
+const TRIAGE_AGENT: usize = 4;
 /// The price of searching a part of a thread for a message of a person.
 const SEARCH_OF_THREAD: usize = 8;
 
@@ -61,6 +67,15 @@ pub(super) fn note_search(principal: &Principal, selection: Selection<'_>, messa
 /// Counts so many copies of a text, besides the call that sends them.
 pub(super) fn note_copies(principal: &Principal, copies: usize, bytes: usize) {
     note(principal, copies * (1 + bytes / BYTES_PER_CALL));
+}
+
+/// Counts a message to people, which so many triage agents may answer, besides the call that sends it.
+pub(super) fn note_to_people(principal: &Principal, is_question: bool, may_answer: usize) {
+    let question = if is_question { END_OF_QUESTION } else { 0 };
+    note(
+        principal,
+        TO_PEOPLE - 1 + question + TRIAGE_AGENT * may_answer,
+    );
 }
 
 /// Counts a look at all agents.
@@ -134,7 +149,7 @@ mod tests {
         };
         let pages = [page(20_000), page(300_000)];
         type Note<'a> = &'a dyn Fn(&Principal);
-        let prices: [(Note<'_>, u32); 13] = [
+        let prices: [(Note<'_>, u32); 16] = [
             (&|by| note_search(by, plain, INBOX_MAX), 0),
             (&|by| note_search(by, of_kind, INBOX_MAX), 62),
             (&|by| note_search(by, of_thread, INBOX_MAX), 62),
@@ -145,6 +160,9 @@ mod tests {
             (&|by| note_page(by, &pages), 9),
             (&|by| note_copies(by, 1_000, 4), 1_000),
             (&|by| note_copies(by, 10, 300_000), 100),
+            (&|by| note_to_people(by, false, 0), 7),
+            (&|by| note_to_people(by, true, 0), 15),
+            (&|by| note_to_people(by, true, 16), 79),
             (&|by| note_agents(by, 1_000), 31),
             (&|by| note_stages(by, 100), 25),
             (&|by| note_part_of_thread(by), 8),

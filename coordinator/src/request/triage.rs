@@ -90,10 +90,16 @@ pub(crate) async fn hold(
 /// Withdraws the offers of a question that is over.
 pub(crate) async fn end(services: &Services, question: &MessageId) -> Result<(), StoreError> {
     let policy = services.policies.current();
-    for agent in policy.triage().agents() {
-        withdraw(services, &offer_id(agent.name(), question)).await?;
-    }
-    Ok(())
+    let ending = policy.triage().agents().iter().map(|agent| async {
+        let offer = offer_id(agent.name(), question);
+        let kept = services.store.message(&offer).await?;
+        // Most were never made, and a change costs more than a look.
+        match kept.is_some_and(|kept| !furthest(&kept.history).is_final()) {
+            true => withdraw(services, &offer).await,
+            false => Ok(()),
+        }
+    });
+    try_join_all(ending).await.map(drop)
 }
 
 async fn withdraw(services: &Services, offer: &MessageId) -> Result<(), StoreError> {
