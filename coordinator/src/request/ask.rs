@@ -167,7 +167,7 @@ pub(super) async fn escalate(
     };
     let (message, receipt) = store(services, caller, id, &draft).await?;
     if let Some(about) = &call.question_id {
-        triage::take_back(services, about).await?;
+        triage::take_back(services, caller, about).await?;
     }
     Ok(Reply::Sent(Sent { message, receipt }))
 }

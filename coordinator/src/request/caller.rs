@@ -111,11 +111,11 @@ impl Caller {
 pub(crate) struct Memory {
     /// Until when each message is withheld.
     handed: Mutex<HashMap<MessageId, Withheld>>,
-    /// When the latest look began that found no message for a wait. Locked during a look.
+    /// When the latest look in turn began that found nothing. The lock is the turn.
     nothing_at: tokio::sync::Mutex<Option<Instant>>,
 }
 
-/// The turn of a wait to look for a message.
+/// The turn of a wait to look for any message.
 pub(crate) struct LookTurn<'a> {
     nothing_at: tokio::sync::MutexGuard<'a, Option<Instant>>,
     began: Instant,
@@ -153,11 +153,11 @@ impl Memory {
         true
     }
 
-    /// Waits for the turn to look for a message after news of that time: others may send as often as they like, to a session with
-    /// many waits. Returns nothing if a look that began since then found nothing. Cancel-safe.
-    pub(crate) async fn turn_to_look(&self, news: Instant) -> Option<LookTurn<'_>> {
+    /// Waits for the turn to look for any message after news of that time: others may send as often as they like, to a session
+    /// with many waits. Returns nothing if a look that began since then found nothing. Cancel-safe.
+    pub(crate) async fn turn_to_look(&self, news_at: Instant) -> Option<LookTurn<'_>> {
         let nothing_at = self.nothing_at.lock().await;
-        let is_in_vain = nothing_at.is_some_and(|began| began >= news);
+        let is_in_vain = nothing_at.is_some_and(|began| began >= news_at);
         (!is_in_vain).then(|| LookTurn {
             nothing_at,
             began: Instant::now(),
@@ -235,16 +235,17 @@ mod tests {
     async fn waits_that_are_woken_together_look_in_turn_until_one_finds_nothing() {
         let (memory, second) = (Memory::default(), Duration::from_secs(1));
         let news = Instant::now();
-        let found = memory.turn_to_look(news).await.expect("a turn");
+        let first_turn = memory.turn_to_look(news).await.expect("a turn");
+        tokio::time::sleep(second).await;
         let look = async || {
             let turn = memory.turn_to_look(news).await?;
             tokio::time::sleep(second).await;
             turn.found_nothing();
             Some(())
         };
-        let (a, b, c, ()) = tokio::join!(look(), look(), look(), async { drop(found) });
+        let (a, b, c, ()) = tokio::join!(look(), look(), look(), async { drop(first_turn) });
         assert_eq!((a, b, c), (Some(()), None, None), "one look finds nothing");
-        assert_eq!(news.elapsed(), second);
+        assert_eq!(news.elapsed(), 2 * second);
         assert!(memory.turn_to_look(news).await.is_none());
         assert!(
             memory.turn_to_look(Instant::now()).await.is_some(),

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::guard::{self, Exchange};
 use super::own::Own;
 use super::permission::Permission;
-use super::price::note_to_people;
+use super::price::{note_offers, note_to_people};
 use super::{Caller, Services};
 use crate::clock;
 use crate::store::{Quota, Send, SendOutcome, StoreError, stored_at};
@@ -168,7 +168,7 @@ pub(super) async fn store(services: &Services, send: &Send) -> Result<SendOutcom
     services.store.send(send).await
 }
 
-/// Waits for the store to take a message, and counts its price. If the outcome stays unknown, the audit records that, because it may have been
+/// Counts the price of a message, also of one that is repeated, and waits for the store to take it. If the outcome stays unknown, the audit records that, because it may have been
 /// stored.
 pub(super) async fn heard<T>(
     services: &Services,
@@ -179,11 +179,10 @@ pub(super) async fn heard<T>(
     if message.to_agent.is_human() {
         let policy = services.policies.current();
         let triage = policy.triage();
-        let may_answer = match triage.may_have(message) {
-            true => triage.agents().len(),
-            false => 0,
-        };
-        note_to_people(&caller.principal, message.requires_response, may_answer);
+        note_to_people(&caller.principal, message.requires_response);
+        if triage.may_have(message) {
+            note_offers(&caller.principal, triage.agents().len());
+        }
     }
     let mut unheard = Unheard {
         services,

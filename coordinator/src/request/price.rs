@@ -21,7 +21,7 @@ const STAGES_PER_CALL: usize = 4;
 const TO_PEOPLE: usize = 8;
 /// The further price of a question to them: its end changes these again.
 const END_OF_QUESTION: usize = 8;
-/// The further price for each triage agent that may answer it: the coordinator looks at each of them and its offer, several times.
+/// The price of each triage agent that may answer it: the coordinator looks at the agent and its offer several times.
 const TRIAGE_AGENT: usize = 4;
 /// The price of searching a part of a thread for a message of a person.
 const SEARCH_OF_THREAD: usize = 8;
@@ -69,13 +69,15 @@ pub(super) fn note_copies(principal: &Principal, copies: usize, bytes: usize) {
     note(principal, copies * (1 + bytes / BYTES_PER_CALL));
 }
 
-/// Counts a message to people, which so many triage agents may answer, besides the call that sends it.
-pub(super) fn note_to_people(principal: &Principal, is_question: bool, may_answer: usize) {
-    let question = if is_question { END_OF_QUESTION } else { 0 };
-    note(
-        principal,
-        TO_PEOPLE - 1 + question + TRIAGE_AGENT * may_answer,
-    );
+/// Counts a message to people, besides the call that sends it.
+pub(super) fn note_to_people(principal: &Principal, is_question: bool) {
+    let end = if is_question { END_OF_QUESTION } else { 0 };
+    note(principal, TO_PEOPLE - 1 + end);
+}
+
+/// Counts the offers of a question to triage agents, or their end.
+pub(super) fn note_offers(principal: &Principal, agents: usize) {
+    note(principal, TRIAGE_AGENT * agents);
 }
 
 /// Counts a look at all agents.
@@ -160,9 +162,9 @@ mod tests {
             (&|by| note_page(by, &pages), 9),
             (&|by| note_copies(by, 1_000, 4), 1_000),
             (&|by| note_copies(by, 10, 300_000), 100),
-            (&|by| note_to_people(by, false, 0), 7),
-            (&|by| note_to_people(by, true, 0), 15),
-            (&|by| note_to_people(by, true, 16), 79),
+            (&|by| note_to_people(by, false), 7),
+            (&|by| note_to_people(by, true), 15),
+            (&|by| note_offers(by, 16), 64),
             (&|by| note_agents(by, 1_000), 31),
             (&|by| note_stages(by, 100), 25),
             (&|by| note_part_of_thread(by), 8),

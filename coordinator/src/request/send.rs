@@ -63,7 +63,7 @@ pub(super) async fn send_message(
             let of_role = |agent: &Agent| agent.role.as_deref() == Some(role.as_str());
             let mut recipients = others(services, caller, of_role).await?;
             if recipients.is_empty() {
-                recipients = repeated::with_copies(services, caller, id).await?;
+                recipients = repeated::recipients_of_copies(services, caller, id).await?;
             }
             if recipients.is_empty() {
                 return Err(Refusal::new(
@@ -165,7 +165,8 @@ async fn send_to_one(
     let looking = target::recipient(services, &caller.principal, &name, host);
     let recipient = match Box::pin(looking).await {
         Err(refusal) if refusal.code == ErrorCode::AgentNotFound && host.is_some() => {
-            let earlier = Box::pin(repeated::with_message(services, caller, id, &name)).await?;
+            let earlier =
+                Box::pin(repeated::recipient_of_message(services, caller, id, &name)).await?;
             earlier.ok_or(refusal)?
         }
         found => found?.id,

@@ -22,6 +22,7 @@ use futures_util::future::try_join_all;
 use super::about_question::{bare, call_about, sending};
 use super::deposit::take_turn;
 use super::permission::Permission;
+use super::price::note_offers;
 use super::questions::{self, Asked};
 use super::{Caller, Services, triage_agents, with_parts};
 use crate::clock;
@@ -94,10 +95,10 @@ pub(crate) async fn end(services: &Services, question: &MessageId) -> Result<(),
         let offer = offer_id(agent.name(), question);
         let kept = services.store.message(&offer).await?;
         // Most were never made, and a change costs more than a look.
-        match kept.is_some_and(|kept| !furthest(&kept.history).is_final()) {
-            true => withdraw(services, &offer).await,
-            false => Ok(()),
+        if kept.is_some_and(|kept| !furthest(&kept.history).is_final()) {
+            withdraw(services, &offer).await?;
         }
+        Ok::<_, StoreError>(())
     });
     try_join_all(ending).await.map(drop)
 }
@@ -361,7 +362,15 @@ pub(super) async fn pass_on(
 }
 
 /// Leaves an open question to people: its asker wants one of them to answer it.
-pub(super) async fn take_back(services: &Services, question: &MessageId) -> Result<(), Refusal> {
+pub(super) async fn take_back(
+    services: &Services,
+    caller: &Caller,
+    question: &MessageId,
+) -> Result<(), Refusal> {
+    note_offers(
+        &caller.principal,
+        services.policies.current().triage().agents().len(),
+    );
     end(services, question).await?;
     push_now(services, question).await
 }

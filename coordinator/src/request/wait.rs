@@ -90,26 +90,26 @@ pub(super) async fn until(
     deadline: Instant,
 ) -> Result<Option<Done>, Refusal> {
     let mut listener = services.presence.listen(wanted.subject(caller));
-    let (mut news, mut recorded) = (None, None);
+    let (mut news_at, mut recorded) = (None, None);
     // Its question is stored by now: a client that called again would ask twice.
     let is_of_people = matches!(wanted, Wanted::OfPeople(_));
     // Later looks have no price: others cause them.
     caller.principal.note_calls(1);
     loop {
         let looked_at = Instant::now();
-        let look = look_in_turn(services, caller, wanted, news, deadline, &mut recorded);
+        let look = look_in_turn(services, caller, wanted, news_at, deadline, &mut recorded);
         let next_look = match look.await {
             Ok((Some(reply), held)) => return given(services, caller, reply, held).map(Some),
             Ok((None, _)) => look_again(caller, Instant::now()),
             Err(Refusal {
                 code: ErrorCode::StoreUnavailable | ErrorCode::RateLimited,
                 ..
-            }) if news.is_some() || is_of_people => RETRY,
+            }) if news_at.is_some() || is_of_people => RETRY,
             Err(refusal) => return Err(refusal),
         };
         let until = deadline.min(Instant::now() + next_look);
         let arrivals = news_for(wanted, &mut listener, looked_at, until).await;
-        news = Some(Instant::now());
+        news_at = Some(Instant::now());
         // One that came when its agent was another session's is read from the store, which checks that.
         let meets = |arrival: &&Arc<Arrival>| {
             arrival.is_for(caller.tenure.as_ref()) && wanted.is_met_by(arrival, caller)
@@ -290,20 +290,20 @@ async fn news_for(
 }
 
 /// Looks after news of that time, `None` for the first look, which its caller pays for. Waits of a session for any message take
-/// turns, and do not look if a look since the news found nothing.
+/// turns, and do not look if a look since the news found nothing. Other waits look for something of their own.
 async fn look_in_turn(
     services: &Services,
     caller: &Caller,
     wanted: &Wanted,
-    news: Option<Instant>,
+    news_at: Option<Instant>,
     deadline: Instant,
     recorded: &mut Option<Instant>,
 ) -> Result<(Option<Reply>, Option<Charge>), Refusal> {
     let is_shared = matches!(wanted, Wanted::Next(KindFilter::Any)) && !caller.is_person();
-    let Some(news) = news.filter(|_| is_shared) else {
+    let Some(news_at) = news_at.filter(|_| is_shared) else {
         return look_with_room(services, caller, wanted, deadline, recorded).await;
     };
-    let turn = timeout_at(deadline, caller.memory.turn_to_look(news)).await;
+    let turn = timeout_at(deadline, caller.memory.turn_to_look(news_at)).await;
     let Ok(Some(turn)) = turn else {
         return Ok((None, None));
     };

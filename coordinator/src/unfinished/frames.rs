@@ -21,7 +21,7 @@ pub(super) struct Frames {
     is_long: bool,
     /// Whether the stream stands exactly behind a long message.
     is_behind_long: bool,
-    /// How many frames began in this turn.
+    /// How many frames began since others had their turn, also long ago.
     in_turn: usize,
 }
 
@@ -66,7 +66,7 @@ impl Frames {
         self.is_behind_long
     }
 
-    /// Returns whether so much was read that others have their turn.
+    /// Returns whether so many frames began that others have their turn.
     pub(super) fn is_turn_over(&self) -> bool {
         self.in_turn >= IN_TURN_MAX
     }

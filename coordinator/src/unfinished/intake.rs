@@ -110,8 +110,11 @@ impl<S> Intake<S> {
     }
 
     fn is_turn_over(&self) -> bool {
+        self.is_turn_of_frames_over() || self.records.as_ref().is_some_and(Records::is_turn_over)
+    }
+
+    fn is_turn_of_frames_over(&self) -> bool {
         self.frames.as_ref().is_some_and(Frames::is_turn_over)
-            || self.records.as_ref().is_some_and(Records::is_turn_over)
     }
 
     /// Records that a message of this size is complete. Returns its charge, to be held until the message is processed.
@@ -160,7 +163,8 @@ impl<S: AsyncRead + Unpin> Intake<S> {
         if self.account.is_none() {
             return self.poll_in_turn(cx, buffer);
         }
-        if self.frames.as_ref().is_some_and(Frames::is_turn_over) {
+        if self.is_turn_of_frames_over() {
+            // The reader begins the next turn.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -231,7 +235,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Intake<S> {
         let this = self.get_mut();
         let polled = this.poll_within_budget(cx, buffer);
         // The deadline applies only while waiting: data that has arrived is read, even if the link was not read for long.
-        if polled.is_ready() || this.unfinished == 0 {
+        if polled.is_ready() || this.unfinished == 0 || this.is_turn_of_frames_over() {
             return polled;
         }
         let overdue = this
@@ -412,6 +416,32 @@ mod tests {
         }
         assert_eq!(read, records * 27);
         assert!(turns >= records / 32, "{turns}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_that_have_arrived_are_not_overdue_at_the_end_of_a_turn() {
+        let (mut theirs, ours) = duplex(1 << 16);
+        let account = Budget::within(None).account(&Room::default(), LONGEST);
+        let mut ours = Intake::new(ours, account, LONGEST, WITHIN).framed();
+        // The beginning of a text, with empty frames.
+        let arrived = [[1, 0x80, 0, 0, 0, 0], [0, 0x80, 0, 0, 0, 0]]
+            .concat()
+            .repeat(300);
+        theirs.write_all(&arrived).await.expect("there is room");
+        let (mut turns, mut read) = (0, 0);
+        while read < arrived.len() {
+            let mut buffer = [0; 64];
+            let reading = unconstrained(ours.read(&mut buffer));
+            match futures_util::poll!(std::pin::pin!(reading)) {
+                Poll::Ready(part) => read += part.expect("it has arrived"),
+                Poll::Pending => {
+                    assert!(ours.begin_turn());
+                    turns += 1;
+                    sleep(WITHIN).await;
+                }
+            }
+        }
+        assert_eq!(turns, 4);
     }
 
     #[tokio::test(start_paused = true)]
