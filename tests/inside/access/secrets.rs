@@ -19,16 +19,21 @@ use super::joining::{coordinator, line};
 /// How long a program may take to start, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Returns the arguments of every process on this machine.
-fn arguments() -> Vec<String> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let texts = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-    texts
-        .map(|text| String::from_utf8_lossy(&text).replace('\0', " "))
-        .collect()
+/// Adds the arguments of a process and of those that it started. The other processes of a machine may be many, and a look at
+/// all of them takes longer than some programs run.
+fn see(process: &Path, seen: &mut BTreeSet<String>) {
+    let text = std::fs::read(process.join("cmdline")).unwrap_or_default();
+    seen.insert(String::from_utf8_lossy(&text).replace('\0', " "));
+    let threads = std::fs::read_dir(process.join("task"));
+    for thread in threads.into_iter().flatten().flatten() {
+        let started = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for child in started.split_whitespace() {
+            see(&Path::new("/proc").join(child), seen);
+        }
+    }
 }
 
-/// Makes a shell run a line as if it were pasted. Returns whether it succeeded, and the arguments of every process meanwhile.
+/// Makes a shell run a line as if it were pasted. Returns whether it succeeded, and the arguments of all its programs.
 fn paste(home: &Path, line: &str) -> Result<(bool, BTreeSet<String>)> {
     let folder = program("c3po")?.parent().context("a folder")?.to_owned();
     let mut shell = Command::new("sh");
@@ -46,9 +51,9 @@ fn paste(home: &Path, line: &str) -> Result<(bool, BTreeSet<String>)> {
         .take()
         .context("a standard input")?
         .write_all(format!("{line}\n").as_bytes())?;
-    let mut seen = BTreeSet::new();
+    let (mut seen, process) = (BTreeSet::new(), format!("/proc/{}", shell.id()));
     while shell.try_wait()?.is_none() {
-        seen.extend(arguments());
+        see(Path::new(&process), &mut seen);
     }
     Ok((shell.wait()?.success(), seen))
 }
