@@ -1,7 +1,5 @@
 //! Calls about agents: listing, status and registration.
 
-use std::sync::Arc;
-
 use c3po_shared::catalogue::{self as tools, AgentDetails, Agents, Pong, Reply, StatusSet};
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
@@ -217,8 +215,6 @@ async fn rename(
     Ok(Some(Caller {
         agent: taken.agent.clone(),
         tenure: Some(taken),
-        // Waits under the former name go on, and their looks find nothing for the new one.
-        memory: Arc::default(),
         ..caller.clone()
     }))
 }

@@ -111,20 +111,22 @@ impl Caller {
 pub(crate) struct Memory {
     /// Until when each message is withheld.
     handed: Mutex<HashMap<MessageId, Withheld>>,
-    /// When the latest look in turn began that found nothing. The lock is the turn.
-    nothing_at: tokio::sync::Mutex<Option<Instant>>,
+    /// The latest look in turn that found nothing: its agent, because waits under a former name of the session go on, and when it
+    /// began. The lock is the turn.
+    in_vain: tokio::sync::Mutex<Option<(AgentId, Instant)>>,
 }
 
 /// The turn of a wait to look for any message.
 pub(crate) struct LookTurn<'a> {
-    nothing_at: tokio::sync::MutexGuard<'a, Option<Instant>>,
+    in_vain: tokio::sync::MutexGuard<'a, Option<(AgentId, Instant)>>,
+    agent: AgentId,
     began: Instant,
 }
 
 impl LookTurn<'_> {
     /// Records that the look found nothing.
     pub(crate) fn found_nothing(mut self) {
-        *self.nothing_at = Some(self.began);
+        *self.in_vain = Some((self.agent, self.began));
     }
 }
 
@@ -155,11 +157,18 @@ impl Memory {
 
     /// Waits for the turn to look for any message after news of that time: others may send as often as they like, to a session
     /// with many waits. Returns nothing if a look that began since then found nothing. Cancel-safe.
-    pub(crate) async fn turn_to_look(&self, news_at: Instant) -> Option<LookTurn<'_>> {
-        let nothing_at = self.nothing_at.lock().await;
-        let is_in_vain = nothing_at.is_some_and(|began| began >= news_at);
+    pub(crate) async fn turn_to_look(
+        &self,
+        agent: &AgentId,
+        news_at: Instant,
+    ) -> Option<LookTurn<'_>> {
+        let in_vain = self.in_vain.lock().await;
+        let is_in_vain = in_vain
+            .as_ref()
+            .is_some_and(|(of, began)| of == agent && *began >= news_at);
         (!is_in_vain).then(|| LookTurn {
-            nothing_at,
+            in_vain,
+            agent: agent.clone(),
             began: Instant::now(),
         })
     }
@@ -234,11 +243,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waits_that_are_woken_together_look_in_turn_until_one_finds_nothing() {
         let (memory, second) = (Memory::default(), Duration::from_secs(1));
-        let news = Instant::now();
-        let first_turn = memory.turn_to_look(news).await.expect("a turn");
+        let (agent, news) = (AgentId::human(), Instant::now());
+        let first_turn = memory.turn_to_look(&agent, news).await.expect("a turn");
         tokio::time::sleep(second).await;
         let look = async || {
-            let turn = memory.turn_to_look(news).await?;
+            let turn = memory.turn_to_look(&agent, news).await?;
             tokio::time::sleep(second).await;
             turn.found_nothing();
             Some(())
@@ -246,11 +255,12 @@ mod tests {
         let (a, b, c, ()) = tokio::join!(look(), look(), look(), async { drop(first_turn) });
         assert_eq!((a, b, c), (Some(()), None, None), "one look finds nothing");
         assert_eq!(news.elapsed(), 2 * second);
-        assert!(memory.turn_to_look(news).await.is_none());
-        assert!(
-            memory.turn_to_look(Instant::now()).await.is_some(),
-            "later news"
-        );
+        assert!(memory.turn_to_look(&agent, news).await.is_none());
+        let later_news = memory.turn_to_look(&agent, Instant::now()).await;
+        assert!(later_news.is_some());
+        drop(later_news);
+        let of_a_former_name = memory.turn_to_look(&AgentId::all(), news).await;
+        assert!(of_a_former_name.is_some());
     }
 
     #[test]

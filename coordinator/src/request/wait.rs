@@ -303,7 +303,7 @@ async fn look_in_turn(
     let Some(news_at) = news_at.filter(|_| is_shared) else {
         return look_with_room(services, caller, wanted, deadline, recorded).await;
     };
-    let turn = timeout_at(deadline, caller.memory.turn_to_look(news_at)).await;
+    let turn = timeout_at(deadline, caller.memory.turn_to_look(&caller.agent, news_at)).await;
     let Ok(Some(turn)) = turn else {
         return Ok((None, None));
     };

@@ -383,3 +383,30 @@ async fn a_role_and_a_host_can_be_addressed() -> Result<()> {
     assert_eq!(refused, "INVALID_REQUEST");
     Ok(())
 }
+
+/// A wait goes on while its session has another name.
+#[tokio::test]
+async fn a_message_ends_one_wait_of_a_session_that_had_another_name_meanwhile() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let wait = async |link: &mut Link| {
+        let arguments = json!({"timeout": 3});
+        link.begin(CallId::fresh(), "wait_for_message", arguments)
+            .await
+    };
+    let mut waits = vec![wait(&mut meshtastic).await?];
+    for name in ["radio", "meshtastic"] {
+        meshtastic
+            .call("register_agent", json!({"name": name}))
+            .await?;
+    }
+    waits.push(wait(&mut meshtastic).await?);
+    let message = json!({"target": "meshtastic", "message": "hi"});
+    homeassistant.call("send_message", message).await?;
+    let mut given = 0;
+    for wait in waits {
+        let ended = meshtastic.end(wait).await?;
+        given += usize::from(ended.is_ok_and(|reply| reply["from_agent"] == "homeassistant"));
+    }
+    assert_eq!(given, 1);
+    Ok(())
+}
