@@ -168,8 +168,8 @@ pub(super) async fn store(services: &Services, send: &Send) -> Result<SendOutcom
     services.store.send(send).await
 }
 
-/// Counts the price of a message, also of one that is repeated, and waits for the store to take it. If the outcome stays unknown, the audit records that, because it may have been
-/// stored.
+/// Counts the price of a message, also of one that is repeated, and waits for the store to take it. If the outcome stays unknown,
+/// the audit records that, because it may have been stored.
 pub(super) async fn heard<T>(
     services: &Services,
     caller: &Caller,

@@ -23,7 +23,8 @@ use crate::presence::{Present, ReadingAlong};
 use crate::request::{Caller, Memory, PersonWish, Services, act_as, begin_call, settle_name};
 use crate::store::{Claim, Owner, Quota};
 
-/// How many messages a connection may send up to its `hello`; some pings and pongs count as one, and so do many frames of one message.
+/// How many messages a connection may send up to its `hello`; some pings and pongs count as one, and so do many frames of one
+/// message.
 const BEFORE_HELLO: usize = 16;
 
 /// A link that was accepted.
